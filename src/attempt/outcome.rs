@@ -1,0 +1,154 @@
+//! How an attempt can end, and what each end means for learning: the one table of attribution.
+//!
+//! Only what the fetcher is to blame for moves its evidence. A missing page, a dead name or a full redirect budget says
+//! nothing about the fetcher that met it.
+
+use std::fmt;
+
+macro_rules! error_kinds {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// Why an attempt delivered no content.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl ErrorKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name it has in JSON and in the log.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The kind called `name`, if there is one.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+error_kinds! {
+    /// A captcha or another challenge page came instead of the content.
+    BlockedCaptcha = "blocked_captcha",
+    /// Refused with 403 or 429.
+    Blocked403 = "blocked_403",
+    /// An empty page or an SPA shell, from a fetcher that does not render.
+    WrongTool = "wrong_tool",
+    /// An empty page from a fetcher that renders.
+    EmptyContent = "empty_content",
+    /// The deadline passed.
+    Timeout = "timeout",
+    /// The connection failed or broke.
+    NetworkError = "network_error",
+    /// 5xx.
+    ServerError = "server_error",
+    /// The body ended before its announced length.
+    Truncated = "truncated",
+    /// 404 or 410.
+    NotFound = "not_found",
+    /// Another 4xx.
+    ClientError = "client_error",
+    /// 401 or 407.
+    AuthRequired = "auth_required",
+    /// The name does not resolve.
+    DnsError = "dns_error",
+    /// The TLS handshake failed.
+    TlsError = "tls_error",
+    /// The proxy, not the site, failed.
+    ProxyError = "proxy_error",
+    /// Too many redirects, or a redirect that goes nowhere.
+    RedirectLoop = "redirect_loop",
+    /// The body (or the headers) passed a limit.
+    TooLarge = "too_large",
+    /// The address is not one that may be dialled.
+    RefusedAddress = "refused_address",
+    /// Not a URL that can be fetched.
+    InvalidUrl = "invalid_url",
+    /// A waiting room.
+    Queued = "queued",
+}
+
+/// What the pipeline does after an attempt that ended with an [`ErrorKind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another fetcher, when the index says so.
+    OtherFetcher,
+    /// The same fetcher once more, then as [`Next::OtherFetcher`].
+    RetryThenOther,
+    /// The same fetcher once more, then the URL ends.
+    RetryThenEnd,
+    /// The URL ends.
+    End,
+}
+
+impl ErrorKind {
+    /// Whether the site blocked the request: the address is at risk.
+    pub const fn is_banned(self) -> bool {
+        matches!(self, Self::BlockedCaptcha | Self::Blocked403)
+    }
+
+    /// Whether it may pass by itself, so that one retry by the same fetcher is worth it.
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::Timeout | Self::NetworkError | Self::ServerError | Self::Truncated)
+    }
+
+    /// Whether neither the fetcher nor a pause can do anything about it: logged, nothing learned, no pause.
+    pub const fn is_neutral(self) -> bool {
+        matches!(
+            self,
+            Self::NotFound
+                | Self::ClientError
+                | Self::AuthRequired
+                | Self::DnsError
+                | Self::TlsError
+                | Self::ProxyError
+                | Self::RedirectLoop
+                | Self::TooLarge
+                | Self::RefusedAddress
+                | Self::InvalidUrl
+        )
+    }
+
+    /// How much it moves the fetcher's masses once it is final (a transient failure: after its retry).
+    pub const fn weight(self) -> f64 {
+        match self {
+            Self::Timeout => 0.5,
+            Self::Queued => 0.0,
+            _ if self.is_neutral() => 0.0,
+            _ => 1.0,
+        }
+    }
+
+    /// What comes after it.
+    pub const fn next(self) -> Next {
+        match self {
+            Self::BlockedCaptcha | Self::Blocked403 | Self::WrongTool | Self::EmptyContent => Next::OtherFetcher,
+            Self::Timeout | Self::NetworkError | Self::Truncated => Next::RetryThenOther,
+            Self::ServerError => Next::RetryThenEnd,
+            _ => Next::End,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back() {
+        for &kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(ErrorKind::from_name("gremlins"), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Reading a response: blocked, SPA shell, empty, or content.

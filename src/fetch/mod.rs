@@ -1,0 +1,173 @@
+//! Fetchers: named ways to get a page, and what each must keep to.
+//!
+//! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
+//! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use url::Url;
+
+use crate::attempt::outcome::ErrorKind;
+use crate::response::{Header, Page};
+
+/// What a request may cost at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Time for the whole request: connecting, redirects and body.
+    pub deadline: Duration,
+    /// Bytes of body, after content decoding.
+    pub max_body: u64,
+    /// Bytes of body kept in memory; what is longer goes on to a temporary file.
+    pub max_in_memory: usize,
+    /// Bytes of response headers.
+    pub max_headers: usize,
+    /// Redirects followed.
+    pub max_redirects: u32,
+    /// Decoded bytes for each encoded one, from 1 MiB decoded on: a gzip bomb ends as `too_large`.
+    pub max_decompression_ratio: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+            max_body: 256 << 20,
+            max_in_memory: 2 << 20,
+            max_headers: 64 << 10,
+            max_redirects: 10,
+            max_decompression_ratio: 200,
+        }
+    }
+}
+
+/// One request to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What to get: http or https, without user info.
+    pub url: &'a Url,
+    /// What it may cost.
+    pub limits: &'a Limits,
+}
+
+/// A body: its beginning in memory, and all of it in a temporary file when it is longer than that.
+#[derive(Debug)]
+pub struct Body {
+    head: Bytes,
+    len: u64,
+    spill: Option<tempfile::NamedTempFile>,
+}
+
+impl Body {
+    /// A body that is in memory as a whole.
+    pub fn in_memory(bytes: impl Into<Bytes>) -> Self {
+        let head = bytes.into();
+        Self { len: head.len() as u64, head, spill: None }
+    }
+
+    /// A body of `len` bytes that is in `file` as a whole, with its beginning in memory too.
+    pub fn spilled(head: impl Into<Bytes>, len: u64, file: tempfile::NamedTempFile) -> Self {
+        Self { head: head.into(), len, spill: Some(file) }
+    }
+
+    /// Its beginning: all of it unless [`Body::spill`] says otherwise. This is what is classified.
+    pub fn head(&self) -> &Bytes {
+        &self.head
+    }
+
+    /// Its whole length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The file that holds the whole body, when it is longer than what is in memory.
+    pub fn spill(&self) -> Option<&tempfile::NamedTempFile> {
+        self.spill.as_ref()
+    }
+}
+
+/// A response that arrived, whatever its status.
+#[derive(Debug)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    /// All response headers, in order.
+    pub headers: Vec<Header>,
+    /// The body, content-decoded.
+    pub body: Body,
+    /// The URL that answered, after redirects.
+    pub final_url: Url,
+    /// From the first byte sent (or the name look-up) to the last byte received.
+    pub duration: Duration,
+    /// The server ended the body before its announced length. What came is in `body`.
+    pub truncated: bool,
+}
+
+impl Response {
+    /// The response as the detector reads it.
+    pub fn page<'a>(&'a self, url: &'a Url) -> Page<'a> {
+        Page {
+            url: Some(url.as_str()),
+            final_url: Some(self.final_url.as_str()),
+            status: self.status,
+            headers: &self.headers,
+            body: self.body.head(),
+        }
+    }
+}
+
+/// A request that brought no response.
+#[derive(Debug)]
+pub struct FetchError {
+    /// What it counts as.
+    pub kind: ErrorKind,
+    /// What happened, for a person.
+    pub message: String,
+    /// How long it took.
+    pub duration: Duration,
+    /// Status and headers, when they came before it went wrong.
+    pub status: Option<u16>,
+    /// The headers that came before it went wrong.
+    pub headers: Vec<Header>,
+}
+
+impl FetchError {
+    /// An error of `kind`, before any response.
+    pub fn new(kind: ErrorKind, message: impl Into<String>, duration: Duration) -> Self {
+        Self { kind, message: message.into(), duration, status: None, headers: Vec::new() }
+    }
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+impl std::error::Error for FetchError {}
+
+/// A future that a [`Fetcher`] returns.
+pub type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Response, FetchError>> + Send + 'a>>;
+
+/// A named way to get a page.
+///
+/// One call is one attempt. An implementation keeps to `request.limits` itself (the pipeline cuts it off a little later),
+/// refuses addresses that may not be dialled, and is cancelled by dropping the future.
+pub trait Fetcher: Send + Sync {
+    /// The name that attempts are logged under, e.g. `direct_access`.
+    fn name(&self) -> &str;
+
+    /// Whether scripts run before the body is read: decides between `wrong_tool` and `empty_content`.
+    fn renders(&self) -> bool;
+
+    /// Gets one page.
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a>;
+}
