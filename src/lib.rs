@@ -1,11 +1,19 @@
 //! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
-#![warn(missing_docs)]
 
 pub mod attempt;
+pub mod backoff;
+pub mod decision;
 #[cfg(feature = "detect")]
 pub mod detect;
+pub mod evidence;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod heuristic;
+pub mod policy;
+pub mod registry;
 pub mod response;
+pub mod score;
+pub mod selector;
 pub mod time;
+
+pub use selector::Selector;
