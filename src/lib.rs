@@ -12,6 +12,8 @@ pub mod heuristic;
 pub mod policy;
 pub mod registry;
 pub mod response;
+#[cfg(feature = "json")]
+pub mod rfc3339;
 pub mod score;
 pub mod selector;
 pub mod time;
