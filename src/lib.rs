@@ -2,6 +2,8 @@
 
 pub mod attempt;
 pub mod backoff;
+#[cfg(feature = "config")]
+pub mod config;
 pub mod decision;
 #[cfg(feature = "detect")]
 pub mod detect;
@@ -12,6 +14,7 @@ pub mod heuristic;
 pub mod policy;
 pub mod registry;
 pub mod response;
+pub mod router;
 pub mod score;
 pub mod selector;
 pub mod time;
