@@ -2,6 +2,8 @@
 
 pub mod attempt;
 pub mod backoff;
+#[cfg(feature = "config")]
+pub mod config;
 pub mod decision;
 #[cfg(feature = "detect")]
 pub mod detect;
@@ -14,6 +16,7 @@ pub mod registry;
 pub mod response;
 #[cfg(feature = "json")]
 pub mod rfc3339;
+pub mod router;
 pub mod score;
 pub mod selector;
 pub mod time;
