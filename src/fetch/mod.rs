@@ -3,6 +3,8 @@
 //! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
+pub mod guard;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
