@@ -6,6 +6,7 @@
 pub mod body;
 pub mod dial;
 pub mod guard;
+pub mod http;
 
 use std::fmt;
 use std::future::Future;
