@@ -3,6 +3,8 @@
 pub mod attempt;
 pub mod backoff;
 pub mod decision;
+#[cfg(feature = "cli")]
+pub mod demo;
 #[cfg(feature = "detect")]
 pub mod detect;
 pub mod evidence;
