@@ -136,6 +136,8 @@ pub struct Take {
     pub sample_size: f64,
     /// The chance that the policy gave to this choice.
     pub propensity: f64,
+    /// Its breaker on this domain is open, and was ignored: all others' were too, or somebody named it.
+    pub breaker_ignored: bool,
 }
 
 /// What a selector answers.

@@ -5,6 +5,8 @@ pub mod backoff;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod decision;
+#[cfg(feature = "cli")]
+pub mod demo;
 #[cfg(feature = "detect")]
 pub mod detect;
 pub mod evidence;

@@ -210,10 +210,10 @@ impl Router {
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
-        let asked = selector.select(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken();
-        let (confidence, sample_size) = asked.map_or((0.0, 0.0), |take| (take.confidence, take.sample_size));
-        let (source, rule, propensity) = (Source::HardCoded, Rule::RouterTable, 1.0);
-        let take = Take { fetcher, source, rule, confidence, sample_size, propensity };
+        let Some(asked) = selector.select(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken() else {
+            return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
+        };
+        let take = Take { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
         let shadow = if ask_both { learned.taken().map(|take| take.fetcher) } else { None };
         Ok(Routed { decision: Decision::Take(take), arm: Mode::Legacy, shadow })
     }

@@ -53,6 +53,8 @@ pub struct Situation {
     pub attempts: u32,
     /// The caller wants this one.
     pub wanted: Option<FetcherId>,
+    /// This URL is the one trial of a host whose pause has ended: the host's pause holds for the others only.
+    pub host_trial: bool,
 }
 
 impl Situation {
@@ -343,13 +345,14 @@ impl Selector {
         self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
     }
 
-    /// Takes the one trial of a fetcher whose breaker on `domain` is due for it. True when there is nothing to take, or when
-    /// this caller has it; false when another caller has it.
+    /// Takes the one half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. True
+    /// when there is nothing to take, or when this caller has it; false when another caller came first.
     pub fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> bool {
         let guard = self.evidence.guard();
         let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return true };
         let seen = entry.breaker(fetcher);
-        seen.blocks < self.backoff.breaker_blocks || entry.claim_breaker(fetcher, seen, now)
+        let half_open = seen.blocks >= self.backoff.breaker_blocks;
+        !half_open || !self.is_open(seen, now) && entry.claim_breaker(fetcher, seen, now)
     }
 
     fn decide<'s>(
@@ -365,7 +368,8 @@ impl Selector {
         }
         let guard = self.evidence.guard();
         let domain = self.evidence.entry(Key::domain(features.domain), &guard);
-        if let Some(until) = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now) {
+        let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
+        if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
             return Decision::Paused { until, host: true };
         }
         self.enlist(candidates, domain, situation);
@@ -432,6 +436,7 @@ fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Tak
         confidence: chosen.confidence(),
         sample_size: chosen.sample_size(),
         propensity,
+        breaker_ignored: chosen.open,
     }
 }
 
