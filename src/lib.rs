@@ -13,6 +13,8 @@ pub mod evidence;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod heuristic;
+#[cfg(feature = "log")]
+pub mod journal;
 pub mod policy;
 pub mod registry;
 pub mod response;
