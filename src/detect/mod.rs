@@ -1,1 +1,257 @@
 //! Reading a response: blocked, SPA shell, empty, or content.
+//!
+//! A [`Detector`] holds the compiled rule table and never changes; it is shared between threads and costs a few milliseconds to build. [`Detector::inspect`]
+//! reads one response with a [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
+//!
+//! 1. headers are compared with the table;
+//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case and searched for markers in one vector pass;
+//! 3. a streaming tokeniser ([`token`], [`walk`]) reads title, text, links and forms until more text was seen than any rule
+//!    that is still possible allows;
+//! 4. only a page with little text is searched for the markers that mean something there, and only a page with markers is
+//!    walked again to see where they stand;
+//! 5. what was found is weighed in the order of the table's grades ([`decide`]).
+//!
+//! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
+//!
+//! ```
+//! use fetchwise::detect::{Detector, Scratch, outcome};
+//! use fetchwise::response::{Header, Page};
+//!
+//! let detector = Detector::new();
+//! let mut scratch = Scratch::default();
+//! let headers = [Header::new("Content-Type", "text/html")];
+//! let body = b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>";
+//! let page = Page { status: 403, headers: &headers, body, ..Page::default() };
+//! let verdict = detector.inspect(&page, &mut scratch);
+//! assert!(verdict.is_blocked);
+//! assert_eq!(verdict.vendor.as_deref(), Some("cloudflare"));
+//! assert!(outcome(&page, &verdict, false, false).is_err());
+//! ```
+
+mod attributes;
+mod charset;
+mod decide;
+#[cfg(feature = "json")]
+mod evaluate;
+mod facts;
+mod keywords;
+mod rules;
+mod scan;
+mod sniff;
+mod text;
+mod token;
+mod verdict;
+mod walk;
+
+use std::sync::Arc;
+
+#[cfg(feature = "json")]
+pub use evaluate::{Class, EvaluateError, Labelled, Mistake, Report, Score, evaluate};
+pub use rules::{Grade, RuleError};
+pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics, outcome};
+pub use walk::Place;
+
+use crate::response::Page;
+use facts::Facts;
+use rules::Table;
+use scan::Hit;
+use token::Finders;
+
+/// How a detector reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes of body that are looked at. Default: 1 MiB.
+    pub max_bytes: usize,
+    /// Count visible text to the end of those bytes, though the verdict is clear before. Default: no.
+    pub count_all: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_bytes: 1 << 20, count_all: false }
+    }
+}
+
+impl Options {
+    /// Looks at `bytes` of a body (at least 1 KiB).
+    #[must_use]
+    pub fn with_max_bytes(self, bytes: usize) -> Self {
+        Self { max_bytes: bytes.max(1024), ..self }
+    }
+
+    /// Counts visible text to the end, for reports.
+    #[must_use]
+    pub fn counting_all(self) -> Self {
+        Self { count_all: true, ..self }
+    }
+}
+
+#[derive(Debug)]
+enum Mode {
+    Rules,
+    Keywords,
+}
+
+/// Reads responses. Immutable, `Send` and `Sync`: share it behind an [`Arc`].
+#[derive(Debug)]
+pub struct Detector {
+    table: Table,
+    finders: Finders,
+    options: Options,
+    mode: Mode,
+}
+
+/// Memory that is used again from page to page. One a thread; holds no state that matters between pages, but what
+/// [`Scratch::title`] tells of the last one.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The body in lower case.
+    lower: Vec<u8>,
+    /// The body decoded, when it is in UTF-16.
+    decoded: Vec<u8>,
+    facts: Facts,
+    found: Found,
+    hits: Vec<Hit>,
+    offsets: Vec<u32>,
+    folded: String,
+    piece: String,
+    title: String,
+}
+
+impl Scratch {
+    /// The title of the page that was inspected last, entities decoded, at most 1024 bytes. Empty without one.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+}
+
+/// Evidence that was found, by rule.
+#[derive(Debug, Default)]
+struct Found {
+    /// For each rule, the parts of it that were seen.
+    bits: Vec<u8>,
+    /// Rules with at least one part seen, in the order they were.
+    touched: Vec<u16>,
+    pieces: Vec<Piece>,
+}
+
+/// One thing that was seen.
+#[derive(Clone, Debug)]
+struct Piece {
+    rule: u16,
+    place: Place,
+    at: At,
+}
+
+/// Where it was seen.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Body(u32, u32),
+    Folded(u32, u32),
+    Title,
+    Header(u32),
+}
+
+/// Most pieces of evidence that are kept for explaining.
+const PIECES_MAX: usize = 256;
+
+impl Found {
+    fn clear(&mut self, rules: usize) {
+        for rule in self.touched.drain(..) {
+            if let Some(bits) = self.bits.get_mut(rule as usize) {
+                *bits = 0;
+            }
+        }
+        self.bits.resize(rules, 0);
+        self.pieces.clear();
+    }
+
+    fn add(&mut self, rule: u16, bit: u8, place: Place, at: At) {
+        let bits = &mut self.bits[rule as usize];
+        if *bits == 0 {
+            self.touched.push(rule);
+        }
+        *bits |= bit;
+        if self.pieces.len() < PIECES_MAX {
+            self.pieces.push(Piece { rule, place, at });
+        }
+    }
+}
+
+impl Default for Detector {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Detector {
+    /// The shipped rules.
+    pub fn new() -> Self {
+        // The shipped table is tested; if it did not compile all the same, no rule is better than no crawler.
+        Self::of(Table::new(None).unwrap_or_else(|_| Table::empty()), Mode::Rules)
+    }
+
+    /// The shipped rules and a user's, in the same TOML format (see `rules.toml` in the source). A rule with the id of a
+    /// shipped one takes its place; `disable = ["id"]` leaves shipped ones out.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`], which names line and field. Nothing of a file with an error is used.
+    pub fn with_rules(toml: &str) -> Result<Self, RuleError> {
+        Ok(Self::of(Table::new(Some(toml))?, Mode::Rules))
+    }
+
+    /// The seeds' rule to the letter, for comparison: seven keywords anywhere in the bytes, or 403 or 429.
+    pub fn keywords() -> Self {
+        Self::of(Table::empty(), Mode::Keywords)
+    }
+
+    /// The shipped rules that name no vendor: how well a vendor nobody listed is recognised.
+    pub fn generic() -> Self {
+        Self::of(Table::generic().unwrap_or_else(|_| Table::empty()), Mode::Rules)
+    }
+
+    /// The same rules with other options.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The TOML of the shipped rules: the format's documentation, and a start for one's own.
+    pub fn shipped_rules() -> &'static str {
+        rules::SHIPPED
+    }
+
+    /// The number of rules.
+    pub fn rule_count(&self) -> usize {
+        self.table.rules.len()
+    }
+
+    fn of(table: Table, mode: Mode) -> Self {
+        Self { table, finders: Finders::new(), options: Options::default(), mode }
+    }
+
+    /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.
+    pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+        match self.mode {
+            Mode::Rules => decide::inspect(self, page, scratch),
+            Mode::Keywords => keywords::inspect(page, scratch),
+        }
+    }
+
+    /// As [`Detector::inspect`], with all that matched and where: evidence that counted and evidence that did not.
+    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> (Verdict, Vec<Match>) {
+        let verdict = self.inspect(page, scratch);
+        let matches = match self.mode {
+            Mode::Rules => decide::matches(self, page, scratch),
+            Mode::Keywords => Vec::new(),
+        };
+        (verdict, matches)
+    }
+
+    fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
+        index.and_then(|i| self.table.vendors.get(i as usize)).cloned()
+    }
+}

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io;
 
+use h2::Reason;
+
 use crate::attempt::outcome::ErrorKind;
 use crate::fetch::dial::DialError;
 
@@ -29,10 +31,11 @@ impl Failure {
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::new(ErrorKind::TlsError, tls.to_string());
         }
-        let kind = match find::<hyper::Error>(error) {
-            Some(error) if error.is_parse_too_large() => ErrorKind::TooLarge,
-            _ => ErrorKind::NetworkError,
-        };
+        let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
+        // What h2 says, of its own accord, when it gives up on a head that goes on and on.
+        let too_large_2 = find::<h2::Error>(error)
+            .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
+        let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
         Self::new(kind, chain_text(error))
     }
 }

@@ -1,0 +1,435 @@
+//! The decision: what was found in a page, weighed in one fixed order.
+//!
+//! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
+//! then shells of applications and emptiness. Every rule has a gate: with more visible text than that, it proves nothing.
+
+use std::sync::Arc;
+
+use super::charset::Charset;
+use super::rules::{Grade, LATE_GATE, Rule, Table, TitleHow, fold_title};
+use super::scan::{Hit, Scan};
+use super::verdict::{Match, Vendors, Verdict};
+use super::walk::Place;
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch, facts, sniff, text};
+use crate::response::{Page, header};
+
+/// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
+const NOSCRIPT_CONTENT_CHARS: u32 = 400;
+/// Visible characters under which a page with a password field may be a log-in wall.
+const LOGIN_WALL_CHARS: u32 = 600;
+/// Longest title that is read, in bytes.
+const TITLE_MAX: usize = 1024;
+
+/// Reads one page with the rules of `detector`.
+pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+    let table = &detector.table;
+    scratch.found.clear(table.rules.len());
+    scratch.title.clear();
+    scratch.folded.clear();
+    let content_type = header(page.headers, "content-type");
+    let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
+    let charset = lower(content_type, body, scratch);
+
+    let mut verdict = Verdict {
+        is_html: sniff::is_html(content_type, &scratch.lower),
+        bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
+        text_complete: true,
+        ..Verdict::default()
+    };
+    read_headers(table, page, &mut scratch.found);
+    let mut presence = 0;
+    if verdict.is_html {
+        presence = read_body(detector, charset, body, scratch);
+        verdict.text_chars = scratch.facts.visible.chars;
+        verdict.text_complete = scratch.facts.complete;
+        verdict.noscript_chars = scratch.facts.noscript.chars;
+        verdict.high_script_ratio = script_bytes(detector, &scratch.lower) * 2 > scratch.lower.len();
+    } else {
+        scratch.facts.forget();
+    }
+    weigh(detector, page, scratch, &mut verdict);
+    for &rule in &scratch.found.touched {
+        presence |= vendor_bit(&table.rules[rule as usize]);
+    }
+    if presence != 0 {
+        verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
+    }
+    verdict
+}
+
+fn vendor_bit(rule: &Rule) -> u128 {
+    rule.vendor.map_or(0, |v| 1 << v)
+}
+
+/// Fills `scratch.lower`, and `scratch.decoded` where decoding is needed.
+fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Charset {
+    let charset = Charset::of(content_type, body);
+    let body = &body[charset.bom..];
+    scratch.lower.clear();
+    scratch.decoded.clear();
+    if charset.needs_decoding() {
+        charset.decode_into(body, &mut scratch.decoded);
+        scratch.lower.extend_from_slice(&scratch.decoded);
+    } else {
+        scratch.lower.extend_from_slice(body);
+    }
+    scratch.lower.make_ascii_lowercase();
+    charset
+}
+
+fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
+    for (index, h) in page.headers.iter().enumerate() {
+        let at = At::Header(index as u32);
+        let mut value = None;
+        for test in &table.headers {
+            // A name that ends with a hyphen stands for all that begin so.
+            let named = match test.name.strip_suffix('-') {
+                Some(stem) => {
+                    h.name.len() > stem.len()
+                        && h.name.as_bytes()[..stem.len()].eq_ignore_ascii_case(stem.as_bytes())
+                        && h.name.as_bytes()[stem.len()] == b'-'
+                }
+                None => h.name.eq_ignore_ascii_case(&test.name),
+            };
+            if named
+                && (test.value.is_empty()
+                    || value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
+            {
+                found.add(test.rule, 1, Place::Header, at);
+            }
+        }
+        if h.name.eq_ignore_ascii_case("set-cookie") {
+            let cookie = h.value.trim_start().as_bytes();
+            for (rule, prefix) in &table.cookies {
+                if cookie.get(..prefix.len()).is_some_and(|c| c.eq_ignore_ascii_case(prefix.as_bytes())) {
+                    found.add(*rule, 1, Place::Header, at);
+                }
+            }
+        }
+    }
+    if !table.hosts.is_empty()
+        && let Some(host) = page.final_url.or(page.url).and_then(host)
+    {
+        for (rule, wanted) in &table.hosts {
+            let is = match wanted.strip_prefix("*.") {
+                Some(suffix) => {
+                    host.len() > suffix.len()
+                        && host.as_bytes()[host.len() - suffix.len() - 1] == b'.'
+                        && host.as_bytes()[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
+                }
+                None => host.eq_ignore_ascii_case(wanted),
+            };
+            if is {
+                found.add(*rule, 1, Place::Header, At::Header(u32::MAX));
+            }
+        }
+    }
+}
+
+/// The host of a URL, without user info and port.
+fn host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
+    Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
+}
+
+/// Searches and walks the body. Returns the vendors that are present.
+fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
+    let table = &detector.table;
+    let mut presence = 0;
+    scratch.hits.clear();
+    let mut enough = LATE_GATE;
+    table.early.each(&scratch.lower, &table.patterns, |hit| {
+        let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
+        if rule.grade == Grade::Presence {
+            presence |= vendor_bit(rule);
+        } else {
+            if rule.grade != Grade::Paywall || rule.gate < 100_000 {
+                enough = enough.max(rule.gate);
+            }
+            scratch.hits.push(hit);
+        }
+        true
+    });
+    for &rule in &scratch.found.touched {
+        let rule = &table.rules[rule as usize];
+        if rule.grade.blocks() {
+            enough = enough.max(rule.gate);
+        }
+    }
+    if detector.options.count_all {
+        enough = u32::MAX;
+    }
+    let mut title_gate = 0;
+    loop {
+        scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+        if title_gate == 0 {
+            title_gate = read_title(table, charset, body, scratch);
+        }
+        // A title may prove more than the text seen so far rules out.
+        if scratch.facts.complete || title_gate <= enough {
+            break;
+        }
+        enough = title_gate;
+    }
+    if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
+        collect(&table.late, table, scratch);
+        read_sentences(table, charset, scratch);
+        if scratch.facts.visible.chars < CONTENT_CHARS && scratch.facts.noscript.chars < NOSCRIPT_CONTENT_CHARS {
+            collect(&table.spa, table, scratch);
+        }
+    }
+    read_refresh(table, scratch);
+    locate(detector, charset, scratch);
+    presence
+}
+
+fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
+    let hits = &mut scratch.hits;
+    scan.each(&scratch.lower, &table.patterns, |hit| {
+        hits.push(hit);
+        true
+    });
+}
+
+/// Finds out where the hits stand and keeps those that stand where their rules want them.
+fn locate(detector: &Detector, charset: Charset, scratch: &mut Scratch) {
+    let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
+    if hits.is_empty() {
+        return;
+    }
+    let table = &detector.table;
+    hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
+    offsets.clear();
+    offsets.extend(hits.iter().map(|h| h.start));
+    let total = facts.visible.chars;
+    facts::locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
+        let hit = hits[index];
+        let part = table.parts[hit.pattern as usize];
+        let rule = &table.rules[part.rule as usize];
+        if !rule.places.contains(&place) {
+            return;
+        }
+        // A paywall cuts an article off; what its header says about subscriptions is on every page.
+        if rule.grade == Grade::Paywall && place == Place::Text && visible_before.saturating_mul(3) < total {
+            return;
+        }
+        let end = table.patterns[hit.pattern as usize].end_at(lower, hit.start as usize).unwrap_or(hit.start as usize);
+        found.add(part.rule, part.bit, place, At::Body(hit.start, end as u32));
+    });
+}
+
+/// Compares the title. Returns the largest gate of the rules it belongs to.
+fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
+    let Some(range) = scratch.facts.title.clone() else { return 0 };
+    let range = range.start..range.end.min(range.start + TITLE_MAX);
+    let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
+    let decoded = text::decode_entities(charset.text(raw).trim());
+    scratch.title.clear();
+    scratch.title.push_str(&decoded);
+    text::fold_into(&scratch.title, &mut scratch.piece);
+    let title = fold_title(&scratch.piece);
+    let mut gate = 1;
+    for test in &table.titles {
+        let same = match test.how {
+            TitleHow::Whole => title == &*test.title,
+            TitleHow::Starts => title.starts_with(&*test.title),
+            TitleHow::Part => title == &*test.title || is_part(title, &test.title),
+        };
+        if same {
+            gate = gate.max(table.rules[test.rule as usize].gate);
+            scratch.found.add(test.rule, 1, Place::Title, At::Title);
+        }
+    }
+    gate
+}
+
+/// Whether `part` is what stands before the first or after the last separator of `title`.
+fn is_part(title: &str, part: &str) -> bool {
+    const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " · ", " » ", " / "];
+    let before = title
+        .strip_prefix(part)
+        .is_some_and(|rest| SEPARATORS.iter().any(|s| rest.starts_with(s.trim_end()) || rest.starts_with(s)));
+    let after = title.strip_suffix(part).is_some_and(|rest| SEPARATORS.iter().any(|s| rest.ends_with(s)));
+    before || after
+}
+
+/// Looks for sentences in what little text there is: title, visible text, noscript text.
+fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
+    let Scratch { facts, folded, piece, found, title, .. } = scratch;
+    folded.clear();
+    for part in [charset.text(&facts.visible.kept), charset.text(&facts.noscript.kept)] {
+        text::fold_into(&part, piece);
+        folded.push_str(piece);
+        folded.push('\n');
+    }
+    text::fold_into(title, piece);
+    folded.push_str(piece);
+    table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
+        let part = table.parts[hit.pattern as usize];
+        let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, end.unwrap_or(0) as u32));
+        true
+    });
+}
+
+fn read_refresh(table: &Table, scratch: &mut Scratch) {
+    let Some(range) = scratch.facts.refresh.clone() else { return };
+    let found = &mut scratch.found;
+    let start = range.start as u32;
+    let target = &scratch.lower[range];
+    // A bare delay has no target.
+    if memchr::memchr(b'/', target).is_none() && memchr::memchr(b'?', target).is_none() {
+        return;
+    }
+    table.refreshes.each(target, &table.patterns, |hit| {
+        let part = table.parts[hit.pattern as usize];
+        found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
+        true
+    });
+}
+
+/// Bytes between `<script` and `</script`, wherever they stand.
+fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
+    let mut sum = 0;
+    let mut rest = lower;
+    while let Some(at) = detector.finders.script_open.find(rest) {
+        let from = &rest[at..];
+        let Some(begin) = memchr::memchr(b'>', from) else { break };
+        let inner = &from[begin + 1..];
+        let len = detector.finders.script.find(inner).unwrap_or(inner.len());
+        sum += len;
+        rest = &inner[len..];
+    }
+    sum
+}
+
+/// Whether a rule that was seen holds on this page.
+fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
+    let facts = &scratch.facts;
+    bits & rule.needs == rule.needs
+        && (rule.status.is_empty() || rule.status.contains(&page.status))
+        && facts.visible.chars <= rule.gate
+        && facts.links <= rule.max_links
+        && facts.inputs <= rule.max_inputs
+        && page.body.len() <= rule.max_bytes as usize
+        && (!rule.noindex || facts.noindex)
+}
+
+/// Fills in the verdict from what was found.
+fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
+    let table = &detector.table;
+    let holding = || {
+        scratch
+            .found
+            .touched
+            .iter()
+            .map(|&index| (index, &table.rules[index as usize]))
+            .filter(|(index, rule)| holds(rule, scratch.found.bits[*index as usize], page, scratch))
+    };
+    let first = |of: &dyn Fn(Grade) -> bool| {
+        holding()
+            .filter(|(_, r)| of(r.grade))
+            .min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index))
+            .map(|(_, r)| r)
+    };
+    let block = first(&Grade::blocks);
+    let queue = first(&|g| g == Grade::Queue);
+    let refused = matches!(page.status, 403 | 429);
+    match (block, queue) {
+        (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some("blocked_captcha");
+            decided_by(detector, b, verdict);
+            if b.vendor.is_none() {
+                let named =
+                    holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
+                verdict.vendor = named.and_then(|(_, r)| detector.vendor(r.vendor));
+            }
+        }
+        (_, Some(queue)) => {
+            verdict.is_queued = true;
+            decided_by(detector, queue, verdict);
+        }
+        _ if refused => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some("blocked_403");
+            verdict.confidence = 0.9;
+            if let Some(refusal) = first(&|g| g == Grade::Refusal) {
+                decided_by(detector, refusal, verdict);
+            }
+        }
+        _ => {}
+    }
+    verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
+    if !verdict.is_html {
+        return;
+    }
+    verdict.soft_404 = (200..300).contains(&page.status) && first(&|g| g == Grade::NotFound).is_some();
+    verdict.has_login_wall = scratch.facts.password
+        && verdict.text_complete
+        && verdict.text_chars < LOGIN_WALL_CHARS
+        && matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
+    if verdict.is_blocked || verdict.is_queued {
+        return;
+    }
+    let thin =
+        verdict.text_complete && verdict.text_chars < CONTENT_CHARS && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS;
+    if !thin {
+        return;
+    }
+    let spa = first(&|g| g == Grade::Spa).filter(|_| scratch.facts.scripts > 0 || scratch.facts.components > 0);
+    match spa {
+        Some(rule) => {
+            verdict.has_spa = true;
+            decided_by(detector, rule, verdict);
+            let named =
+                holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
+            verdict.framework = named.and_then(|(_, r)| r.framework.clone());
+        }
+        None => verdict.is_empty = true,
+    }
+}
+
+fn decided_by(detector: &Detector, rule: &Rule, verdict: &mut Verdict) {
+    verdict.vendor = detector.vendor(rule.vendor);
+    verdict.rule = Some(Arc::clone(&rule.id));
+    verdict.grade = Some(rule.grade);
+    verdict.confidence = rule.confidence;
+}
+
+/// All that was found in the page that was inspected last.
+pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
+    let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
+    let slice = |bytes: &[u8], start: u32, end: u32| {
+        let end = (end as usize).min(bytes.len());
+        shorten(&bytes[(start as usize).min(end)..end])
+    };
+    scratch
+        .found
+        .pieces
+        .iter()
+        .map(|piece| {
+            let rule = &detector.table.rules[piece.rule as usize];
+            let (offset, text) = match piece.at {
+                At::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
+                At::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
+                At::Title => (None, shorten(scratch.title.as_bytes())),
+                At::Header(index) => match page.headers.get(index as usize) {
+                    Some(h) => (None, shorten(format!("{}: {}", h.name, h.value).as_bytes())),
+                    None => (None, "host".to_owned()),
+                },
+            };
+            Match {
+                rule: Arc::clone(&rule.id),
+                vendor: detector.vendor(rule.vendor),
+                grade: rule.grade,
+                place: piece.place,
+                offset,
+                text,
+                counted: holds(rule, scratch.found.bits[piece.rule as usize], page, scratch),
+                note: Arc::clone(&rule.note),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,347 @@
+//! A streaming HTML tokeniser: no tree, no copies, one look at each byte.
+//!
+//! It works on bytes in lower case in an ASCII-compatible charset and follows the HTML standard where that decides what is
+//! text and what is not: quotes in attributes, comments, raw-text elements, CDATA in foreign content. A body may be cut
+//! anywhere; a token that does not end reaches to the end of the body. What is visible is not known here: see
+//! [`super::walk`].
+
+use memchr::memmem::Finder;
+use memchr::{memchr, memchr3};
+
+/// One token. Offsets are into the text that is tokenised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// Text between tags, entities not decoded.
+    Text { start: usize, end: usize },
+    /// A start tag: its name, then its attributes up to (not including) `>`.
+    Open { start: usize, name_end: usize, attrs_end: usize, end: usize },
+    /// An end tag.
+    Close { start: usize, name_end: usize, end: usize },
+    /// The content of a raw-text element, without its tags.
+    Raw { element: Raw, start: usize, end: usize },
+    /// A comment, doctype or processing instruction.
+    Comment { start: usize, end: usize },
+    /// A CDATA section in foreign content: its text.
+    CData { start: usize, end: usize },
+}
+
+impl Token {
+    /// Where it ends.
+    pub(super) fn end(self) -> usize {
+        match self {
+            Self::Text { end, .. }
+            | Self::Open { end, .. }
+            | Self::Close { end, .. }
+            | Self::Raw { end, .. }
+            | Self::Comment { end, .. }
+            | Self::CData { end, .. } => end,
+        }
+    }
+}
+
+/// The elements whose content is not markup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raw {
+    Script,
+    Style,
+    Title,
+    Textarea,
+    Iframe,
+    Noembed,
+    Noframes,
+    Xmp,
+    Plaintext,
+}
+
+impl Raw {
+    fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            b"script" => Some(Self::Script),
+            b"style" => Some(Self::Style),
+            b"title" => Some(Self::Title),
+            b"textarea" => Some(Self::Textarea),
+            b"iframe" => Some(Self::Iframe),
+            b"noembed" => Some(Self::Noembed),
+            b"noframes" => Some(Self::Noframes),
+            b"xmp" => Some(Self::Xmp),
+            b"plaintext" => Some(Self::Plaintext),
+            _ => None,
+        }
+    }
+
+    const fn end_tag(self) -> Option<&'static [u8]> {
+        Some(match self {
+            Self::Script => b"</script",
+            Self::Style => b"</style",
+            Self::Title => b"</title",
+            Self::Textarea => b"</textarea",
+            Self::Iframe => b"</iframe",
+            Self::Noembed => b"</noembed",
+            Self::Noframes => b"</noframes",
+            Self::Xmp => b"</xmp",
+            Self::Plaintext => return None,
+        })
+    }
+}
+
+/// The searches a tokeniser needs; built once.
+#[derive(Debug)]
+pub(super) struct Finders {
+    pub(super) script: Finder<'static>,
+    pub(super) script_open: Finder<'static>,
+    style: Finder<'static>,
+    cdata: Finder<'static>,
+}
+
+impl Finders {
+    pub(super) fn new() -> Self {
+        Self {
+            script: Finder::new(b"</script"),
+            script_open: Finder::new(b"<script"),
+            style: Finder::new(b"</style"),
+            cdata: Finder::new(b"]]>"),
+        }
+    }
+}
+
+/// The tokeniser's state.
+pub(super) struct Tokens<'t> {
+    text: &'t [u8],
+    finders: &'t Finders,
+    at: usize,
+    raw: Option<Raw>,
+    /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are ordinary.
+    pub(super) foreign: bool,
+}
+
+impl<'t> Tokens<'t> {
+    pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
+        Self { text, finders, at: 0, raw: None, foreign: false }
+    }
+
+    /// The next token, or nothing at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Token> {
+        if let Some(element) = self.raw.take()
+            && let Some(token) = self.raw_text(element)
+        {
+            return Some(token);
+        }
+        let start = self.at;
+        let &first = self.text.get(start)?;
+        if first == b'<'
+            && let Some(token) = self.markup(start)
+        {
+            return Some(token);
+        }
+        let end = self.text_end(start);
+        self.at = end;
+        Some(Token::Text { start, end })
+    }
+
+    /// Where the text that starts at `from` ends: at the next `<` that begins markup.
+    #[inline]
+    fn text_end(&self, from: usize) -> usize {
+        let text = self.text;
+        let mut at = from;
+        if text[at] == b'<' {
+            at += 1;
+        }
+        loop {
+            // Runs are short as a rule: look at a few bytes before calling the vector search.
+            let near = &text[at..text.len().min(at + 8)];
+            let found = match near.iter().position(|b| *b == b'<') {
+                Some(n) => at + n,
+                None => match memchr(b'<', &text[at + near.len()..]) {
+                    Some(n) => at + near.len() + n,
+                    None => return text.len(),
+                },
+            };
+            if begins_markup(text.get(found + 1).copied()) {
+                return found;
+            }
+            at = found + 1;
+        }
+    }
+
+    #[inline]
+    fn markup(&mut self, start: usize) -> Option<Token> {
+        match self.text.get(start + 1).copied() {
+            Some(b'a'..=b'z') => Some(self.open_tag(start)),
+            Some(b'/') => Some(self.close_tag(start)),
+            Some(b'!') => Some(self.declaration(start)),
+            Some(b'?') => Some(self.bogus_comment(start)),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn open_tag(&mut self, start: usize) -> Token {
+        let name_end = self.name_end(start + 1);
+        let (attrs_end, end) = self.tag_end(name_end);
+        self.at = end;
+        if !self.foreign && end <= self.text.len() && attrs_end < self.text.len() {
+            self.raw = Raw::of(&self.text[start + 1..name_end]);
+        }
+        Token::Open { start, name_end, attrs_end, end }
+    }
+
+    #[inline]
+    fn close_tag(&mut self, start: usize) -> Token {
+        if !matches!(self.text.get(start + 2), Some(b'a'..=b'z')) {
+            return self.bogus_comment(start);
+        }
+        let name_end = self.name_end(start + 2);
+        let (_, end) = self.tag_end(name_end);
+        self.at = end;
+        Token::Close { start, name_end, end }
+    }
+
+    #[inline]
+    fn name_end(&self, from: usize) -> usize {
+        let rest = &self.text[from..];
+        from + rest
+            .iter()
+            .position(|b| matches!(b, b'>' | b' ' | b'/' | b'\t' | b'\n' | b'\r' | 0x0C))
+            .unwrap_or(rest.len())
+    }
+
+    /// Where the attributes end and where the tag ends. A quote counts only where a value may begin: after `=`.
+    #[inline]
+    fn tag_end(&self, from: usize) -> (usize, usize) {
+        let text = self.text;
+        let mut at = from;
+        loop {
+            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len()) };
+            let found = at + n;
+            let byte = text[found];
+            if byte == b'>' {
+                return (found, found + 1);
+            }
+            at = found + 1;
+            if opens_value(&text[from..found]) {
+                match memchr_near(byte, &text[at..]) {
+                    Some(n) => at += n + 1,
+                    None => return (text.len(), text.len()),
+                }
+            }
+        }
+    }
+
+    fn declaration(&mut self, start: usize) -> Token {
+        let rest = &self.text[start..];
+        if rest.starts_with(b"<!--") {
+            return self.comment(start);
+        }
+        if self.foreign && rest.starts_with(b"<![cdata[") {
+            let begin = start + 9;
+            let end = self.finders.cdata.find(&self.text[begin..]).map_or(self.text.len(), |n| begin + n);
+            self.at = self.text.len().min(end + 3);
+            return Token::CData { start: begin, end };
+        }
+        self.bogus_comment(start)
+    }
+
+    fn comment(&mut self, start: usize) -> Token {
+        let text = self.text;
+        // `<!-->` and `<!--->` are whole comments.
+        let mut at = start + 4;
+        let end = loop {
+            let Some(n) = memchr_near(b'>', &text[at..]) else { break text.len() };
+            let found = at + n;
+            let inner = &text[start + 2..found];
+            if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) || inner == b"---" {
+                break found + 1;
+            }
+            at = found + 1;
+        };
+        self.at = end;
+        Token::Comment { start, end }
+    }
+
+    fn bogus_comment(&mut self, start: usize) -> Token {
+        let end = memchr(b'>', &self.text[start..]).map_or(self.text.len(), |n| start + n + 1);
+        self.at = end;
+        Token::Comment { start, end }
+    }
+
+    /// The content of a raw-text element up to its end tag; nothing when it is empty.
+    fn raw_text(&mut self, element: Raw) -> Option<Token> {
+        let start = self.at;
+        let end = self.raw_end(element, start);
+        self.at = end;
+        (end > start).then_some(Token::Raw { element, start, end })
+    }
+
+    fn raw_end(&self, element: Raw, start: usize) -> usize {
+        let Some(tag) = element.end_tag() else { return self.text.len() };
+        let mut at = start;
+        loop {
+            let rest = &self.text[at..];
+            let found = match element {
+                Raw::Script => self.finders.script.find(rest),
+                Raw::Style => self.finders.style.find(rest),
+                _ => memchr::memmem::find(rest, tag),
+            };
+            let Some(n) = found else { return self.text.len() };
+            let after = at + n + tag.len();
+            if matches!(self.text.get(after), None | Some(b'>' | b'/' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C)) {
+                return at + n;
+            }
+            at = after;
+        }
+    }
+}
+
+/// Whether `<` followed by `next` begins markup.
+#[inline]
+fn begins_markup(next: Option<u8>) -> bool {
+    matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
+}
+
+/// Whether a quote after `before` begins an attribute value.
+#[inline]
+fn opens_value(before: &[u8]) -> bool {
+    before.trim_ascii_end().last() == Some(&b'=')
+}
+
+/// `>` or a quote: eight bytes at a time, which beats the vector search on the few bytes between them.
+#[inline]
+fn find_tag_special(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in chunks.by_ref().take(8) {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        let word = u64::from_le_bytes(word);
+        let mask = has_byte(word, b'>') | has_byte(word, b'"') | has_byte(word, b'\'');
+        if mask != 0 {
+            return Some(at + (mask.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr3(b'>', b'"', b'\'', &bytes[at..]).map(|n| at + n)
+}
+
+#[inline]
+fn memchr_near(byte: u8, bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(8).take(4) {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        let mask = has_byte(u64::from_le_bytes(word), byte);
+        if mask != 0 {
+            return Some(at + (mask.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr(byte, &bytes[at..]).map(|n| at + n)
+}
+
+/// The high bit of each byte of `word` that equals `byte`. Only the lowest set bit is exact, which is the one used.
+#[inline]
+fn has_byte(word: u64, byte: u8) -> u64 {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    let x = word ^ (LOW * byte as u64);
+    x.wrapping_sub(LOW) & !x & (LOW << 7)
+}

@@ -1,0 +1,295 @@
+//! What was read in a response, and what an attempt that got it counts as.
+//!
+//! Presence of a vendor and evidence of a block are kept apart: a page may be proxied by Cloudflare, carry a captcha widget
+//! and still be what was asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::rules::Grade;
+use super::walk::Place;
+use crate::attempt::outcome::ErrorKind;
+use crate::heuristic::Heuristic;
+use crate::response::{Page, header};
+
+/// Visible characters from which a page counts as content.
+pub const CONTENT_CHARS: u32 = 200;
+
+/// A set of vendors.
+#[derive(Clone, Default)]
+pub struct Vendors {
+    pub(super) names: Option<Arc<[Arc<str>]>>,
+    pub(super) bits: u128,
+}
+
+impl Vendors {
+    /// Their names, in the order of the rule table.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let bits = self.bits;
+        self.names
+            .iter()
+            .flat_map(|n| n.iter())
+            .enumerate()
+            .filter(move |(i, _)| bits & (1 << i) != 0)
+            .map(|(_, n)| &**n)
+    }
+
+    /// Whether `vendor` is among them.
+    pub fn contains(&self, vendor: &str) -> bool {
+        self.iter().any(|v| v == vendor)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+}
+
+impl fmt::Debug for Vendors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for Vendors {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+/// One piece of evidence: what matched, and where.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Match {
+    /// The rule's id.
+    pub rule: Arc<str>,
+    /// The rule's vendor.
+    pub vendor: Option<Arc<str>>,
+    /// What the rule proves.
+    pub grade: Grade,
+    /// Where it matched.
+    pub place: Place,
+    /// Offset of the match in bytes: in the body, or in the decoded body when it is in UTF-16. None for headers, titles and
+    /// sentences.
+    pub offset: Option<u32>,
+    /// What matched, at most 80 characters.
+    pub text: String,
+    /// Whether all of the rule's conditions held, so that it counted.
+    pub counted: bool,
+    /// The rule's note: where it was seen.
+    pub note: Arc<str>,
+}
+
+/// What a response turned out to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// A challenge or a refusal came instead of the content.
+    pub is_blocked: bool,
+    /// `blocked_captcha` or `blocked_403`, when blocked.
+    pub block_type: Option<&'static str>,
+    /// A waiting room: neither blocked nor content.
+    pub is_queued: bool,
+    /// Whose block or waiting room it is, when known.
+    pub vendor: Option<Arc<str>>,
+    /// The id of the rule that decided, if one did.
+    pub rule: Option<Arc<str>>,
+    /// What that rule proves.
+    pub grade: Option<Grade>,
+    /// How sure the verdict is, from 0 to 1; 0 when nothing was found.
+    pub confidence: f32,
+    /// An application's shell: the content comes by script.
+    pub has_spa: bool,
+    /// The framework, when it has a name; for pages that are no shells too, when they were searched that far.
+    pub framework: Option<Arc<str>>,
+    /// HTML with next to nothing to read, and no shell, block or waiting room.
+    pub is_empty: bool,
+    /// The text goes on for subscribers.
+    pub has_paywall: bool,
+    /// A form for a password came where something else was asked for.
+    pub has_login_wall: bool,
+    /// A 2xx page whose title says that there is nothing.
+    pub soft_404: bool,
+    /// More than half of the page's bytes are script.
+    pub high_script_ratio: bool,
+    /// Visible characters, white space collapsed. At least so many: counting stops when more make no difference, unless
+    /// [`super::Options::count_all`] is set.
+    pub text_chars: u32,
+    /// Whether `text_chars` is all of the (capped) body.
+    pub text_complete: bool,
+    /// Characters inside `<noscript>`, as far as text was counted.
+    pub noscript_chars: u32,
+    /// Whether the body is HTML.
+    pub is_html: bool,
+    /// Bytes of body that were looked at.
+    pub bytes: u32,
+    /// Vendors that are there; evidence of nothing.
+    pub waf: Vendors,
+}
+
+impl Verdict {
+    /// Whether the page has enough to read: not HTML at all, or HTML with text for a reader, and neither blocked nor queued.
+    /// What the status says is not looked at: see [`outcome`].
+    pub fn is_content(&self) -> bool {
+        !self.is_blocked && !self.is_queued && !self.is_thin()
+    }
+
+    /// Whether this is an empty page or a shell, which a browser might fill.
+    pub fn is_thin(&self) -> bool {
+        self.is_empty || self.has_spa
+    }
+
+    /// Why, in one sentence for a person.
+    pub fn reason(&self) -> String {
+        let vendor = self.vendor.as_deref().map(|v| format!(" by {v}")).unwrap_or_default();
+        let rule = self.rule.as_deref().map(|r| format!(" (rule {r})")).unwrap_or_default();
+        if self.is_queued {
+            format!("waiting room{vendor}{rule}")
+        } else if self.is_blocked {
+            match self.block_type {
+                Some("blocked_403") => format!("refused{vendor} with 403 or 429{rule}"),
+                _ => format!("challenge or block page{vendor}{rule}"),
+            }
+        } else if self.has_spa {
+            let framework = self.framework.as_deref().unwrap_or("script");
+            format!("{framework} shell with {} visible characters{rule}", self.text_chars)
+        } else if self.is_empty {
+            format!("{} visible characters", self.text_chars)
+        } else if !self.is_html {
+            "no HTML: taken as it is".to_owned()
+        } else {
+            let least = if self.text_complete { "" } else { "at least " };
+            format!("{least}{} visible characters", self.text_chars)
+        }
+    }
+}
+
+/// What an attempt counts as that got `page`, whose body `verdict` was read from.
+///
+/// `renders` says whether the fetcher runs scripts, `truncated` whether the body ended before its announced length. The
+/// order: evidence of a block or a waiting room, then the status, then a cut body, then emptiness. Statuses that no table
+/// names: 204, 205 and 304 bring no content, so they count as empty; a final 3xx leads nowhere (`redirect_loop`), unless it
+/// is a 300 with something to read; 1xx and 0 are no final answer (`network_error`); 600 and above, such as LinkedIn's 999,
+/// count as `client_error`.
+///
+/// # Errors
+///
+/// The kind of failure, when the page is not content.
+pub fn outcome(page: &Page<'_>, verdict: &Verdict, renders: bool, truncated: bool) -> Result<(), ErrorKind> {
+    if verdict.is_queued {
+        return Err(ErrorKind::Queued);
+    }
+    if verdict.is_blocked {
+        return Err(match verdict.block_type {
+            Some("blocked_403") => ErrorKind::Blocked403,
+            _ => ErrorKind::BlockedCaptcha,
+        });
+    }
+    let thin = if renders { ErrorKind::EmptyContent } else { ErrorKind::WrongTool };
+    match page.status {
+        204 | 205 | 304 => return Err(thin),
+        200..=299 => {}
+        300 if header(page.headers, "location").is_none() && !verdict.is_thin() => {}
+        300..=399 => return Err(ErrorKind::RedirectLoop),
+        401 | 407 => return Err(ErrorKind::AuthRequired),
+        403 | 429 => return Err(ErrorKind::Blocked403),
+        404 | 410 => return Err(ErrorKind::NotFound),
+        400..=499 | 600.. => return Err(ErrorKind::ClientError),
+        500..=599 => return Err(ErrorKind::ServerError),
+        0..=199 => return Err(ErrorKind::NetworkError),
+    }
+    if truncated {
+        return Err(ErrorKind::Truncated);
+    }
+    if verdict.is_thin() { Err(thin) } else { Ok(()) }
+}
+
+/// The heuristics that are known after the fetch. Only what is true is added.
+pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) {
+    out.push(Heuristic::flag(format!("status_{}", page.status)));
+    if let Some(server) = header(page.headers, "server") {
+        let server = server.to_ascii_lowercase();
+        let known = SERVERS.iter().filter(|(part, _)| server.contains(part));
+        out.extend(known.map(|(_, kind)| Heuristic::flag(*kind)));
+    }
+    if let Some(content_type) = header(page.headers, "content-type") {
+        let essence = super::sniff::essence(content_type);
+        if !essence.is_empty() && essence.len() <= 100 {
+            out.push(Heuristic::new("content_type", essence.to_ascii_lowercase()));
+        }
+    }
+    let flags = [
+        (verdict.block_type == Some("blocked_captcha"), "has_captcha"),
+        (verdict.has_spa, "has_spa"),
+        (verdict.has_paywall, "has_paywall"),
+        (verdict.has_login_wall, "has_login_wall"),
+        (verdict.soft_404, "soft_404"),
+        (verdict.is_queued, "is_queued"),
+        (verdict.is_html && verdict.text_complete && verdict.text_chars < CONTENT_CHARS, "empty_body"),
+        (verdict.high_script_ratio, "high_script_ratio"),
+    ];
+    out.extend(flags.iter().filter(|(is, _)| *is).map(|(_, kind)| Heuristic::flag(*kind)));
+    if verdict.has_spa
+        && let Some(framework) = &verdict.framework
+    {
+        out.push(Heuristic::new("spa_framework", framework.to_string()));
+    }
+    out.extend(verdict.waf.iter().map(|vendor| Heuristic::flag(format!("waf_{vendor}"))));
+    if verdict.is_blocked
+        && let Some(vendor) = &verdict.vendor
+    {
+        out.push(Heuristic::flag(format!("block_{vendor}")));
+    }
+}
+
+/// What a `Server` header may contain, and the heuristic for it.
+const SERVERS: &[(&str, &str)] = &[
+    ("cloudflare", "server_cloudflare"),
+    ("nginx", "server_nginx"),
+    ("openresty", "server_openresty"),
+    ("apache", "server_apache"),
+    ("litespeed", "server_litespeed"),
+    ("microsoft-iis", "server_iis"),
+    ("akamai", "server_akamai"),
+    ("cloudfront", "server_cloudfront"),
+    ("amazons3", "server_amazons3"),
+    ("awselb", "server_awselb"),
+    ("gws", "server_gws"),
+    ("gse", "server_gse"),
+    ("caddy", "server_caddy"),
+    ("envoy", "server_envoy"),
+    ("varnish", "server_varnish"),
+    ("vercel", "server_vercel"),
+    ("netlify", "server_netlify"),
+    ("github.com", "server_github"),
+    ("ddos-guard", "server_ddos_guard"),
+    ("sucuri", "server_sucuri"),
+    ("datadome", "server_datadome"),
+    ("tengine", "server_tengine"),
+    ("squarespace", "server_squarespace"),
+    ("pepyaka", "server_wix"),
+    ("qrator", "server_qrator"),
+];
+
+/// What a user's own code sees in a response, beside what is shipped: a new kind of heuristic is learned from and queried from
+/// its first attempt on.
+///
+/// ```
+/// use fetchwise::detect::{ResponseExtractor, Verdict};
+/// use fetchwise::heuristic::Heuristic;
+/// use fetchwise::response::{Page, header};
+///
+/// struct Language;
+///
+/// impl ResponseExtractor for Language {
+///     fn extract(&self, page: &Page<'_>, _verdict: &Verdict, out: &mut Vec<Heuristic>) {
+///         if let Some(language) = header(page.headers, "content-language") {
+///             out.push(Heuristic::new("language", language.to_owned()));
+///         }
+///     }
+/// }
+/// ```
+pub trait ResponseExtractor: Send + Sync {
+    /// Adds to `out` what is true of `page`.
+    fn extract(&self, page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>);
+}
