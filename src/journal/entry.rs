@@ -28,8 +28,10 @@ pub enum Entry {
 /// A link's state as of a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkEntry {
-    /// The link.
+    /// The link: the caller's name for it.
     pub link: String,
+    /// The domain of its URL.
+    pub domain: String,
     /// Its state.
     pub state: LinkState,
     /// When it came to be so.
@@ -78,9 +80,9 @@ pub enum TombstoneTarget {
     Link(String),
 }
 
-/// The domain of a link whose name is a URL.
-pub(super) fn domain_of_link(link: &str) -> Option<String> {
-    let url = url::Url::parse(link).ok()?;
+/// The domain of a URL.
+pub(super) fn domain_of_url(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
     Some(domain_of(url.host_str()?).to_owned())
 }
 
@@ -111,10 +113,7 @@ impl Forgotten {
                 is_before(self.links.get(&attempt.link))
                     || attempt.heuristic("domain").is_some_and(|domain| is_before(self.domains.get(domain)))
             }
-            Entry::Link(entry) => {
-                is_before(self.links.get(&entry.link))
-                    || domain_of_link(&entry.link).is_some_and(|domain| is_before(self.domains.get(&domain)))
-            }
+            Entry::Link(entry) => is_before(self.links.get(&entry.link)) || is_before(self.domains.get(&entry.domain)),
             Entry::Host(host) => is_before(self.domains.get(&host.domain)),
             Entry::Importance(_) | Entry::Tombstone(_) => false,
         }

@@ -130,12 +130,12 @@ impl Journal {
         self.append(schema::encode_attempt(attempt))
     }
 
-    /// Takes a link's state as of `at`.
+    /// Takes a link's state.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
-    pub fn append_link(&self, link: &str, state: &LinkState, at: Timestamp) -> Result<Ticket, JournalError> {
-        self.append(schema::encode_link(link, state, at))
+    pub fn append_link(&self, entry: &LinkEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_link(entry))
     }
 
     /// Takes a host's pause as of `at`; none lifts it.
@@ -430,9 +430,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
         let paused = LinkState { paused_until: Some(minutes(10)), risk_level: 1, ..LinkState::default() };
-        journal.append_link("a", &paused, T0).unwrap();
-        journal.append_link("b", &paused, T0).unwrap();
-        journal.append_link("b", &LinkState::default(), minutes(1)).unwrap();
+        for (link, state) in [("a", paused), ("b", paused), ("b", LinkState::default())] {
+            let (link, domain) = (link.to_owned(), "e.org".to_owned());
+            journal.append_link(&LinkEntry { link, domain, state, at: T0 }).unwrap();
+        }
         journal.append_host("e.org", Some(minutes(30)), T0).unwrap();
         journal.append_host("f.org", Some(minutes(30)), T0).unwrap();
         journal.append_host("f.org", None, minutes(1)).unwrap();

@@ -19,7 +19,7 @@ use rkyv::{Archive, Portable, Serialize};
 use uuid::Uuid;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget, domain_of_link};
+use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget, domain_of_url};
 use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType, Hint, Tag};
 use crate::backoff::LinkState;
@@ -83,9 +83,10 @@ pub(crate) struct AttemptV1<'a> {
     url: Text<'a>,
     #[rkyv(with = AsOwned)]
     fetcher: Text<'a>,
-    /// The text of an error type, a source or a shadow fetcher whose number is [`OTHER`].
+    /// The name of an error type whose number is [`OTHER`].
     #[rkyv(with = AsOwned)]
     error_other: Text<'a>,
+    /// The same of a source.
     #[rkyv(with = AsOwned)]
     source_other: Text<'a>,
     #[rkyv(with = Map<AsOwned>)]
@@ -131,6 +132,8 @@ pub(crate) struct LinkStateV1<'a> {
     last_attempt_at: Option<i64>,
     #[rkyv(with = AsOwned)]
     link: Text<'a>,
+    #[rkyv(with = AsOwned)]
+    domain: Text<'a>,
     attempt_count: u32,
     risk_level: u8,
     hint: u8,
@@ -378,31 +381,33 @@ pub(crate) struct Encoded {
 
 /// Encodes an attempt.
 pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> {
-    let site = match (attempt.heuristic("site"), attempt.heuristic("domain")) {
+    let key_hash = match (attempt.heuristic("site"), attempt.heuristic("domain")) {
         (Some(site), _) => xxh3_64(site.as_bytes()),
-        (None, Some(domain)) => xxh3_64(site_of(domain).as_bytes()),
-        (None, None) => key_of_link(&attempt.url),
+        (None, Some(domain)) => key_of_domain(domain),
+        (None, None) => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
     };
     Ok(Encoded {
         kind: kind::ATTEMPT,
-        key_hash: site,
+        key_hash,
         time: attempt.attempted_at,
         payload: bytes_of(&AttemptV1::from(attempt))?,
     })
 }
 
 /// Encodes a link's state.
-pub(crate) fn encode_link(link: &str, state: &LinkState, at: Timestamp) -> Result<Encoded, SchemaError> {
+pub(crate) fn encode_link(entry: &LinkEntry) -> Result<Encoded, SchemaError> {
+    let state = &entry.state;
     let payload = bytes_of(&LinkStateV1 {
-        at: at.as_millis(),
+        at: entry.at.as_millis(),
         paused_until: state.paused_until.map(Timestamp::as_millis),
         last_attempt_at: state.last_attempt_at.map(Timestamp::as_millis),
-        link: Cow::Borrowed(link),
+        link: Cow::Borrowed(&entry.link),
+        domain: Cow::Borrowed(&entry.domain),
         attempt_count: state.attempt_count,
         risk_level: state.risk_level,
         hint: state.hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint)),
     })?;
-    Ok(Encoded { kind: kind::LINK_STATE, key_hash: key_of_link(link), time: at, payload })
+    Ok(Encoded { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
 }
 
 /// Encodes a host's pause.
@@ -413,7 +418,7 @@ pub(crate) fn encode_host(
 ) -> Result<Encoded, SchemaError> {
     let paused_until = paused_until.map(Timestamp::as_millis);
     let payload = bytes_of(&HostStateV1 { at: at.as_millis(), paused_until, domain: Cow::Borrowed(domain) })?;
-    Ok(Encoded { kind: kind::HOST_STATE, key_hash: xxh3_64(site_of(domain).as_bytes()), time: at, payload })
+    Ok(Encoded { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
 }
 
 /// Encodes a heuristic's importance.
@@ -430,8 +435,8 @@ pub(crate) fn encode_importance(entry: &ImportanceEntry) -> Result<Encoded, Sche
 /// Encodes a tombstone.
 pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaError> {
     let (domain, link, key_hash) = match &tombstone.target {
-        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None, xxh3_64(site_of(domain).as_bytes())),
-        TombstoneTarget::Link(link) => (None, Some(link.as_str()), key_of_link(link)),
+        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
+        TombstoneTarget::Link(link) => (None, Some(link.as_str()), 0),
     };
     let (domain, link) = (domain.map(Cow::Borrowed), link.map(Cow::Borrowed));
     let payload = bytes_of(&TombstoneV1 { at: tombstone.at.as_millis(), domain, link })?;
@@ -454,7 +459,8 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
                 last_attempt_at: v.last_attempt_at.as_ref().copied().map(time_of),
                 hint: hint_of(v.hint)?,
             };
-            Entry::Link(LinkEntry { link: v.link.as_str().to_owned(), state, at: time_of(v.at) })
+            let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
+            Entry::Link(LinkEntry { link, domain, state, at: time_of(v.at) })
         }
         kind::HOST_STATE => {
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;
@@ -501,11 +507,8 @@ pub(crate) fn glance(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<At
 }
 
 /// The records of one site are replayed in order.
-fn key_of_link(link: &str) -> u64 {
-    match domain_of_link(link) {
-        Some(domain) => xxh3_64(site_of(&domain).as_bytes()),
-        None => xxh3_64(link.as_bytes()),
-    }
+fn key_of_domain(domain: &str) -> u64 {
+    xxh3_64(site_of(domain).as_bytes())
 }
 
 fn bytes_of<T>(value: &T) -> Result<AlignedVec, SchemaError>
@@ -545,8 +548,9 @@ layouts! {
     }
     ArchivedHeaderV1: 16, 4, { name: 0, value: 8 }
     ArchivedTagV1: 28, 4, { kind: 0, kind_other: 4, value: 12, importance: 20 }
-    ArchivedLinkStateV1: 56, 8, {
-        at: 0, paused_until: 8, last_attempt_at: 24, link: 40, attempt_count: 48, risk_level: 52, hint: 53,
+    ArchivedLinkStateV1: 64, 8, {
+        at: 0, paused_until: 8, last_attempt_at: 24, link: 40, domain: 48, attempt_count: 56,
+        risk_level: 60, hint: 61,
     }
     ArchivedHostStateV1: 32, 8, { at: 0, paused_until: 8, domain: 24 }
     ArchivedImportanceV1: 32, 8, { at: 0, kind: 8, value: 16, importance: 28 }
@@ -597,7 +601,7 @@ mod tests {
         vec![
             ("attempt-full-v1", Entry::Attempt(full)),
             ("attempt-own-v1", Entry::Attempt(own)),
-            ("link-v1", Entry::Link(LinkEntry { link: link.clone(), state, at: T0 })),
+            ("link-v1", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
             ("host-v1", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
             ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
             ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
@@ -608,7 +612,7 @@ mod tests {
     fn encode(entry: &Entry) -> Encoded {
         match entry {
             Entry::Attempt(attempt) => encode_attempt(attempt),
-            Entry::Link(entry) => encode_link(&entry.link, &entry.state, entry.at),
+            Entry::Link(entry) => encode_link(entry),
             Entry::Host(entry) => encode_host(&entry.domain, entry.paused_until, entry.at),
             Entry::Importance(entry) => encode_importance(entry),
             Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
@@ -655,7 +659,7 @@ mod tests {
     #[test]
     fn the_fingerprint_is_that_of_version_1() {
         let hex: String = fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "6b1dab8217e9bb321f6f40a62757bef3");
+        assert_eq!(hex, "3c63205579ff70d7af39a4c326369519");
     }
 
     #[test]
