@@ -1,5 +1,7 @@
 //! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
 
+#[cfg(all(feature = "json", feature = "log"))]
+pub mod analytics;
 pub mod attempt;
 pub mod backoff;
 #[cfg(feature = "config")]
