@@ -13,12 +13,16 @@ pub mod evidence;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod heuristic;
+#[cfg(feature = "fetch")]
+pub mod pipeline;
 pub mod policy;
 pub mod registry;
 pub mod response;
 pub mod router;
 pub mod score;
 pub mod selector;
+#[cfg(feature = "fetch")]
+pub mod store;
 pub mod time;
 
 pub use selector::Selector;
