@@ -1,1 +1,44 @@
 //! The append-only record log of fetchwise.
+//!
+//! A [`Log`] takes records (bytes with a kind, a schema version and a key) from any number of threads, gives each a
+//! sequence number, and hands them to one writer thread that writes them to checksummed segment files. A [`Reader`] reads
+//! them back, beside a running writer if need be. FORMAT.md in this crate describes the files.
+//!
+//! # What is promised
+//!
+//! * An acknowledged record is never lost, reordered within a caller, duplicated or altered in silence. What "acknowledged"
+//!   means is [`Durability`].
+//! * A crash leaves a torn tail at most, which [`Log::open`] repairs and reports. Bytes that had been written and are wrong
+//!   now are damage: `Log::open` refuses them with the range of sequence numbers, a `Reader` reports them and goes on
+//!   behind them.
+//! * A full or failing disk never blocks or aborts the host: the log becomes [`State::Degraded`], waiters get the error,
+//!   records wait in memory up to the queue's bounds, and the log resumes by itself.
+//! * One writer a directory, across threads and processes.
+//!
+//! # What is not
+//!
+//! The log does not know what is in a record: an application that needs its records aligned to more than 8 bytes copies
+//! them first. Directories on network file systems without working `flock` are not protected from a second writer.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ack;
+mod catalog;
+mod check;
+mod error;
+pub mod format;
+pub mod fs;
+mod lock;
+mod log;
+mod manifest;
+mod reader;
+mod recover;
+mod scan;
+mod sync;
+mod worker;
+mod writer;
+
+pub use error::{AppendError, Damage, Error, TornTail, WaitError};
+pub use format::{RECORD_LEN_MAX, RecordRef};
+pub use log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, Ticket};
+pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
+pub use recover::{Check, Recovery};

@@ -3,16 +3,22 @@
 //! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
+pub mod body;
+pub mod dial;
+pub mod guard;
+pub mod http;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use url::Url;
 
 use crate::attempt::outcome::ErrorKind;
 use crate::response::{Header, Page};
+
+pub use body::Body;
 
 /// What a request may cost at most.
 #[derive(Clone, Debug)]
@@ -51,47 +57,6 @@ pub struct Request<'a> {
     pub url: &'a Url,
     /// What it may cost.
     pub limits: &'a Limits,
-}
-
-/// A body: its beginning in memory, and all of it in a temporary file when it is longer than that.
-#[derive(Debug)]
-pub struct Body {
-    head: Bytes,
-    len: u64,
-    spill: Option<tempfile::NamedTempFile>,
-}
-
-impl Body {
-    /// A body that is in memory as a whole.
-    pub fn in_memory(bytes: impl Into<Bytes>) -> Self {
-        let head = bytes.into();
-        Self { len: head.len() as u64, head, spill: None }
-    }
-
-    /// A body of `len` bytes that is in `file` as a whole, with its beginning in memory too.
-    pub fn spilled(head: impl Into<Bytes>, len: u64, file: tempfile::NamedTempFile) -> Self {
-        Self { head: head.into(), len, spill: Some(file) }
-    }
-
-    /// Its beginning: all of it unless [`Body::spill`] says otherwise. This is what is classified.
-    pub fn head(&self) -> &Bytes {
-        &self.head
-    }
-
-    /// Its whole length in bytes.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether there is no byte in it.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The file that holds the whole body, when it is longer than what is in memory.
-    pub fn spill(&self) -> Option<&tempfile::NamedTempFile> {
-        self.spill.as_ref()
-    }
 }
 
 /// A response that arrived, whatever its status.

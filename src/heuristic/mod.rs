@@ -1,9 +1,11 @@
 //! Heuristics: `(type, value)` pairs that an attempt is tagged with and evidence is kept by.
 //!
-//! [`url`] owns what is known before the fetch; the response side is in [`crate::detect`]. Both are open: a type nobody has
-//! seen before is learned from and queried from its first attempt on.
+//! [`url`] owns what is known before the fetch; the response side is in `detect`. Both are open: a type nobody has seen
+//! before is learned from and queried from its first attempt on.
 
 use std::borrow::Cow;
+
+pub mod url;
 
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,4 +26,44 @@ impl Heuristic {
     pub fn flag(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new(kind, "true")
     }
+}
+
+/// A user's own heuristics, known before the fetch.
+///
+/// Registered with the selector's builder. It runs inside `select`, so it should not allocate: it hands each value to
+/// `emit` as borrowed text. Confidence goes by the order in which extractors were registered.
+///
+/// ```
+/// use fetchwise::heuristic::UrlExtractor;
+///
+/// struct VideoPlatform;
+/// impl UrlExtractor for VideoPlatform {
+///     fn extract(&self, url: &url::Url, emit: &mut dyn FnMut(&str, &str)) {
+///         if matches!(url.host_str(), Some("www.youtube.com" | "vimeo.com")) {
+///             emit("video_platform", "true");
+///         }
+///     }
+/// }
+///
+/// struct DeepPath;
+/// impl UrlExtractor for DeepPath {
+///     fn extract(&self, url: &url::Url, emit: &mut dyn FnMut(&str, &str)) {
+///         if url.path().matches('/').count() > 5 {
+///             emit("deep_path", "true");
+///         }
+///     }
+/// }
+///
+/// struct ComplexQuery;
+/// impl UrlExtractor for ComplexQuery {
+///     fn extract(&self, url: &url::Url, emit: &mut dyn FnMut(&str, &str)) {
+///         if url.query().is_some_and(|query| query.len() > 50) {
+///             emit("complex_query", "true");
+///         }
+///     }
+/// }
+/// ```
+pub trait UrlExtractor: Send + Sync {
+    /// Calls `emit(type, value)` for each heuristic that `url` has.
+    fn extract(&self, url: &::url::Url, emit: &mut dyn FnMut(&str, &str));
 }

@@ -1,0 +1,44 @@
+# What a developer runs. `make` lists the targets.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+SHELL_PAGES := src/demo/pages/react-shell
+
+.DEFAULT_GOAL := help
+.PHONY: help test fmt clippy doc fuzz bench react-shell chromium ci
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+test: chromium ## Run every test (installs Chromium when it is missing)
+	$(CARGO) test --locked --workspace --all-features
+
+chromium: ## Make sure that there is a Chromium
+	@.ci/chromium
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+
+clippy: ## Lint everything, with every feature and with each alone
+	.ci/run clippy features
+
+doc: ## Build the API documentation
+	.ci/run docs
+
+fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) .ci/run tools fuzz
+
+bench: ## Run the benchmarks
+	$(CARGO) bench --locked --workspace --all-features
+
+react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
+	cd web/react-shell && npm ci && npm run build
+	rm -f $(SHELL_PAGES)/*
+	cp web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
+	cp web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
+	cp web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
+	cp web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
+
+ci: ## Run all that CI runs
+	.ci/run

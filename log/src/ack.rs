@@ -1,0 +1,290 @@
+//! Who waits for what: acknowledgements going out, room in the queue coming back.
+//!
+//! Owns: the two meeting points between callers and the writer thread. Invariants: a waiter is woken when its target is
+//! reached, when the log degrades and when the writer ends, whichever comes first; no wake-up is lost; the queue never
+//! holds more than its bounds, save for a single record that alone is larger. Must not know: files, frames.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::error::WaitError;
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
+
+/// What a waiter waits for. Sequence numbers are exclusive ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Handed to the operating system.
+    Written(u64),
+    /// On disk.
+    Durable(u64),
+}
+
+/// What the writer thread has to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Health {
+    #[default]
+    Good,
+    Degraded {
+        reason: Arc<str>,
+        storage_full: bool,
+    },
+    /// The writer thread has ended.
+    Ended,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    health: Health,
+    /// Counts failed attempts, so that a waiter can tell a failure after its call from one before it.
+    failures: u64,
+    wakers: Vec<(u64, Goal, Waker)>,
+    next_id: u64,
+}
+
+/// Acknowledgements.
+#[derive(Debug)]
+pub(crate) struct Acks {
+    written: AtomicU64,
+    durable: AtomicU64,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+impl Acks {
+    pub(crate) fn new(next_seq: u64) -> Self {
+        Self {
+            written: AtomicU64::new(next_seq),
+            durable: AtomicU64::new(next_seq),
+            inner: Mutex::new(Inner::default()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Publishes progress. Called by the writer thread only; values never go back.
+    pub(crate) fn advance(&self, written: u64, durable: u64) {
+        let mut inner = self.lock();
+        // Relaxed loads: only this thread stores. Release pairs with the Acquire of `reached`, which looks without the lock.
+        let written = written.max(self.written.load(Ordering::Relaxed));
+        let durable = durable.max(self.durable.load(Ordering::Relaxed));
+        self.written.store(written, Ordering::Release);
+        self.durable.store(durable, Ordering::Release);
+        let ready = self.take_ready(&mut inner);
+        drop(inner);
+        self.changed.notify_all();
+        ready.into_iter().for_each(Waker::wake);
+    }
+
+    /// Publishes how the writer is; everybody who still waits gets the news when it is bad.
+    pub(crate) fn set_health(&self, health: Health) {
+        let mut inner = self.lock();
+        let bad = health != Health::Good;
+        inner.health = health;
+        let wakers = if bad {
+            inner.failures += 1;
+            std::mem::take(&mut inner.wakers)
+        } else {
+            Vec::new()
+        };
+        drop(inner);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(|(_, _, waker)| waker.wake());
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        self.lock().health.clone()
+    }
+
+    /// How many attempts have failed so far; see [`wait`](Self::wait).
+    pub(crate) fn failures(&self) -> u64 {
+        self.lock().failures
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn reached(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Written(seq) => self.written() >= seq,
+            Goal::Durable(seq) => self.durable() >= seq,
+        }
+    }
+
+    /// Blocks until the goal is reached. With `since`, only a failure after that count ends the wait (the caller has asked
+    /// for another attempt); without, a log that is degraded already does.
+    pub(crate) fn wait(&self, goal: Goal, since: Option<u64>) -> Result<(), WaitError> {
+        if self.reached(goal) {
+            return Ok(());
+        }
+        let mut inner = self.lock();
+        loop {
+            if let Some(outcome) = self.outcome(&inner, goal, since) {
+                return outcome;
+            }
+            inner = self.changed.wait(inner).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// As [`wait`](Self::wait), for a future. `id` identifies the future and is set by the first call.
+    pub(crate) fn poll(
+        &self,
+        goal: Goal,
+        since: Option<u64>,
+        id: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Option<Result<(), WaitError>> {
+        if self.reached(goal) {
+            return Some(Ok(()));
+        }
+        let mut inner = self.lock();
+        if let Some(outcome) = self.outcome(&inner, goal, since) {
+            return Some(outcome);
+        }
+        let id = *id.get_or_insert_with(|| {
+            inner.next_id += 1;
+            inner.next_id
+        });
+        match inner.wakers.iter_mut().find(|(other, _, _)| *other == id) {
+            Some((_, _, known)) => known.clone_from(waker),
+            None => inner.wakers.push((id, goal, waker.clone())),
+        }
+        None
+    }
+
+    /// A future is dropped before it was done.
+    pub(crate) fn forget(&self, id: u64) {
+        self.lock().wakers.retain(|(other, _, _)| *other != id);
+    }
+
+    fn outcome(&self, inner: &Inner, goal: Goal, since: Option<u64>) -> Option<Result<(), WaitError>> {
+        if self.reached(goal) {
+            return Some(Ok(()));
+        }
+        match &inner.health {
+            Health::Ended => Some(Err(WaitError::Closed)),
+            Health::Degraded { reason, storage_full } if since.is_none_or(|count| inner.failures > count) => {
+                Some(Err(WaitError::Degraded { reason: reason.clone(), storage_full: *storage_full }))
+            }
+            _ => None,
+        }
+    }
+
+    fn take_ready(&self, inner: &mut Inner) -> Vec<Waker> {
+        let mut ready = Vec::new();
+        inner.wakers.retain(|(_, goal, waker)| {
+            let reached = self.reached(*goal);
+            if reached {
+                ready.push(waker.clone());
+            }
+            !reached
+        });
+        ready
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Bits of [`Gate::used`] that count bytes; the rest count records.
+const BYTE_BITS: u32 = 40;
+const BYTE_MASK: u64 = (1 << BYTE_BITS) - 1;
+const ONE_RECORD: u64 = 1 << BYTE_BITS;
+/// The largest bounds that fit.
+pub(crate) const RECORDS_MAX: u64 = (1 << (64 - BYTE_BITS)) - 2;
+pub(crate) const BYTES_MAX: u64 = BYTE_MASK >> 1;
+
+/// Room in the queue, counted in records and bytes.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    used: AtomicU64,
+    waiting: AtomicUsize,
+    shut: Mutex<bool>,
+    freed: Condvar,
+    records_max: u64,
+    bytes_max: u64,
+}
+
+impl Gate {
+    pub(crate) fn new(records_max: u64, bytes_max: u64) -> Self {
+        Self {
+            used: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            shut: Mutex::new(false),
+            freed: Condvar::new(),
+            records_max: records_max.clamp(1, RECORDS_MAX),
+            bytes_max: bytes_max.clamp(1, BYTES_MAX),
+        }
+    }
+
+    /// Takes room for one record, or says that there is none now.
+    pub(crate) fn try_enter(&self, bytes: u64) -> bool {
+        let bytes = bytes.min(BYTES_MAX);
+        let mut used = self.used.load(Ordering::SeqCst);
+        loop {
+            let (records, held) = (used >> BYTE_BITS, used & BYTE_MASK);
+            // A record larger than the whole queue goes through an empty one.
+            if records > 0 && (records >= self.records_max || held + bytes > self.bytes_max) {
+                return false;
+            }
+            match self.used.compare_exchange_weak(used, used + ONE_RECORD + bytes, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(now) => used = now,
+            }
+        }
+    }
+
+    /// Takes room for one record, waiting while the writer makes progress; false when it makes none.
+    pub(crate) fn enter(&self, bytes: u64) -> bool {
+        if self.try_enter(bytes) {
+            return true;
+        }
+        let mut shut = self.lock();
+        // SeqCst with `leave`: either it sees us waiting, or we see the room that it gave back.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let outcome = loop {
+            if self.try_enter(bytes) {
+                break true;
+            }
+            if *shut {
+                break false;
+            }
+            shut = self.freed.wait(shut).unwrap_or_else(|poisoned| poisoned.into_inner());
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    /// Gives back the room of `records` records.
+    pub(crate) fn leave(&self, records: u64, bytes: u64) {
+        if records == 0 {
+            return;
+        }
+        self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            // Taking the lock makes sure that a waiter which has just looked is asleep by now.
+            drop(self.lock());
+            self.freed.notify_all();
+        }
+    }
+
+    /// While shut, nobody waits here: a full queue is an error at once.
+    pub(crate) fn set_shut(&self, value: bool) {
+        *self.lock() = value;
+        self.freed.notify_all();
+    }
+
+    /// Records and bytes inside.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        let used = self.used.load(Ordering::SeqCst);
+        (used >> BYTE_BITS, used & BYTE_MASK)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.shut.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

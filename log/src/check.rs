@@ -1,0 +1,153 @@
+//! One whole segment scanned and judged: good, torn at the end, or damaged.
+//!
+//! Owns: FORMAT.md section 4. Invariant: every byte that should be part of the log is either visited as part of a good
+//! frame or named in a [`Damage`]. Must not know: locks, writing, what a record means.
+
+use std::time::Duration;
+
+use crate::catalog::ChainSegment;
+use crate::error::{Damage, Error, TornTail};
+use crate::format::{FrameHeader, HEADER_LEN, Link};
+use crate::fs::FsFile;
+use crate::scan::{Extent, Scanner, Step};
+
+/// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
+const REREADS: u32 = 4;
+
+/// What a scan found.
+#[derive(Debug)]
+pub(crate) struct SegmentReport {
+    /// The end of the good frames.
+    pub(crate) end: Link,
+    /// Records in good frames.
+    pub(crate) records: u64,
+    /// Everything before this offset is known to have been durable.
+    pub(crate) proven: u64,
+    pub(crate) max_time: i64,
+    pub(crate) torn: Option<TornTail>,
+    pub(crate) damage: Vec<Damage>,
+}
+
+/// A good frame, handed to a visitor.
+pub(crate) struct GoodFrame<'a> {
+    pub(crate) header: FrameHeader,
+    /// Starts at an address divisible by 16.
+    pub(crate) payload: &'a [u8],
+}
+
+/// Scans a segment and shows each good frame to `visit`, which may end the scan by returning false.
+pub(crate) fn scan_segment(
+    segment: &ChainSegment,
+    file: &dyn FsFile,
+    visit: &mut dyn FnMut(GoodFrame<'_>) -> bool,
+) -> Result<SegmentReport, Error> {
+    let mut scanner = Scanner::new(file, &segment.file.path, &segment.file.header, segment.extent);
+    let mut judge = Judge { segment, damage: Vec::new(), torn: None, rereads: 0 };
+    loop {
+        match scanner.step()? {
+            Step::Frame(header) => {
+                judge.rereads = 0;
+                if !visit(GoodFrame { header, payload: scanner.payload()? }) {
+                    break;
+                }
+            }
+            Step::End => {
+                judge.end(&scanner);
+                break;
+            }
+            Step::Bad(what) => {
+                if !judge.bad(&mut scanner, what)? {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(SegmentReport {
+        end: scanner.link(),
+        records: scanner.records,
+        proven: scanner.proven.max(segment.durable_off),
+        max_time: scanner.max_time,
+        torn: judge.torn,
+        damage: judge.damage,
+    })
+}
+
+struct Judge<'s> {
+    segment: &'s ChainSegment,
+    damage: Vec<Damage>,
+    torn: Option<TornTail>,
+    rereads: u32,
+}
+
+impl Judge<'_> {
+    /// The scanner met its end.
+    fn end(&mut self, scanner: &Scanner<'_>) {
+        let header = &self.segment.file.header;
+        if self.segment.extent == Extent::Open {
+            let known = scanner.proven.max(self.segment.durable_off);
+            if known > scanner.offset {
+                let last = self.last_known_seq().unwrap_or(u64::MAX);
+                let what = "the segment ends before what had been durable";
+                self.push(scanner.offset, known - scanner.offset, scanner.next_seq, last, what);
+            }
+            return;
+        }
+        let fits = match &self.segment.stated {
+            Some(stated) => scanner.link() == *stated,
+            None => !header.is_rewritten() || scanner.sealed,
+        };
+        if !fits && scanner.is_complete() {
+            // Each frame checks, yet the whole is not what the successor saw: no single range can be named.
+            let last = self.last_known_seq().unwrap_or(u64::MAX);
+            let what = "the content is not what the next segment says";
+            self.push(HEADER_LEN as u64, scanner.offset - HEADER_LEN as u64, header.first_seq, last, what);
+        }
+    }
+
+    /// The scanner met a frame that is not good. True when it shall go on.
+    fn bad(&mut self, scanner: &mut Scanner<'_>, what: &'static str) -> Result<bool, Error> {
+        let at = scanner.offset;
+        if self.segment.extent == Extent::Open {
+            if self.rereads < REREADS {
+                // The first time at once, because a survey below may have seen later frames than the first look did.
+                if self.rereads > 0 {
+                    std::thread::sleep(Duration::from_millis(u64::from(self.rereads)));
+                }
+                self.rereads += 1;
+                scanner.refresh();
+                return Ok(true);
+            }
+            let survey = scanner.survey()?;
+            scanner.proven = survey.proven;
+            if survey.proven.max(self.segment.durable_off) <= at {
+                let file = self.segment.file.name.clone();
+                self.torn = Some(TornTail { file, offset: at, bytes: survey.bytes, records_kept: scanner.records });
+                return Ok(false);
+            }
+        }
+        let expected = scanner.next_seq;
+        let good = scanner.skip_to_good()?;
+        match good {
+            Some(offset) => self.push(at, offset - at, expected, scanner.next_seq.saturating_sub(1), what),
+            None => {
+                let end = match self.segment.extent {
+                    Extent::Fixed(end) => end,
+                    Extent::Open => scanner.proven.max(self.segment.durable_off),
+                };
+                let last = self.last_known_seq().unwrap_or(u64::MAX);
+                self.push(at, end.saturating_sub(at), expected, last, what);
+            }
+        }
+        Ok(good.is_some())
+    }
+
+    fn last_known_seq(&self) -> Option<u64> {
+        let from_manifest = (self.segment.durable_seq > 0).then_some(self.segment.durable_seq);
+        self.segment.next_seq().map(|next| next - 1).or(from_manifest)
+    }
+
+    fn push(&mut self, offset: u64, len: u64, first: u64, last: u64, what: &'static str) {
+        let records = (last >= first).then_some((first, last));
+        self.damage.push(Damage { file: self.segment.file.name.clone(), offset, len, records, what });
+    }
+}

@@ -1,0 +1,507 @@
+//! The bytes of segments: headers, frames, records, seals and digests, as FORMAT.md lays them out.
+//!
+//! Owns: encoding and decoding, pure functions of bytes. Invariant: decoding never panics and never accepts what FORMAT.md
+//! calls bad. Must not know: files, the chain of segments, what a payload means.
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// First bytes of a segment.
+pub const SEGMENT_MAGIC: [u8; 8] = *b"\x89FWL\r\n\x1a\n";
+/// First bytes of a frame.
+pub const FRAME_MAGIC: [u8; 4] = *b"\xf1FWr";
+/// The major version that this release writes, and the largest that it reads.
+pub const MAJOR: u16 = 1;
+/// The minor version that this release writes.
+pub const MINOR: u16 = 0;
+/// Length of the header page of a segment or snapshot.
+pub const HEADER_LEN: usize = 4096;
+/// Length of a frame's header.
+pub const FRAME_HEADER_LEN: usize = 48;
+/// Frames start at multiples of this.
+pub const FRAME_ALIGN: u64 = 16;
+/// Length of a record's header.
+pub const RECORD_HEADER_LEN: usize = 16;
+/// Largest payload of a frame.
+pub const PAYLOAD_LEN_MAX: usize = 16 << 20;
+/// Largest record.
+pub const RECORD_LEN_MAX: usize = PAYLOAD_LEN_MAX - RECORD_HEADER_LEN;
+/// Length of a seal's payload.
+pub const SEAL_LEN: usize = 48;
+/// "No time is known."
+pub const TIME_UNKNOWN: i64 = i64::MIN;
+/// Incompatible flag: the file was rewritten by compaction or repair; sequence numbers may skip.
+pub const INCOMPAT_REWRITTEN: u64 = 1;
+
+const BLOCK_LEN: usize = 256;
+const BLOCK_COPY: usize = 2048;
+
+/// What a segment says of the one before it, or a rewritten one of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Up to where the segment counts.
+    pub valid_len: u64,
+    /// The last sequence number up to there.
+    pub last_seq: u64,
+    /// The digest up to there.
+    pub digest: u64,
+}
+
+/// The header of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Minor version.
+    pub minor: u16,
+    /// The same in every file of a directory.
+    pub store: [u8; 16],
+    /// Its number, from 1.
+    pub number: u32,
+    /// The last number that it stands for.
+    pub stands_to: u32,
+    /// The sequence number of its first record.
+    pub first_seq: u64,
+    /// How many times the store had been opened for writing.
+    pub epoch: u64,
+    /// Random salt of the checksums.
+    pub nonce: u64,
+    /// Creation time, ms.
+    pub created_ms: i64,
+    /// Number of the segment before it; 0 for none.
+    pub prev_number: u32,
+    /// The segment before it.
+    pub prev: Link,
+    /// The application's schema fingerprint.
+    pub fingerprint: [u8; 16],
+    /// Compatible flags.
+    pub compat: u64,
+    /// Incompatible flags.
+    pub incompat: u64,
+    /// On disk before the file got its name.
+    pub born_len: u64,
+    /// For a rewritten segment: what its successor's link says of the original.
+    pub alias: Link,
+}
+
+/// Why a header page is not usable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderError {
+    /// Wrong magic, checksum or field.
+    Bad(&'static str),
+    /// A newer major version or an unknown incompatible flag.
+    Newer(String),
+}
+
+impl SegmentHeader {
+    /// True when compaction or repair wrote this file.
+    pub fn is_rewritten(&self) -> bool {
+        self.incompat & INCOMPAT_REWRITTEN != 0
+    }
+
+    /// The header page.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let block = self.block();
+        let mut page = [0; HEADER_LEN];
+        page[..BLOCK_LEN].copy_from_slice(&block);
+        page[BLOCK_COPY..BLOCK_COPY + BLOCK_LEN].copy_from_slice(&block);
+        seal_bytes(&mut page);
+        page
+    }
+
+    /// Reads a header page, strictly.
+    pub fn decode(page: &[u8]) -> Result<Self, HeaderError> {
+        let page = page.get(..HEADER_LEN).ok_or(HeaderError::Bad("the header is cut short"))?;
+        if page[..8] != SEGMENT_MAGIC {
+            return Err(HeaderError::Bad("the magic number is wrong"));
+        }
+        if !is_sealed(page) {
+            return Err(HeaderError::Bad("the header's checksum is wrong"));
+        }
+        Self::decode_block(&page[..BLOCK_LEN])
+    }
+
+    /// Reads a damaged header page from whichever copy of its block is good. For repair only.
+    pub fn decode_damaged(page: &[u8]) -> Option<Self> {
+        [0, BLOCK_COPY].into_iter().find_map(|at| {
+            let block = page.get(at..at + BLOCK_LEN)?;
+            (block[..8] == SEGMENT_MAGIC).then_some(())?;
+            Self::decode_block(block).ok()
+        })
+    }
+
+    /// The digest before the first frame.
+    pub fn digest(&self) -> u64 {
+        xxh3_64(&self.block())
+    }
+
+    /// The sequence number after the last one that this file accounts for when it is rewritten.
+    pub(crate) fn alias_next_seq(&self) -> u64 {
+        self.alias.last_seq.saturating_add(1)
+    }
+
+    fn block(&self) -> [u8; BLOCK_LEN] {
+        let mut block = [0; BLOCK_LEN];
+        let mut w = Put { bytes: &mut block, at: 0 };
+        w.put(&SEGMENT_MAGIC).put(&MAJOR.to_le_bytes()).put(&self.minor.to_le_bytes());
+        w.u32(HEADER_LEN as u32).put(&self.store).u32(self.number).u32(self.stands_to);
+        w.u64(self.first_seq).u64(self.epoch).u64(self.nonce).put(&self.created_ms.to_le_bytes());
+        w.u32(self.prev_number).u32(0).link(&self.prev);
+        w.put(&self.fingerprint).u64(self.compat).u64(self.incompat).u64(self.born_len).link(&self.alias);
+        seal_bytes(&mut block);
+        block
+    }
+
+    fn decode_block(block: &[u8]) -> Result<Self, HeaderError> {
+        if !is_sealed(block) {
+            return Err(HeaderError::Bad("the header's checksum is wrong"));
+        }
+        let mut r = Take { bytes: block, at: 8 };
+        let major = r.u16();
+        if major > MAJOR {
+            return Err(HeaderError::Newer(format!("major version {major}")));
+        }
+        let minor = r.u16();
+        r.u32();
+        let store = r.bytes16();
+        let number = r.u32();
+        let stands_to = r.u32();
+        let first_seq = r.u64();
+        let epoch = r.u64();
+        let nonce = r.u64();
+        let created_ms = r.i64();
+        let prev_number = r.u32();
+        r.u32();
+        let prev = r.link();
+        let fingerprint = r.bytes16();
+        let compat = r.u64();
+        let incompat = r.u64();
+        let born_len = r.u64();
+        let alias = r.link();
+        if incompat & !INCOMPAT_REWRITTEN != 0 {
+            return Err(HeaderError::Newer(format!("incompatible flags {incompat:#x}")));
+        }
+        let header = Self {
+            minor,
+            store,
+            number,
+            stands_to,
+            first_seq,
+            epoch,
+            nonce,
+            created_ms,
+            prev_number,
+            prev,
+            fingerprint,
+            compat,
+            incompat,
+            born_len,
+            alias,
+        };
+        header.check().map(|()| header)
+    }
+
+    /// The checksum was right, so these only fail for a file that no release writes.
+    fn check(&self) -> Result<(), HeaderError> {
+        let ok = self.number > 0
+            && self.stands_to >= self.number
+            && (self.is_rewritten() || self.stands_to == self.number)
+            && self.prev_number < self.number
+            && self.first_seq > 0
+            && self.first_seq < u64::MAX / 2
+            && self.born_len >= HEADER_LEN as u64;
+        if ok { Ok(()) } else { Err(HeaderError::Bad("the header contradicts itself")) }
+    }
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// Records.
+    Records,
+    /// Nothing: its `durable_off` is what it is for.
+    Marker,
+    /// The summary that ends a finished segment.
+    Seal,
+}
+
+/// The header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Length of the payload.
+    pub payload_len: u32,
+    /// Salted checksum of the payload.
+    pub pcrc: u32,
+    /// Sequence number of the first record, or of the next one.
+    pub first_seq: u64,
+    /// What was durable when the frame was written.
+    pub durable_off: u64,
+    /// How many records.
+    pub count: u32,
+    /// What it holds.
+    pub kind: FrameKind,
+    /// The latest time of its records, ms.
+    pub max_time: i64,
+}
+
+impl FrameHeader {
+    /// The header's bytes for a frame at `offset`.
+    pub fn encode(&self, nonce: u64, offset: u64) -> [u8; FRAME_HEADER_LEN] {
+        let mut out = [0; FRAME_HEADER_LEN];
+        let kind: u16 = match self.kind {
+            FrameKind::Records => 1,
+            FrameKind::Marker => 2,
+            FrameKind::Seal => 3,
+        };
+        let mut w = Put { bytes: &mut out, at: 8 };
+        w.u32(self.payload_len).u32(self.pcrc).u64(self.first_seq).u64(self.durable_off).u32(self.count);
+        w.put(&kind.to_le_bytes()).put(&[0; 2]).put(&self.max_time.to_le_bytes());
+        out[..4].copy_from_slice(&FRAME_MAGIC);
+        let crc = header_crc(nonce, offset, &out);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a frame's header at `offset`; `None` when it is not one. The payload is not looked at.
+    pub fn decode(bytes: &[u8], nonce: u64, offset: u64) -> Option<Self> {
+        let bytes = bytes.get(..FRAME_HEADER_LEN)?;
+        if bytes[..4] != FRAME_MAGIC {
+            return None;
+        }
+        let mut r = Take { bytes, at: 4 };
+        if r.u32() != header_crc(nonce, offset, bytes) {
+            return None;
+        }
+        let payload_len = r.u32();
+        let pcrc = r.u32();
+        let first_seq = r.u64();
+        let durable_off = r.u64();
+        let count = r.u32();
+        let kind = match r.u16() {
+            1 => FrameKind::Records,
+            2 => FrameKind::Marker,
+            3 => FrameKind::Seal,
+            _ => return None,
+        };
+        let flags = r.u16();
+        let max_time = r.i64();
+        let len_ok = match kind {
+            FrameKind::Records => payload_len as usize <= PAYLOAD_LEN_MAX && count > 0,
+            FrameKind::Marker => payload_len == 0 && count == 0,
+            FrameKind::Seal => payload_len as usize == SEAL_LEN && count == 0,
+        };
+        let ok = len_ok && flags == 0 && durable_off <= offset && first_seq > 0 && first_seq < u64::MAX / 2;
+        ok.then_some(Self { payload_len, pcrc, first_seq, durable_off, count, kind, max_time })
+    }
+
+    /// Length of the whole frame with its padding.
+    pub fn frame_len(&self) -> u64 {
+        frame_len(self.payload_len as usize)
+    }
+
+    /// The sequence number after the last record.
+    pub fn next_seq(&self) -> u64 {
+        self.first_seq + u64::from(self.count)
+    }
+}
+
+/// Length of a frame with a payload of this length, padding included.
+pub fn frame_len(payload_len: usize) -> u64 {
+    ((FRAME_HEADER_LEN + payload_len) as u64).next_multiple_of(FRAME_ALIGN)
+}
+
+/// The checksum of a payload.
+pub fn payload_crc(nonce: u64, first_seq: u64, payload: &[u8]) -> u32 {
+    let mut salt = [0; 16];
+    salt[..8].copy_from_slice(&nonce.to_le_bytes());
+    salt[8..].copy_from_slice(&first_seq.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&salt), payload)
+}
+
+/// The digest after a frame.
+pub fn next_digest(digest: u64, frame_header: &[u8]) -> u64 {
+    xxh3_64_with_seed(frame_header.get(..FRAME_HEADER_LEN).unwrap_or(frame_header), digest)
+}
+
+fn header_crc(nonce: u64, offset: u64, header: &[u8]) -> u32 {
+    let mut salt = [0; 16];
+    salt[..8].copy_from_slice(&nonce.to_le_bytes());
+    salt[8..].copy_from_slice(&offset.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&salt), &header[8..FRAME_HEADER_LEN])
+}
+
+/// A record as the log sees it: bytes with a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef<'a> {
+    /// The application's kind.
+    pub kind: u16,
+    /// The application's schema version.
+    pub schema: u16,
+    /// Records with one key keep their order in a parallel replay.
+    pub key_hash: u64,
+    /// The record's own bytes. Delivered by a [`Reader`](crate::Reader) they start at an address divisible by 8 (not
+    /// always by 16), so types with an alignment of up to 8 can be read in place; others must be copied first.
+    pub payload: &'a [u8],
+}
+
+/// Appends a record to a frame's payload.
+pub fn put_record(out: &mut Vec<u8>, record: &RecordRef<'_>) {
+    // The caller has checked the length against `RECORD_LEN_MAX`.
+    out.extend_from_slice(&(record.payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&record.kind.to_le_bytes());
+    out.extend_from_slice(&record.schema.to_le_bytes());
+    out.extend_from_slice(&record.key_hash.to_le_bytes());
+    out.extend_from_slice(record.payload);
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
+/// Length of a record in a frame's payload.
+pub fn record_len(payload_len: usize) -> usize {
+    (RECORD_HEADER_LEN + payload_len).next_multiple_of(8)
+}
+
+/// The records of a payload.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Of a payload that [`count_records`] has accepted; of any other, up to the first that makes no sense.
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self { rest: payload }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = RecordRef<'a>;
+
+    fn next(&mut self) -> Option<RecordRef<'a>> {
+        let header = self.rest.get(..RECORD_HEADER_LEN)?;
+        let mut r = Take { bytes: header, at: 0 };
+        let (len, kind, schema, key_hash) = (r.u32() as usize, r.u16(), r.u16(), r.u64());
+        let payload = self.rest.get(RECORD_HEADER_LEN..)?.get(..len)?;
+        self.rest = self.rest.get(record_len(len)..)?;
+        Some(RecordRef { kind, schema, key_hash, payload })
+    }
+}
+
+/// How many records a payload holds; `None` when it does not end with the end of one.
+pub fn count_records(payload: &[u8]) -> Option<u64> {
+    let mut records = Records::new(payload);
+    let count = records.by_ref().count() as u64;
+    records.rest.is_empty().then_some(count)
+}
+
+/// What a seal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Records in the segment.
+    pub count: u64,
+    /// As in the segment's header.
+    pub first_seq: u64,
+    /// The last sequence number.
+    pub last_seq: u64,
+    /// Digest of all frames before.
+    pub digest: u64,
+    /// Earliest record time, ms; [`TIME_UNKNOWN`] when not known.
+    pub min_time: i64,
+    /// Latest record time, ms.
+    pub max_time: i64,
+}
+
+impl Seal {
+    /// The payload.
+    pub fn encode(&self) -> [u8; SEAL_LEN] {
+        let mut out = [0; SEAL_LEN];
+        let mut w = Put { bytes: &mut out, at: 0 };
+        w.u64(self.count).u64(self.first_seq).u64(self.last_seq).u64(self.digest);
+        w.put(&self.min_time.to_le_bytes()).put(&self.max_time.to_le_bytes());
+        out
+    }
+
+    /// Reads a payload.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..SEAL_LEN)?;
+        let mut r = Take { bytes, at: 0 };
+        let (count, first_seq, last_seq, digest) = (r.u64(), r.u64(), r.u64(), r.u64());
+        Some(Self { count, first_seq, last_seq, digest, min_time: r.i64(), max_time: r.i64() })
+    }
+}
+
+/// Writes the checksum of all bytes but the last four into the last four.
+pub(crate) fn seal_bytes(bytes: &mut [u8]) {
+    let at = bytes.len() - 4;
+    let crc = crc32c::crc32c(&bytes[..at]);
+    bytes[at..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Whether the last four bytes are the checksum of the others.
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+    let Some((body, crc)) = bytes.split_last_chunk::<4>() else { return false };
+    crc32c::crc32c(body) == u32::from_le_bytes(*crc)
+}
+
+/// Writes fields one after the other into a block that is known to be large enough.
+pub(crate) struct Put<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) at: usize,
+}
+
+impl Put<'_> {
+    pub(crate) fn put(&mut self, field: &[u8]) -> &mut Self {
+        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
+        self.at += field.len();
+        self
+    }
+
+    pub(crate) fn u32(&mut self, v: u32) -> &mut Self {
+        self.put(&v.to_le_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, v: u64) -> &mut Self {
+        self.put(&v.to_le_bytes())
+    }
+
+    fn link(&mut self, link: &Link) -> &mut Self {
+        self.u64(link.valid_len).u64(link.last_seq).u64(link.digest)
+    }
+}
+
+/// Reads fields one after the other; past the end they are zero.
+pub(crate) struct Take<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+}
+
+impl Take<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        if let Some(bytes) = self.bytes.get(self.at..self.at + N) {
+            out.copy_from_slice(bytes);
+        }
+        self.at += N;
+        out
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn i64(&mut self) -> i64 {
+        i64::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn bytes16(&mut self) -> [u8; 16] {
+        self.array()
+    }
+
+    fn link(&mut self) -> Link {
+        Link { valid_len: self.u64(), last_seq: self.u64(), digest: self.u64() }
+    }
+}

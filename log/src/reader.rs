@@ -1,0 +1,312 @@
+//! Reading the log without a lock, beside a running writer or compaction, repairing nothing.
+//!
+//! Owns: iteration in order, by segment and from a sequence number. Invariant: a record is delivered once and in order, or
+//! its sequence number is in a reported range. Must not know: what a record means, how to repair.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalog::Catalog;
+use crate::check::{GoodFrame, scan_segment};
+use crate::error::{Damage, Error, TornTail};
+use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
+use crate::fs::{Fs, RealFs};
+use crate::recover::check_fingerprints;
+use crate::scan::{AlignedBuf, Extent};
+
+/// The log as it was when the reader was opened, and for the last segment as it is when that is read.
+///
+/// Payloads start at addresses divisible by 8 (not always by 16); see [`RecordRef::payload`].
+#[derive(Debug)]
+pub struct Reader {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    catalog: Catalog,
+}
+
+/// One segment of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentInfo {
+    /// The file, as a name in the data directory.
+    pub file: String,
+    /// The sequence number of its first record.
+    pub first_seq: u64,
+    /// The sequence number after its last record; `None` for the last segment, which may be growing.
+    pub next_seq: Option<u64>,
+    /// Length of the file, allocated zeros included.
+    pub bytes: u64,
+    /// True when compaction or repair wrote it.
+    pub rewritten: bool,
+    /// The schema fingerprint in its header.
+    pub fingerprint: [u8; 16],
+}
+
+/// What a pass over the log, or over one segment, found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Records delivered.
+    pub records: u64,
+    /// Bytes of segments read.
+    pub bytes: u64,
+    /// The first sequence number delivered.
+    pub first_seq: Option<u64>,
+    /// The last sequence number delivered.
+    pub last_seq: Option<u64>,
+    /// The latest record time of the frames read, ms.
+    pub max_time: Option<i64>,
+    /// Present when the last writer died in the middle of a write (or is in the middle of one).
+    pub torn: Option<TornTail>,
+    /// What could not be read. Empty in a healthy log.
+    pub damage: Vec<Damage>,
+}
+
+impl Summary {
+    /// Adds what another pass found.
+    pub fn merge(&mut self, other: Self) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+        self.first_seq = match (self.first_seq, other.first_seq) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.last_seq = self.last_seq.max(other.last_seq);
+        self.max_time = self.max_time.max(other.max_time);
+        self.torn = self.torn.take().or(other.torn);
+        self.damage.extend(other.damage);
+    }
+}
+
+impl Reader {
+    /// Opens the log in `dir`. A directory that is empty or does not exist is an empty log. Takes no lock; reads headers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NewerFormat`], or what the system says. Damage is no error here: [`damage`](Self::damage) has what headers
+    /// and manifests show, and each pass reports it again with what it finds itself.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        Self::open_with(Arc::new(RealFs), dir)
+    }
+
+    /// As [`open`](Self::open), on another file system.
+    pub fn open_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<Self, Error> {
+        let catalog = Catalog::read(&*fs, dir)?;
+        Ok(Self { fs, dir: dir.to_owned(), catalog })
+    }
+
+    /// Refuses segments whose schema fingerprint is not among `known` (the first of which is this build's own).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::FingerprintMismatch`].
+    pub fn check_fingerprints(&self, known: &[[u8; 16]]) -> Result<(), Error> {
+        check_fingerprints(&self.catalog, known.first().copied().unwrap_or_default(), known)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The segments, oldest first.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = SegmentInfo> + '_ {
+        self.catalog.chain.iter().map(|segment| SegmentInfo {
+            file: segment.file.name.clone(),
+            first_seq: segment.file.header.first_seq,
+            next_seq: segment.next_seq(),
+            bytes: segment.file.file_len,
+            rewritten: segment.file.header.is_rewritten(),
+            fingerprint: segment.file.header.fingerprint,
+        })
+    }
+
+    /// What headers and manifests show to be damaged, before any frame is read.
+    pub fn damage(&self) -> &[Damage] {
+        &self.catalog.damage
+    }
+
+    /// Records up to here may be gone from the segments, because snapshots hold what they taught.
+    pub fn floor_seq(&self) -> u64 {
+        self.catalog.floor_seq()
+    }
+
+    /// Shows every record to `f`, in order.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, or [`Error::Replaced`] when a compaction took a file away that was not open yet. Damage and a
+    /// torn tail are in the summary: a caller that ignores [`Summary::damage`] skips records in silence.
+    pub fn for_each(&self, f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
+        self.for_each_from(0, f)
+    }
+
+    /// As [`for_each`](Self::for_each), from a sequence number on. Segments wholly before it are not read.
+    pub fn for_each_from(&self, seq: u64, mut f: impl FnMut(u64, RecordRef<'_>)) -> Result<Summary, Error> {
+        let mut summary = Summary { damage: self.catalog.damage.clone(), ..Summary::default() };
+        for (i, segment) in self.catalog.chain.iter().enumerate() {
+            if segment.next_seq().is_none_or(|next| next > seq) {
+                summary.merge(self.segment_for_each(i, seq, &mut f)?);
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Shows the records of the `index`-th segment from `seq` on to `f`, in order: for a replay with several threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each), and [`Error::Invalid`] for an index out of range.
+    pub fn segment_for_each(
+        &self,
+        index: usize,
+        seq: u64,
+        mut f: impl FnMut(u64, RecordRef<'_>),
+    ) -> Result<Summary, Error> {
+        let mut summary = Summary::default();
+        self.frames(index, &mut summary, |summary, frame| {
+            if frame.header.next_seq() <= seq {
+                return;
+            }
+            for (number, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+                if number >= seq {
+                    summary.first_seq = summary.first_seq.or(Some(number));
+                    summary.last_seq = Some(number);
+                    summary.records += 1;
+                    f(number, record);
+                }
+            }
+        })?;
+        Ok(summary)
+    }
+
+    /// The records as an iterator, with buffers of about a segment. Damage and a torn tail come as [`Found`] items at
+    /// their place, so that they cannot be overlooked. [`for_each`](Self::for_each) is faster.
+    pub fn records(&self) -> RecordIter<'_> {
+        let ready = self.catalog.damage.iter().cloned().map(|damage| Ok(Found::Damage(damage))).collect();
+        RecordIter { reader: self, segment: 0, ready }
+    }
+
+    fn frames(
+        &self,
+        index: usize,
+        summary: &mut Summary,
+        mut f: impl FnMut(&mut Summary, GoodFrame<'_>),
+    ) -> Result<(), Error> {
+        let Some(segment) = self.catalog.chain.get(index) else {
+            return Err(Error::Invalid(format!("there is no segment {index}")));
+        };
+        let report = segment.file.with_file(&*self.fs, |file| {
+            scan_segment(segment, file, &mut |frame| {
+                if frame.header.kind == FrameKind::Records {
+                    f(summary, frame);
+                }
+                true
+            })
+        })?;
+        summary.bytes += match segment.extent {
+            Extent::Fixed(end) => end,
+            Extent::Open => report.end.valid_len,
+        };
+        summary.max_time = summary.max_time.max((report.max_time != TIME_UNKNOWN).then_some(report.max_time));
+        summary.torn = report.torn;
+        summary.damage.extend(report.damage);
+        Ok(())
+    }
+}
+
+/// What a [`RecordIter`] comes across.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Found {
+    /// A record.
+    Record(OwnedRecord),
+    /// The end of the log is a torn tail. The last item, if it comes.
+    Torn(TornTail),
+    /// Something cannot be read. Good records may follow.
+    Damage(Damage),
+}
+
+/// A record that shares its frame's buffer with the others of that frame.
+#[derive(Clone, Debug)]
+pub struct OwnedRecord {
+    seq: u64,
+    kind: u16,
+    schema: u16,
+    key_hash: u64,
+    frame: Arc<AlignedBuf>,
+    range: Range<usize>,
+}
+
+impl OwnedRecord {
+    /// Its sequence number.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The record.
+    pub fn as_ref(&self) -> RecordRef<'_> {
+        let payload = self.frame.bytes().get(self.range.clone()).unwrap_or_default();
+        RecordRef { kind: self.kind, schema: self.schema, key_hash: self.key_hash, payload }
+    }
+}
+
+/// The records of a log; see [`Reader::records`].
+#[derive(Debug)]
+pub struct RecordIter<'r> {
+    reader: &'r Reader,
+    segment: usize,
+    ready: VecDeque<Result<Found, Error>>,
+}
+
+impl Iterator for RecordIter<'_> {
+    type Item = Result<Found, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() && self.segment < self.reader.catalog.chain.len() {
+            self.load();
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl RecordIter<'_> {
+    fn load(&mut self) {
+        let mut summary = Summary::default();
+        let ready = &mut self.ready;
+        let read = self.reader.frames(self.segment, &mut summary, |_, frame| {
+            let mut at = 0;
+            let buf = Arc::new(AlignedBuf::copy_of(frame.payload));
+            for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+                let start = at + RECORD_HEADER_LEN;
+                let range = start..start + record.payload.len();
+                at = range.end.next_multiple_of(8);
+                let RecordRef { kind, schema, key_hash, .. } = record;
+                ready.push_back(Ok(Found::Record(OwnedRecord {
+                    seq,
+                    kind,
+                    schema,
+                    key_hash,
+                    frame: buf.clone(),
+                    range,
+                })));
+            }
+        });
+        self.segment += 1;
+        // Damage before the records that come after it: the order of sequence numbers.
+        for damage in summary.damage {
+            let at = self.ready.iter().position(|item| {
+                let first = damage.records.map_or(u64::MAX, |(first, _)| first);
+                matches!(item, Ok(Found::Record(record)) if record.seq > first)
+            });
+            self.ready.insert(at.unwrap_or(self.ready.len()), Ok(Found::Damage(damage)));
+        }
+        self.ready.extend(summary.torn.map(|torn| Ok(Found::Torn(torn))));
+        if let Err(e) = read {
+            self.ready.push_back(Err(e));
+            self.segment = usize::MAX;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The writer thread: takes records from the queue, cuts frames, syncs when it is due, retries when the disk has failed.
+//!
+//! Owns: the loop and its timing. Invariants: records are written in the order of their numbers, whatever order they come
+//! in; a degraded log leaves records in the queue, so that its bounds hold; however the thread ends, nobody is left
+//! waiting. Must not know: how bytes are laid out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
+use crate::ack::Health;
+use crate::error::Error;
+use crate::format::{RecordRef, put_record, record_len};
+use crate::log::{Durability, Message, Queued, Shared};
+use crate::writer::{Batch, Writer};
+
+/// A frame is cut when it has this many bytes.
+const FRAME_BYTES: usize = 1 << 20;
+/// At `Memory` and `Os` nothing asks for syncs; this bounds what is kept in memory until one.
+const RETAINED_MAX: usize = 8 << 20;
+/// After so long without a record, a sync marker.
+const IDLE: Duration = Duration::from_millis(50);
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// The writer thread.
+pub(crate) struct Worker {
+    writer: Writer,
+    shared: Arc<Shared>,
+    incoming: Receiver<Message>,
+    durability: Durability,
+    /// The number of the next record to be put into a frame.
+    next_seq: u64,
+    /// Records that overtook another caller's on the way to the queue.
+    early: BTreeMap<u64, Queued>,
+    batch: Option<Batch>,
+    /// Since when something is written but not synced.
+    dirty_since: Option<Instant>,
+    last_record: Instant,
+    retry: Option<Retry>,
+}
+
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Instant,
+    pause: Duration,
+    last: Instant,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        writer: Writer,
+        shared: Arc<Shared>,
+        incoming: Receiver<Message>,
+        durability: Durability,
+        next_seq: u64,
+    ) -> Self {
+        Self {
+            writer,
+            shared,
+            incoming,
+            durability,
+            next_seq,
+            early: BTreeMap::new(),
+            batch: None,
+            dirty_since: None,
+            last_record: Instant::now(),
+            retry: None,
+        }
+    }
+
+    pub(crate) fn run(&mut self) -> Result<(), Error> {
+        // However this thread ends, nobody is left waiting for it.
+        let _ending = Ending(self.shared.clone());
+        loop {
+            self.receive();
+            let closing = self.shared.closing.load(Ordering::SeqCst) && self.incoming.is_empty();
+            if let Err(error) = self.step(closing) {
+                self.degrade(&error);
+                if closing {
+                    let records = self.writer.retained_records() + self.early.len() as u64;
+                    return Err(Error::Unsaved { records, source: Box::new(error) });
+                }
+            } else if closing {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for something to do, then takes records until a frame is full or the queue is empty.
+    fn receive(&mut self) {
+        if self.retry.is_some() {
+            // A degraded log leaves records in the queue, whose bounds then hold.
+            self.wait_for_retry();
+            if !self.shared.closing.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+        let first = match self.deadline() {
+            Some(deadline) => match self.incoming.recv_deadline(deadline) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => return self.shared.closing.store(true, Ordering::SeqCst),
+            },
+            None => match self.incoming.recv() {
+                Ok(message) => message,
+                Err(_) => return self.shared.closing.store(true, Ordering::SeqCst),
+            },
+        };
+        let mut freed = (0, 0);
+        let mut next = Some(first);
+        while let Some(message) = next {
+            if let Message::Record(record) = message {
+                freed = (freed.0 + 1, freed.1 + record_len(record.payload.len()) as u64);
+                self.accept(record);
+            }
+            if freed.1 >= FRAME_BYTES as u64 {
+                break;
+            }
+            next = self.incoming.try_recv().ok();
+        }
+        self.shared.gate.leave(freed.0, freed.1);
+        self.finish_batch();
+    }
+
+    fn wait_for_retry(&mut self) {
+        let Some(retry) = self.retry else { return };
+        loop {
+            let now = Instant::now();
+            let asked = self.shared.retry_now.load(Ordering::SeqCst) || self.shared.closing.load(Ordering::SeqCst);
+            let at = if asked { retry.at.min(retry.last + RETRY_MIN) } else { retry.at };
+            if now >= at || self.shared.closing.load(Ordering::SeqCst) {
+                return;
+            }
+            // Records stay in the channel, so this cannot block on it; flush and close are noticed a little later.
+            std::thread::sleep((at - now).min(Duration::from_millis(10)));
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.retry.is_some() {
+            return Some(Instant::now());
+        }
+        let sync_at = match (self.durability, self.dirty_since) {
+            (Durability::Interval(interval), Some(since)) => Some(since + interval),
+            _ => None,
+        };
+        let idle_at = (self.writer.is_dirty() || self.writer.is_unmarked()).then(|| self.last_record + IDLE);
+        match (sync_at, idle_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn accept(&mut self, record: Queued) {
+        if record.seq != self.next_seq {
+            self.early.insert(record.seq, record);
+            return;
+        }
+        self.put(&record);
+        while let Some(entry) = self.early.first_entry() {
+            if *entry.key() != self.next_seq {
+                break;
+            }
+            let record = entry.remove();
+            self.put(&record);
+        }
+    }
+
+    fn put(&mut self, record: &Queued) {
+        let len = record_len(record.payload.len());
+        if self.batch.as_ref().is_some_and(|batch| batch.payload_len() + len > FRAME_BYTES) {
+            self.finish_batch();
+        }
+        let next_seq = self.next_seq;
+        let writer = &mut self.writer;
+        let batch = self.batch.get_or_insert_with(|| Batch::new(next_seq, writer.spare()));
+        let (kind, schema, key_hash) = (record.kind, record.schema, record.key_hash);
+        put_record(&mut batch.bytes, &RecordRef { kind, schema, key_hash, payload: &record.payload });
+        batch.count += 1;
+        batch.min_time = batch.min_time.min(record.time_ms);
+        batch.max_time = batch.max_time.max(record.time_ms);
+        self.next_seq += 1;
+    }
+
+    fn finish_batch(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            let now = Instant::now();
+            self.writer.push(batch);
+            self.last_record = now;
+            self.dirty_since.get_or_insert(now);
+        }
+    }
+
+    /// Writes what is there and syncs when it is due.
+    fn step(&mut self, closing: bool) -> Result<(), Error> {
+        self.shared.retry_now.store(false, Ordering::SeqCst);
+        let done = self.try_step(closing);
+        self.shared.publish_counts(&self.writer.counts);
+        if !self.writer.is_dirty() {
+            self.dirty_since = None;
+        }
+        if done.is_ok() && self.retry.take().is_some() {
+            self.shared.acks.set_health(Health::Good);
+            self.shared.gate.set_shut(false);
+        }
+        self.shared.acks.advance(self.writer.written_next(), self.writer.durable_next());
+        done
+    }
+
+    fn try_step(&mut self, closing: bool) -> Result<(), Error> {
+        self.writer.pump()?;
+        if closing {
+            return self.writer.close();
+        }
+        let now = Instant::now();
+        let flush = self.shared.flush_to.load(Ordering::SeqCst) > self.writer.durable_next();
+        let due = match self.durability {
+            Durability::Sync => true,
+            Durability::Interval(interval) => self.dirty_since.is_some_and(|since| now >= since + interval),
+            Durability::Memory | Durability::Os => self.writer.retained_bytes() >= RETAINED_MAX,
+        };
+        let full = self.writer.retained_bytes() >= RETAINED_MAX;
+        if (flush || due || full) && self.writer.is_dirty() {
+            if self.durability != Durability::Sync {
+                // Who waits for the write alone need not wait for the sync.
+                self.shared.acks.advance(self.writer.written_next(), self.writer.durable_next());
+            }
+            self.writer.sync()?;
+        }
+        let idle = now >= self.last_record + IDLE && self.incoming.is_empty();
+        if idle && (self.writer.is_dirty() || self.writer.is_unmarked()) {
+            self.writer.mark()?;
+        }
+        Ok(())
+    }
+
+    fn degrade(&mut self, error: &Error) {
+        let now = Instant::now();
+        let pause = match self.retry {
+            Some(retry) => (retry.pause * 2).min(RETRY_MAX),
+            None => {
+                self.shared.degraded.fetch_add(1, Ordering::Relaxed);
+                RETRY_MIN
+            }
+        };
+        self.retry = Some(Retry { at: now + pause, pause, last: now });
+        let reason = error.to_string().into();
+        self.shared.acks.set_health(Health::Degraded { reason, storage_full: error.is_storage_full() });
+        self.shared.gate.set_shut(true);
+    }
+}
+
+/// Tells everybody that the writer thread has ended, even by a panic.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.acks.set_health(Health::Ended);
+        self.0.gate.set_shut(true);
+    }
+}

@@ -1,0 +1,555 @@
+//! The writing side as a plain state machine: frames, syncs, markers, seals, new segments, and what to do when the disk
+//! fails. It has no thread and no clock of its own, so the fault suite drives it call by call.
+//!
+//! Owns: the active segment and the frames that are not durable yet. Invariants: a frame stays in memory until a sync after
+//! its write has succeeded; nothing is written or synced again on a descriptor that has failed once; `durable` never runs
+//! ahead of the disk. Must not know: queues, waiters, durability levels.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalog::segment_name;
+use crate::error::Error;
+use crate::format::{
+    FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
+    next_digest, payload_crc,
+};
+use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
+use crate::manifest::{SEGMENTS, SegmentsManifest, publish};
+
+/// Space is allocated ahead in steps that grow with the segment, between these.
+const ALLOCATE_MIN: u64 = 64 << 10;
+const ALLOCATE_MAX: u64 = 8 << 20;
+
+/// Records that will be one frame.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) first_seq: u64,
+    pub(crate) count: u32,
+    pub(crate) min_time: i64,
+    pub(crate) max_time: i64,
+    /// Room for the frame's header, then the payload, then padding once it is written.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch; `spare` lends its memory.
+    pub(crate) fn new(first_seq: u64, mut spare: Vec<u8>) -> Self {
+        spare.clear();
+        spare.resize(FRAME_HEADER_LEN, 0);
+        Self { first_seq, count: 0, min_time: i64::MAX, max_time: TIME_UNKNOWN, bytes: spare }
+    }
+
+    /// From a frame that was read back.
+    pub(crate) fn from_frame(header: &FrameHeader, payload: &[u8]) -> Self {
+        let mut batch = Self::new(header.first_seq, Vec::with_capacity(FRAME_HEADER_LEN + payload.len()));
+        batch.bytes.extend_from_slice(payload);
+        batch.count = header.count;
+        batch.min_time = TIME_UNKNOWN;
+        batch.max_time = header.max_time;
+        batch
+    }
+
+    pub(crate) fn payload_len(&self) -> usize {
+        // Padding is only added while the frame is being written, and taken away again.
+        self.bytes.len() - FRAME_HEADER_LEN
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.first_seq + u64::from(self.count)
+    }
+}
+
+/// What a store was when it was opened, and how to write it.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) fingerprint: [u8; 16],
+    pub(crate) segment_bytes: u64,
+    pub(crate) store: [u8; 16],
+    pub(crate) epoch: u64,
+    /// The number of the last segment, 0 when there is none, and its end.
+    pub(crate) prev_number: u32,
+    pub(crate) prev: Link,
+    pub(crate) next_number: u32,
+    pub(crate) manifest_generation: u64,
+    pub(crate) durable_seq: u64,
+}
+
+/// A place in the active segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    offset: u64,
+    next_seq: u64,
+    digest: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    file: Box<dyn FsFile>,
+    path: PathBuf,
+    header: SegmentHeader,
+    written: Point,
+    durable: Point,
+    allocated: u64,
+    records: u64,
+    min_time: i64,
+    max_time: i64,
+    /// Records were written since the last marker.
+    unmarked: bool,
+}
+
+/// Counts of what the writer did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriterCounts {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) syncs: u64,
+    pub(crate) segments: u64,
+    /// Times a failure was survived by going on in a new segment.
+    pub(crate) heals: u64,
+    pub(crate) failures: u64,
+    pub(crate) manifest_failures: u64,
+}
+
+/// The writing side.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    setup: Setup,
+    active: Option<Active>,
+    /// Frames not yet durable, oldest first; the first `written` of them are in the active segment.
+    retained: VecDeque<Batch>,
+    written: usize,
+    retained_bytes: usize,
+    /// The active descriptor has failed and must not be used again.
+    broken: bool,
+    spare: Vec<Vec<u8>>,
+    pub(crate) counts: WriterCounts,
+}
+
+impl Writer {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            active: None,
+            retained: VecDeque::new(),
+            written: 0,
+            retained_bytes: 0,
+            broken: false,
+            spare: Vec::new(),
+            counts: WriterCounts::default(),
+        }
+    }
+
+    /// Memory for a batch.
+    pub(crate) fn spare(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a batch; [`pump`](Self::pump) writes it.
+    pub(crate) fn push(&mut self, batch: Batch) {
+        self.retained_bytes += batch.bytes.len();
+        self.retained.push_back(batch);
+    }
+
+    /// The sequence number up to which (exclusively) records are in the hands of the operating system.
+    pub(crate) fn written_next(&self) -> u64 {
+        match &self.active {
+            Some(active) if !self.broken => active.written.next_seq.max(self.durable_next()),
+            _ => self.durable_next(),
+        }
+    }
+
+    /// The sequence number up to which (exclusively) records are on disk.
+    pub(crate) fn durable_next(&self) -> u64 {
+        self.setup.durable_seq + 1
+    }
+
+    /// Bytes in memory that are not durable yet.
+    pub(crate) fn retained_bytes(&self) -> usize {
+        self.retained_bytes
+    }
+
+    /// Records in memory that are not durable yet.
+    pub(crate) fn retained_records(&self) -> u64 {
+        self.retained.iter().map(|batch| u64::from(batch.count)).sum()
+    }
+
+    /// True when something was written that no sync has covered.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.retained.is_empty()
+    }
+
+    /// True when records were written since the last sync marker.
+    pub(crate) fn is_unmarked(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.unmarked)
+    }
+
+    /// Writes what has not been written. A failure is answered by one new segment; if that fails too, the error says
+    /// why, everything is still in memory, and calling again tries again.
+    pub(crate) fn pump(&mut self) -> Result<(), Error> {
+        if !self.broken {
+            if self.try_pump().is_ok() {
+                return Ok(());
+            }
+            // Space that could not be allocated leaves the descriptor as good as it was.
+            if !self.broken {
+                return self.try_pump();
+            }
+        }
+        self.heal()
+    }
+
+    /// Makes everything durable that was pushed. Failures as with [`pump`](Self::pump).
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        self.pump()?;
+        if self.is_dirty() && self.try_sync(SyncSite::Frames).is_err() {
+            self.heal()?;
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs a marker that tells everything before it durable.
+    pub(crate) fn mark(&mut self) -> Result<(), Error> {
+        self.sync()?;
+        if !self.is_unmarked() {
+            return Ok(());
+        }
+        let marked = self.write_plain(FrameKind::Marker, Vec::new());
+        if marked.and_then(|()| self.try_sync(SyncSite::Marker)).is_err() {
+            // The records are durable; only what proves it for ever is not.
+            self.heal()?;
+        }
+        if let Some(active) = &mut self.active {
+            active.unmarked = false;
+        }
+        Ok(())
+    }
+
+    /// Ends the log in good order: sync, seal, trim, publish.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.sync()?;
+        if self.active.is_none() {
+            return Ok(());
+        }
+        if self.seal().is_err() {
+            // All records are durable; a segment without a seal is read like one after a crash.
+            return Ok(());
+        }
+        self.publish();
+        self.active = None;
+        Ok(())
+    }
+
+    fn try_pump(&mut self) -> Result<(), Error> {
+        while self.written < self.retained.len() {
+            let next = frame_len(self.retained[self.written].payload_len());
+            let full = self.active.as_ref().is_some_and(|active| {
+                // A frame larger than a segment gets a segment of its own.
+                let room = self.setup.segment_bytes.saturating_sub(active.written.offset);
+                next > room && active.written.offset > HEADER_LEN as u64
+            });
+            if full {
+                self.roll()?;
+            }
+            if self.active.is_none() {
+                return self.begin_segment();
+            }
+            self.write_frame()?;
+        }
+        Ok(())
+    }
+
+    /// Seals the active segment and leaves it; the next one is begun by the frame that needs it.
+    fn roll(&mut self) -> Result<(), Error> {
+        if self.written > 0 {
+            self.try_sync(SyncSite::BeforeSeal)?;
+        }
+        self.seal()?;
+        let Some(active) = self.active.take() else { return Ok(()) };
+        self.setup.prev_number = active.header.number;
+        self.setup.prev = active.durable.link();
+        Ok(())
+    }
+
+    /// Writes and syncs the seal. Everything before it is durable already.
+    fn seal(&mut self) -> Result<(), Error> {
+        let Some(active) = &self.active else { return Ok(()) };
+        let seal = Seal {
+            count: active.records,
+            first_seq: active.header.first_seq,
+            last_seq: active.written.next_seq - 1,
+            digest: active.written.digest,
+            min_time: if active.min_time == i64::MAX { TIME_UNKNOWN } else { active.min_time },
+            max_time: active.max_time,
+        };
+        self.write_plain(FrameKind::Seal, seal.encode().to_vec())?;
+        if let Some(active) = &self.active
+            && active.allocated != u64::MAX
+        {
+            // Zeros behind the seal are harmless, so it does not matter whether this works.
+            let _ = active.file.set_len(active.written.offset);
+        }
+        self.try_sync(SyncSite::Seal)
+    }
+
+    fn write_frame(&mut self) -> Result<(), Error> {
+        let (Some(active), Some(batch)) = (&mut self.active, self.retained.get_mut(self.written)) else {
+            return Ok(());
+        };
+        let len = frame_len(batch.payload_len());
+        let durable_off = active.durable.offset;
+        if let Err(e) = active.reserve(len, self.setup.segment_bytes) {
+            self.counts.failures += 1;
+            return Err(e);
+        }
+        if let Err(e) = active.write(batch, FrameKind::Records, durable_off) {
+            self.counts.failures += 1;
+            self.broken = true;
+            return Err(e);
+        }
+        active.unmarked = true;
+        self.written += 1;
+        self.counts.frames += 1;
+        self.counts.bytes += len;
+        Ok(())
+    }
+
+    /// Writes a frame without records. Everything written so far is durable.
+    fn write_plain(&mut self, kind: FrameKind, payload: Vec<u8>) -> Result<(), Error> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        let mut batch = Batch::new(active.written.next_seq, Vec::new());
+        batch.bytes.extend_from_slice(&payload);
+        batch.max_time = active.max_time;
+        let len = frame_len(payload.len());
+        let durable_off = active.durable.offset;
+        let written = active.reserve(len, self.setup.segment_bytes + len);
+        if let Err(e) = written.and_then(|()| active.write(&mut batch, kind, durable_off)) {
+            self.counts.failures += 1;
+            self.broken = true;
+            return Err(e);
+        }
+        self.counts.bytes += len;
+        Ok(())
+    }
+
+    fn try_sync(&mut self, site: SyncSite) -> Result<(), Error> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        self.counts.syncs += 1;
+        if let Err(e) = sync(&*active.file, site) {
+            self.broken = true;
+            self.counts.failures += 1;
+            return Err(Error::io("sync", &active.path, e));
+        }
+        active.durable = active.written;
+        self.setup.durable_seq = self.setup.durable_seq.max(active.durable.next_seq - 1);
+        self.release(self.written);
+        Ok(())
+    }
+
+    /// Forgets the first `n` retained frames: they are durable.
+    fn release(&mut self, n: usize) {
+        for batch in self.retained.drain(..n) {
+            self.retained_bytes -= batch.bytes.len();
+            if self.spare.len() < 4 && batch.bytes.capacity() <= 2 << 20 {
+                self.spare.push(batch.bytes);
+            }
+        }
+        self.written = 0;
+    }
+
+    /// Leaves a failed segment behind and goes on in a new one that holds every frame not known durable.
+    fn heal(&mut self) -> Result<(), Error> {
+        if let Some(active) = self.active.take() {
+            self.setup.prev_number = active.header.number;
+            self.setup.prev = active.durable.link();
+        }
+        self.broken = true;
+        self.written = 0;
+        self.begin_segment()?;
+        self.counts.heals += 1;
+        Ok(())
+    }
+
+    /// Begins a segment that holds all retained frames. Afterwards they are durable.
+    pub(crate) fn begin_segment(&mut self) -> Result<(), Error> {
+        let number = self.setup.next_number;
+        let first_seq = self.setup.prev.last_seq + 1;
+        let tmp = self.setup.dir.join(format!("tmp-seg-{number:08x}"));
+        let path = self.setup.dir.join(segment_name(number, first_seq));
+        // Each try has a number of its own: after a failed directory sync nobody knows which name will survive.
+        self.setup.next_number =
+            number.checked_add(1).ok_or_else(|| Error::Invalid("segment numbers are used up".into()))?;
+        let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
+        let fs = self.setup.fs.clone();
+        let header = SegmentHeader {
+            minor: MINOR,
+            store: self.setup.store,
+            number,
+            stands_to: number,
+            first_seq,
+            epoch: self.setup.epoch,
+            nonce: fs.random(),
+            created_ms: fs.now_ms(),
+            prev_number: self.setup.prev_number,
+            prev: self.setup.prev,
+            fingerprint: self.setup.fingerprint,
+            compat: 0,
+            incompat: 0,
+            born_len,
+            alias: Link::default(),
+        };
+        let mut named = false;
+        match self.build_segment(&*fs, header, &tmp, &path, &mut named) {
+            Ok(active) => {
+                self.setup.durable_seq = self.setup.durable_seq.max(active.durable.next_seq - 1);
+                self.active = Some(active);
+                self.broken = false;
+                self.counts.segments += 1;
+                self.release(self.retained.len());
+                self.publish();
+                Ok(())
+            }
+            Err(e) => {
+                self.counts.failures += 1;
+                // Best effort: a left-over is ignored, by its name or because no later link names it.
+                let _ = fs.remove(if named { &path } else { &tmp });
+                Err(Error::io("write", &path, e))
+            }
+        }
+    }
+
+    fn build_segment(
+        &mut self,
+        fs: &dyn Fs,
+        header: SegmentHeader,
+        tmp: &Path,
+        path: &Path,
+        named: &mut bool,
+    ) -> io::Result<Active> {
+        let file = fs.create_new(tmp)?;
+        write_all_at(&*file, &header.encode(), 0)?;
+        let start = Point { offset: HEADER_LEN as u64, next_seq: header.first_seq, digest: header.digest() };
+        let mut active = Active {
+            file,
+            path: path.to_owned(),
+            header,
+            written: start,
+            durable: start,
+            allocated: HEADER_LEN as u64,
+            records: 0,
+            min_time: i64::MAX,
+            max_time: TIME_UNKNOWN,
+            unmarked: false,
+        };
+        for batch in &mut self.retained {
+            // Nobody sees the file before all of it is durable, so each frame may say so of what comes before it.
+            let durable_off = active.written.offset;
+            active.write_raw(batch, FrameKind::Records, durable_off)?;
+            self.counts.frames += 1;
+        }
+        self.counts.bytes += active.written.offset;
+        self.counts.syncs += 2;
+        sync(&*active.file, SyncSite::NewSegment)?;
+        fs.rename(tmp, path)?;
+        *named = true;
+        fs.sync_dir(&self.setup.dir, SyncSite::NewSegmentDir)?;
+        active.durable = active.written;
+        active.allocated = active.written.offset;
+        Ok(active)
+    }
+
+    /// Publishes `SEGMENTS`. A failure costs detection of a lost last segment, no data, so it is only counted.
+    fn publish(&mut self) {
+        let Some(active) = &self.active else { return };
+        self.setup.manifest_generation += 1;
+        let manifest = SegmentsManifest {
+            store: self.setup.store,
+            generation: self.setup.manifest_generation,
+            epoch: self.setup.epoch,
+            number: active.header.number,
+            first_seq: active.header.first_seq,
+            durable_off: active.durable.offset,
+            durable_seq: self.setup.durable_seq,
+        };
+        let sites = [SyncSite::SegmentsManifest, SyncSite::SegmentsManifestDir];
+        if publish(&*self.setup.fs, &self.setup.dir, SEGMENTS, &manifest.encode(), sites).is_err() {
+            self.counts.manifest_failures += 1;
+        }
+    }
+}
+
+impl Point {
+    fn link(&self) -> Link {
+        Link { valid_len: self.offset, last_seq: self.next_seq - 1, digest: self.digest }
+    }
+}
+
+impl Active {
+    /// Makes sure of space for `len` more bytes. A failure here leaves the segment as it was.
+    fn reserve(&mut self, len: u64, limit: u64) -> Result<(), Error> {
+        let end = self.written.offset + len;
+        if end <= self.allocated {
+            return Ok(());
+        }
+        let step = (self.written.offset / 2).clamp(ALLOCATE_MIN, ALLOCATE_MAX);
+        let goal = (self.allocated + step).min(limit.next_multiple_of(4096)).max(end);
+        let from = self.allocated;
+        let mut result = self.file.allocate(from, goal - from);
+        if result.as_ref().is_err_and(is_full) && goal > end {
+            result = self.file.allocate(from, end - from).map(|()| self.allocated = end);
+        } else if result.is_ok() {
+            self.allocated = goal;
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => self.reserve(len, limit),
+            Err(e) if is_full(&e) => Err(Error::io("write", &self.path, e)),
+            Err(_) => {
+                // No such service here: space is found, or not, when writing.
+                self.allocated = u64::MAX;
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> Result<(), Error> {
+        self.write_raw(batch, kind, durable_off).map_err(|e| Error::io("write", &self.path, e))
+    }
+
+    fn write_raw(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> io::Result<()> {
+        let offset = self.written.offset;
+        let nonce = self.header.nonce;
+        let header = FrameHeader {
+            payload_len: batch.payload_len() as u32,
+            pcrc: payload_crc(nonce, batch.first_seq, &batch.bytes[FRAME_HEADER_LEN..]),
+            first_seq: batch.first_seq,
+            durable_off,
+            count: batch.count,
+            kind,
+            max_time: batch.max_time,
+        };
+        let raw = header.encode(nonce, offset);
+        batch.bytes[..FRAME_HEADER_LEN].copy_from_slice(&raw);
+        let unpadded = batch.bytes.len();
+        batch.bytes.resize(header.frame_len() as usize, 0);
+        let written = write_all_at(&*self.file, &batch.bytes, offset);
+        batch.bytes.truncate(unpadded);
+        written?;
+        let digest = next_digest(self.written.digest, &raw);
+        self.written = Point { offset: offset + header.frame_len(), next_seq: batch.next_seq(), digest };
+        self.records += u64::from(batch.count);
+        if kind == FrameKind::Records {
+            self.min_time = self.min_time.min(batch.min_time);
+            self.max_time = self.max_time.max(batch.max_time);
+        }
+        Ok(())
+    }
+}
+
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

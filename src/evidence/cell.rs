@@ -1,0 +1,196 @@
+//! One cell: what is known of one fetcher under one key, as atomics that are added to without a lock.
+//!
+//! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first and a
+//! reader reads it last. A cell is claimed once by compare-and-swap and never given back. Must not know what its key means.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::decay::Decay;
+use crate::time::Timestamp;
+
+/// The recent pair remembers this many attempts, so that a busy site's change shows within tens of them.
+const RECENT_MAX: f64 = 64.0;
+
+/// What one attempt adds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Increment {
+    /// When it was made.
+    pub at: Timestamp,
+    /// Its weight: 0.5 for a timeout, else 1.
+    pub weight: f64,
+    /// Whether content was delivered.
+    pub success: bool,
+    /// Whether it was blocked.
+    pub blocked: bool,
+    /// How long it took.
+    pub duration_ms: f64,
+}
+
+/// Decayed masses as read at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Masses {
+    /// Successes.
+    pub success: f64,
+    /// Attempts that counted.
+    pub total: f64,
+    /// Blocks.
+    pub blocked: f64,
+    /// Milliseconds spent.
+    pub duration_ms: f64,
+    /// Attempts that counted, undecayed.
+    pub attempts: u32,
+    /// The recent pair's successes.
+    pub recent_success: f64,
+    /// The recent pair's attempts, at most 64.
+    pub recent_total: f64,
+}
+
+/// The atomics. `tag` is 0 while the cell is free.
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    tag: AtomicU64,
+    success: AtomicU64,
+    total: AtomicU64,
+    blocked: AtomicU64,
+    duration: AtomicU64,
+    recent: AtomicU64,
+    newest_s: AtomicU32,
+    attempts: AtomicU32,
+}
+
+impl Cell {
+    /// The key this cell is claimed for, or 0.
+    pub(crate) fn tag(&self) -> u64 {
+        // Acquire pairs with the Release in `claim`; nothing else of the cell depends on it.
+        self.tag.load(Ordering::Acquire)
+    }
+
+    /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
+    pub(crate) fn claim(&self, tag: u64) -> bool {
+        match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(holder) => holder == tag,
+        }
+    }
+
+    /// Adds one attempt; `recent` says whether the recent pair is kept too.
+    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool) {
+        let mass = up * what.weight;
+        // The total goes first; Release on the others pairs with Acquire in `read`, which takes the total last.
+        add_f64(&self.total, mass, Ordering::Relaxed);
+        if what.success {
+            add_f64(&self.success, mass, Ordering::Release);
+        }
+        if what.blocked {
+            add_f64(&self.blocked, mass, Ordering::Release);
+        }
+        if what.duration_ms > 0.0 {
+            add_f64(&self.duration, mass * what.duration_ms, Ordering::Relaxed);
+        }
+        // Relaxed: a count for people; a reader may see it one attempt late.
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        if recent {
+            self.add_recent(decay, mass as f32, what);
+        }
+    }
+
+    /// Adds to the recent pair, then scales it back to at most 64 attempts as of the newest time it has seen.
+    fn add_recent(&self, decay: &Decay, mass: f32, what: &Increment) {
+        let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
+        // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
+        let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
+        let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
+        let most = (RECENT_MAX * decay.up(newest)) as f32;
+        let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let (mut success, mut total) = unpack(packed);
+            total += mass;
+            if what.success {
+                success += mass;
+            }
+            if total > most {
+                success *= most / total;
+                total = most;
+            }
+            Some(pack(success.min(total), total))
+        });
+    }
+
+    /// The masses as of the time that `down` belongs to.
+    pub(crate) fn read(&self, down: f64) -> Masses {
+        // Acquire pairs with the Release in `add`: the total read below holds every success and block read here.
+        let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
+        let blocked = f64::from_bits(self.blocked.load(Ordering::Acquire)) * down;
+        let total = f64::from_bits(self.total.load(Ordering::Relaxed)) * down;
+        let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
+        Masses {
+            success,
+            total,
+            blocked,
+            duration_ms: f64::from_bits(self.duration.load(Ordering::Relaxed)) * down,
+            attempts: self.attempts.load(Ordering::Relaxed),
+            recent_success: f64::from(recent_success) * down,
+            recent_total: f64::from(recent_total) * down,
+        }
+    }
+}
+
+fn add_f64(to: &AtomicU64, mass: f64, success: Ordering) {
+    let _ = to.fetch_update(success, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + mass).to_bits()));
+}
+
+fn pack(success: f32, total: f32) -> u64 {
+    u64::from(success.to_bits()) << 32 | u64::from(total.to_bits())
+}
+
+fn unpack(packed: u64) -> (f32, f32) {
+    (f32::from_bits((packed >> 32) as u32), f32::from_bits(packed as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decay() -> Decay {
+        Decay::new(30.0, Timestamp::from_millis(1_800_000_000_000)).unwrap()
+    }
+
+    fn add(cell: &Cell, decay: &Decay, at_ms: i64, success: bool) {
+        let at = Timestamp::from_millis(at_ms);
+        let what = Increment { at, weight: 1.0, success, blocked: !success, duration_ms: 5.0 };
+        cell.add(decay, decay.up(at), &what, true);
+    }
+
+    #[test]
+    fn a_claim_holds_for_its_tag_only() {
+        let cell = Cell::default();
+        assert!(cell.claim(7) && cell.claim(7) && !cell.claim(8));
+        assert_eq!(cell.tag(), 7);
+    }
+
+    #[test]
+    fn the_recent_pair_forgets_a_busy_past_that_the_exact_masses_keep() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        for n in 0..100_000 {
+            add(&cell, &decay, now + n, true);
+        }
+        for n in 0..110 {
+            add(&cell, &decay, now + 100_000 + n, n % 20 == 0);
+        }
+        let masses = cell.read(decay.down(Timestamp::from_millis(now + 100_110)));
+        assert!(masses.success / masses.total > 0.99);
+        assert!(masses.recent_total <= 64.1 && masses.recent_success / masses.recent_total < 0.3, "{masses:?}");
+        assert_eq!(masses.attempts, 100_110);
+    }
+
+    #[test]
+    fn a_reader_never_sees_more_successes_than_attempts() {
+        let (cell, decay) = (Cell::default(), decay());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, true)));
+            while !writer.is_finished() {
+                let seen = cell.read(1.0);
+                assert!(seen.success <= seen.total, "{seen:?}");
+            }
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Forward decay: how much an attempt weighs now, as pure arithmetic.
+//!
+//! A mass never shrinks where it is stored. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies by
+//! `2^(-(now - L) / H)`: exact, order-free, mergeable, and no sweep ever has to touch what nobody reads. L is the landmark,
+//! H the half-life.
+
+use std::time::Duration;
+
+use crate::time::Timestamp;
+
+/// The shortest half-life that can be configured, in days.
+pub const HALF_LIFE_DAYS_MIN: f64 = 7.0;
+/// The longest half-life that can be configured, in days.
+pub const HALF_LIFE_DAYS_MAX: f64 = 365.0;
+/// The half-life unless another is configured, in days.
+pub const HALF_LIFE_DAYS_DEFAULT: f64 = 30.0;
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// A half-life outside what can be configured.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("half-life of {days} days is outside {HALF_LIFE_DAYS_MIN} to {HALF_LIFE_DAYS_MAX} days")]
+pub struct HalfLifeError {
+    /// What was asked for.
+    pub days: f64,
+}
+
+/// The scale that masses are kept in: half-life and landmark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decay {
+    half_life_ms: f64,
+    landmark_ms: i64,
+}
+
+impl Decay {
+    /// A scale with a half-life of `days`, whose landmark is the last multiple of it before `around`.
+    ///
+    /// Times of up to a thousand half-lives after the landmark can be added; there the exponent ends.
+    ///
+    /// # Errors
+    /// [`HalfLifeError`] outside 7 to 365 days.
+    pub fn new(days: f64, around: Timestamp) -> Result<Self, HalfLifeError> {
+        if !(HALF_LIFE_DAYS_MIN..=HALF_LIFE_DAYS_MAX).contains(&days) {
+            return Err(HalfLifeError { days });
+        }
+        let half_life_ms = (days * DAY_MS).round();
+        let landmark_ms = around.as_millis().div_euclid(half_life_ms as i64).saturating_mul(half_life_ms as i64);
+        Ok(Self { half_life_ms, landmark_ms })
+    }
+
+    /// The half-life.
+    pub fn half_life(&self) -> Duration {
+        Duration::from_millis(self.half_life_ms as u64)
+    }
+
+    /// What an attempt at `t` adds to a mass, for each unit of weight.
+    pub fn up(&self, t: Timestamp) -> f64 {
+        self.exponent(t).exp2()
+    }
+
+    /// What a stored mass is multiplied by when it is read at `now`.
+    pub fn down(&self, now: Timestamp) -> f64 {
+        (-self.exponent(now)).exp2()
+    }
+
+    /// Half-lives since the landmark, kept where `exp2` and the sum of many of them stay finite.
+    fn exponent(&self, t: Timestamp) -> f64 {
+        (t.as_millis().saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weight_halves_with_each_half_life() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let decay = Decay::new(30.0, now).unwrap();
+        for (age_days, weight) in [(0.0, 1.0), (15.0, 0.5f64.sqrt()), (30.0, 0.5), (60.0, 0.25), (90.0, 0.125)] {
+            let then = Timestamp::from_millis(now.as_millis() - (age_days * DAY_MS) as i64);
+            assert!((decay.up(then) * decay.down(now) - weight).abs() < 1e-12, "{age_days} days");
+        }
+    }
+
+    #[test]
+    fn half_lives_outside_a_week_to_a_year_are_refused() {
+        for days in [6.9, 365.1, f64::NAN, -30.0, 0.0] {
+            assert!(Decay::new(days, Timestamp::default()).is_err(), "{days}");
+        }
+    }
+
+    #[test]
+    fn any_two_times_give_finite_weights() {
+        let decay = Decay::new(7.0, Timestamp::default()).unwrap();
+        for ms in [i64::MIN, -1, 0, 1, i64::MAX] {
+            assert!(decay.up(Timestamp::from_millis(ms)).is_finite());
+            assert!(decay.down(Timestamp::from_millis(ms)).is_finite());
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One entry: all cells of one domain (or of another key), and what else belongs to a domain.
+//!
+//! Cells live in an append-only chain of chunks that double in size. A group of cells (one level, kind and path) has its
+//! window of eight in each chunk, so a look-up reads a few lines however many paths a domain has. Reading is a walk over
+//! initialised chunks: atomic loads, no lock. A new chunk is made under a `OnceLock`, by whoever records.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::cell::Cell;
+use crate::heuristic::url::Kind;
+use crate::registry::FetcherId;
+use crate::time::Timestamp;
+
+/// Cells in the entry itself: one domain and one path, each with two fetchers.
+const INLINE_CELLS: usize = 4;
+/// Cells of one group that stand together in a chunk.
+const WINDOW: usize = 8;
+/// A chain is not made longer than this; 4 + 8 + 16 + ... cells are over a million by then.
+const CHUNKS_MAX: usize = 18;
+
+/// What a group of cells stands for within an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Level {
+    /// The entry's own key.
+    Own = 0,
+    /// A section of the domain.
+    Path = 1,
+    /// A suffix on the domain.
+    Suffix = 2,
+}
+
+/// The cells of one key within an entry, over all fetchers: level, file or page, and which path or suffix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group(u64);
+
+const CLAIMED: u64 = 1 << 63;
+const FETCHER_BITS: u32 = 12;
+
+impl Group {
+    /// The group of `level` and `kind`; `hash` tells paths (or suffixes) apart.
+    pub(crate) fn new(level: Level, kind: Kind, hash: u64) -> Self {
+        let key = (level as u64) << 61 | (kind as u64) << 60 | (hash >> 16) << FETCHER_BITS;
+        Self(CLAIMED | key)
+    }
+
+    fn tag(self, fetcher: FetcherId) -> u64 {
+        self.0 | u64::from(fetcher.0)
+    }
+
+    /// Where the group's window starts in a chunk of `len` cells.
+    fn start(self, len: usize) -> usize {
+        // Fibonacci hashing spreads neighbouring groups; a chunk's length is a power of two.
+        (self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
+    }
+}
+
+/// The cells and the domain state under one key.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    cells: [Cell; INLINE_CELLS],
+    more: OnceLock<Box<Chunk>>,
+    breakers: OnceLock<Box<BreakerChunk>>,
+    /// Attempts that counted, by any fetcher.
+    pub(crate) attempts: AtomicU32,
+    paused_until_ms: AtomicI64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    cells: Box<[Cell]>,
+    next: OnceLock<Box<Chunk>>,
+}
+
+impl Chunk {
+    fn of(len: usize) -> Box<Self> {
+        Box::new(Self { cells: (0..len).map(|_| Cell::default()).collect(), next: OnceLock::new() })
+    }
+}
+
+/// The cells of `group` in one chunk, in probe order.
+fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
+    let start = group.start(cells.len());
+    let (before, after) = cells.split_at(start);
+    after.iter().chain(before).take(WINDOW)
+}
+
+impl Entry {
+    /// Calls `f` for each fetcher that has a cell in `group`.
+    #[inline]
+    pub(crate) fn for_each(&self, group: Group, mut f: impl FnMut(FetcherId, &Cell)) {
+        let mut visit = |cells: &[Cell]| {
+            for cell in window(cells, group) {
+                let tag = cell.tag();
+                if tag & !((1 << FETCHER_BITS) - 1) == group.0 {
+                    f(FetcherId((tag & ((1 << FETCHER_BITS) - 1)) as u16), cell);
+                }
+            }
+        };
+        visit(&self.cells);
+        let mut next = &self.more;
+        while let Some(chunk) = next.get() {
+            visit(&chunk.cells);
+            next = &chunk.next;
+        }
+    }
+
+    /// The cell of `fetcher` in `group`, claimed now if there was none. None when the entry is full.
+    pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&Cell> {
+        // Each claimer of a tag walks the same free places in the same order and none is ever given back, so the first
+        // one it can have is the only one the tag will ever get.
+        let tag = group.tag(fetcher);
+        if let Some(cell) = window(&self.cells, group).find(|cell| cell.claim(tag)) {
+            return Some(cell);
+        }
+        let mut next = &self.more;
+        let mut len = WINDOW;
+        for _ in 0..CHUNKS_MAX {
+            let chunk = next.get_or_init(|| Chunk::of(len));
+            if let Some(cell) = window(&chunk.cells, group).find(|cell| cell.claim(tag)) {
+                return Some(cell);
+            }
+            len = chunk.cells.len() * 2;
+            next = &chunk.next;
+        }
+        None
+    }
+
+    /// The time until which the host is paused, if it ever was.
+    pub(crate) fn paused_until(&self) -> Option<Timestamp> {
+        // Relaxed: one value that stands for itself; a reader that misses it lets one more request through.
+        match self.paused_until_ms.load(Ordering::Relaxed) {
+            0 => None,
+            ms => Some(Timestamp::from_millis(ms)),
+        }
+    }
+
+    /// Sets or lifts the host's pause.
+    pub(crate) fn set_paused_until(&self, until: Option<Timestamp>) {
+        self.paused_until_ms.store(until.map_or(0, Timestamp::as_millis), Ordering::Relaxed);
+    }
+
+    /// Replaces the pause if it is still `seen`: whoever wins may make the trial request.
+    pub(crate) fn swap_paused_until(&self, seen: Timestamp, next: Timestamp) -> bool {
+        self.paused_until_ms
+            .compare_exchange(seen.as_millis(), next.as_millis(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The breaker of `fetcher`, closed when it never met a block.
+    pub(crate) fn breaker(&self, fetcher: FetcherId) -> Breaker {
+        self.breaker_slot(fetcher, false).map_or(Breaker::CLOSED, |slot| Breaker::unpack(slot.load(Ordering::Relaxed)))
+    }
+
+    /// Whether any fetcher met a block here at all.
+    pub(crate) fn has_breakers(&self) -> bool {
+        self.breakers.get().is_some()
+    }
+
+    /// Counts a block, or closes the breaker at a success.
+    pub(crate) fn update_breaker(&self, fetcher: FetcherId, at: Timestamp, blocked: bool) {
+        let Some(slot) = self.breaker_slot(fetcher, blocked) else { return };
+        // Relaxed: the pair of count and time is one atomic, and nothing else is read by it.
+        let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let seen = Breaker::unpack(packed);
+            let blocks = if blocked { seen.blocks.saturating_add(1) } else { 0 };
+            let last = if blocked { seen.last.max(at) } else { seen.last };
+            Some(Breaker { blocks, last }.pack(fetcher))
+        });
+    }
+
+    /// Takes the half-open trial of a breaker that `seen` shows: it is open again from `now` on until the trial ends.
+    /// True for one caller only.
+    pub(crate) fn claim_breaker(&self, fetcher: FetcherId, seen: Breaker, now: Timestamp) -> bool {
+        self.breaker_slot(fetcher, false).is_some_and(|slot| {
+            let next = Breaker { last: now, ..seen };
+            slot.compare_exchange(seen.pack(fetcher), next.pack(fetcher), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    fn breaker_slot(&self, fetcher: FetcherId, make: bool) -> Option<&AtomicU64> {
+        let mine = |packed: u64| packed >> (64 - FETCHER_BITS) == u64::from(fetcher.0) + 1;
+        let mut next = &self.breakers;
+        loop {
+            let chunk = match next.get() {
+                Some(chunk) => chunk,
+                None if make => next.get_or_init(Box::default),
+                None => return None,
+            };
+            for slot in &chunk.slots {
+                let packed = slot.load(Ordering::Relaxed);
+                if mine(packed) {
+                    return Some(slot);
+                }
+                if packed == 0 {
+                    if !make {
+                        return None;
+                    }
+                    let fresh = Breaker::CLOSED.pack(fetcher);
+                    match slot.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+                        Ok(_) => return Some(slot),
+                        Err(holder) if mine(holder) => return Some(slot),
+                        Err(_) => {}
+                    }
+                }
+            }
+            next = &chunk.next;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct BreakerChunk {
+    slots: [AtomicU64; 3],
+    next: OnceLock<Box<BreakerChunk>>,
+}
+
+/// The state of one (domain, fetcher) breaker: blocks in a row, and when the last one was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Breaker {
+    pub(crate) blocks: u8,
+    pub(crate) last: Timestamp,
+}
+
+impl Breaker {
+    const CLOSED: Self = Self { blocks: 0, last: Timestamp::from_millis(0) };
+    const TIME_BITS: u32 = 44;
+
+    /// Fetcher + 1 in the top 12 bits, then 8 bits of blocks and 44 bits of milliseconds, which end in the year 2527.
+    fn pack(self, fetcher: FetcherId) -> u64 {
+        let ms = self.last.as_millis().clamp(0, (1 << Self::TIME_BITS) - 1) as u64;
+        (u64::from(fetcher.0) + 1) << (64 - FETCHER_BITS) | u64::from(self.blocks) << Self::TIME_BITS | ms
+    }
+
+    fn unpack(packed: u64) -> Self {
+        Self {
+            blocks: (packed >> Self::TIME_BITS) as u8,
+            last: Timestamp::from_millis((packed & ((1 << Self::TIME_BITS) - 1)) as i64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_of_many_paths_finds_each_cell_again() {
+        let entry = Entry::default();
+        let groups: Vec<Group> = (0..5000u64)
+            .map(|n| Group::new(Level::Path, Kind::Page, xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes())))
+            .collect();
+        for group in &groups {
+            for fetcher in 0..3 {
+                assert!(entry.claim(*group, FetcherId(fetcher)).is_some());
+            }
+        }
+        for group in &groups {
+            let mut seen = Vec::new();
+            entry.for_each(*group, |fetcher, _| seen.push(fetcher.0));
+            seen.sort_unstable();
+            assert_eq!(seen, [0, 1, 2]);
+        }
+    }
+
+    #[test]
+    fn racing_claimers_of_one_tag_share_one_cell() {
+        for _ in 0..200 {
+            let entry = Entry::default();
+            let claim_all = |entry: &Entry| {
+                (0..40u64)
+                    .map(|n| {
+                        let group = Group::new(Level::Path, Kind::Page, n << 40);
+                        std::ptr::from_ref(entry.claim(group, FetcherId(0)).unwrap()) as usize
+                    })
+                    .collect::<Vec<_>>()
+            };
+            let (a, b) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| claim_all(&entry));
+                (claim_all(&entry), other.join().unwrap())
+            });
+            assert_eq!(a, b);
+        }
+    }
+
+    #[test]
+    fn a_breaker_counts_blocks_in_a_row_and_content_closes_it() {
+        let (entry, at) = (Entry::default(), Timestamp::from_millis(1_800_000_000_000));
+        for fetcher in 0..7 {
+            for n in 0..=fetcher {
+                entry.update_breaker(
+                    FetcherId(fetcher),
+                    at.saturating_add(std::time::Duration::from_secs(n.into())),
+                    true,
+                );
+            }
+        }
+        assert_eq!(entry.breaker(FetcherId(6)).blocks, 7);
+        assert_eq!(entry.breaker(FetcherId(6)).last.as_millis(), at.as_millis() + 6000);
+        entry.update_breaker(FetcherId(6), at, false);
+        assert_eq!(entry.breaker(FetcherId(6)).blocks, 0);
+        assert_eq!(entry.breaker(FetcherId(5)).blocks, 6);
+        assert_eq!(entry.breaker(FetcherId(9)).blocks, 0);
+    }
+
+    #[test]
+    fn a_half_open_trial_goes_to_one_caller() {
+        let (entry, at) = (Entry::default(), Timestamp::from_millis(1_800_000_000_000));
+        entry.update_breaker(FetcherId(0), at, true);
+        let seen = entry.breaker(FetcherId(0));
+        let later = at.saturating_add(std::time::Duration::from_secs(3600));
+        assert!(entry.claim_breaker(FetcherId(0), seen, later));
+        assert!(!entry.claim_breaker(FetcherId(0), seen, later));
+    }
+}

@@ -1,0 +1,267 @@
+//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed masses in a lock-free map.
+//!
+//! Owns the one place where the loop closes, [`Evidence::observe`]: live attempts, replay and import all go through it.
+//! Reading takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table)
+//! and atomic loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's.
+//! Must not know how masses become a decision.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::Ordering;
+
+use papaya::{HashMap, ResizeMode};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::attempt::{Attempt, Hint};
+use crate::heuristic::url::{FLAGS, Kind, kind_of};
+use crate::registry::{FetcherId, Registry};
+use cell::Increment;
+pub use cell::Masses;
+pub(crate) use entry::{Breaker, Entry, Group, Level};
+
+pub mod decay;
+
+pub(crate) mod cell;
+pub(crate) mod entry;
+
+/// Path depths that have their entry in an array; deeper ones are looked up.
+const DEPTHS: usize = 16;
+
+/// The hash that a heuristic is found by. Two that share one share their evidence: with a million domains the chance that
+/// any two do is one in thirty million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) fn domain(value: &str) -> Self {
+        Self(xxh3_64_with_seed(value.as_bytes(), 1))
+    }
+
+    pub(crate) fn site(value: &str) -> Self {
+        Self(xxh3_64_with_seed(value.as_bytes(), 2))
+    }
+
+    pub(crate) fn suffix(value: &str) -> Self {
+        Self(xxh3_64_with_seed(value.as_bytes(), 3))
+    }
+
+    /// Any heuristic, the built-in types under the key they have above.
+    pub(crate) fn of(kind: &str, value: &str) -> Self {
+        match kind {
+            "domain" => Self::domain(value),
+            "site" => Self::site(value),
+            "suffix" => Self::suffix(value),
+            "path_depth" => value.parse().map_or(Self::user(kind, value), Self::depth),
+            _ => Self::user(kind, value),
+        }
+    }
+
+    /// A depth by its number, so that `select` need not write it out.
+    pub(crate) fn depth(depth: u32) -> Self {
+        Self(xxh3_64_with_seed(&depth.to_le_bytes(), 4))
+    }
+
+    fn user(kind: &str, value: &str) -> Self {
+        Self(xxh3_64_with_seed(value.as_bytes(), xxh3_64(kind.as_bytes()) | 1 << 63))
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// The hash of a section or suffix within a domain's entry.
+pub(crate) fn part_hash(part: &str) -> u64 {
+    xxh3_64(part.as_bytes())
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// What attempts have shown.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    decay: decay::Decay,
+    entries: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
+    global: Entry,
+    flags: [Entry; 4],
+    hints: [Entry; 4],
+    depths: [Entry; DEPTHS],
+}
+
+/// A right to read entries for a while; cheap to take, no lock.
+pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
+
+impl Evidence {
+    pub(crate) fn new(decay: decay::Decay) -> Self {
+        let entries = HashMap::builder()
+            .hasher(BuildHasherDefault::default())
+            // Incremental resizing makes each read check two tables for as long as it lasts; measured ten times slower.
+            .resize_mode(ResizeMode::Blocking)
+            .build();
+        Self {
+            decay,
+            entries,
+            global: Entry::default(),
+            flags: Default::default(),
+            hints: Default::default(),
+            depths: Default::default(),
+        }
+    }
+
+    pub(crate) fn decay(&self) -> &decay::Decay {
+        &self.decay
+    }
+
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        self.entries.guard()
+    }
+
+    pub(crate) fn entry<'g>(&self, key: Key, guard: &'g Guard<'_>) -> Option<&'g Entry> {
+        self.entries.get(&key.0, guard)
+    }
+
+    pub(crate) fn entry_or_new<'g>(&self, key: Key, guard: &'g Guard<'_>) -> &'g Entry {
+        self.entries.get_or_insert_with(key.0, Entry::default, guard)
+    }
+
+    pub(crate) fn global(&self) -> &Entry {
+        &self.global
+    }
+
+    pub(crate) fn flag(&self, index: usize) -> &Entry {
+        &self.flags[index]
+    }
+
+    pub(crate) fn hint(&self, hint: Hint) -> &Entry {
+        &self.hints[hint as usize]
+    }
+
+    pub(crate) fn depth<'g>(&'g self, depth: u32, guard: &'g Guard<'_>) -> Option<&'g Entry> {
+        match self.depths.get(depth as usize) {
+            Some(entry) => Some(entry),
+            None => self.entry(Key::depth(depth), guard),
+        }
+    }
+
+    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
+    /// for each heuristic; allocates only where it is the first of its key.
+    pub(crate) fn observe(&self, attempt: &Attempt, registry: &Registry) {
+        if attempt.weight <= 0.0 || !attempt.weight.is_finite() {
+            return;
+        }
+        let Some(fetcher) = registry.intern(&attempt.fetcher) else { return };
+        let kind = kind_of(&attempt.url);
+        let up = self.decay.up(attempt.attempted_at);
+        let what = Increment {
+            at: attempt.attempted_at,
+            weight: attempt.weight.min(1.0),
+            success: attempt.success,
+            blocked: attempt.is_banned,
+            duration_ms: attempt.duration_ms as f64,
+        };
+        let add = |entry: &Entry, level: Level, part: u64, recent: bool| {
+            if let Some(cell) = entry.claim(Group::new(level, kind, part), fetcher) {
+                cell.add(&self.decay, up, &what, recent);
+            }
+        };
+        let guard = self.guard();
+        add(&self.global, Level::Own, 0, false);
+        if let Some(hint) = attempt.hint {
+            add(self.hint(hint), Level::Own, 0, false);
+        }
+        for tag in &attempt.heuristics {
+            let (kind, value) = (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref());
+            match kind {
+                "domain" => {
+                    let entry = self.entry_or_new(Key::domain(value), &guard);
+                    add(entry, Level::Own, 0, true);
+                    // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
+                    entry.attempts.fetch_add(1, Ordering::Relaxed);
+                    if attempt.is_banned || attempt.success {
+                        entry.update_breaker(fetcher, attempt.attempted_at, attempt.is_banned);
+                    }
+                }
+                "domain_path" | "domain_suffix" => {
+                    let Some((domain, part)) = value.split_once('|') else { continue };
+                    let entry = self.entry_or_new(Key::domain(domain), &guard);
+                    let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
+                    add(entry, level, part_hash(part), level == Level::Path);
+                }
+                "site" => add(self.entry_or_new(Key::site(value), &guard), Level::Own, 0, true),
+                "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
+                    Some(entry) => add(entry, Level::Own, 0, false),
+                    None => add(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, false),
+                },
+                _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
+                    Some(flag) => add(&self.flags[flag], Level::Own, 0, false),
+                    None => add(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, false),
+                },
+            }
+        }
+    }
+
+    /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: [`Evidence::observe`].
+    pub(crate) fn masses(
+        &self,
+        heuristic: (&str, &str),
+        kind: Kind,
+        fetcher: FetcherId,
+        now: crate::time::Timestamp,
+    ) -> Masses {
+        let guard = self.guard();
+        let (entry, group) = match self.locate(heuristic, kind, &guard) {
+            Some(found) => found,
+            None => return Masses::default(),
+        };
+        let down = self.decay.down(now);
+        let mut masses = Masses::default();
+        entry.for_each(group, |id, cell| {
+            if id == fetcher {
+                masses = cell.read(down);
+            }
+        });
+        masses
+    }
+
+    /// The entry and group that a heuristic's cells are in.
+    fn locate<'g>(
+        &'g self,
+        (kind, value): (&str, &str),
+        page: Kind,
+        guard: &'g Guard<'_>,
+    ) -> Option<(&'g Entry, Group)> {
+        let own = Group::new(Level::Own, page, 0);
+        match kind {
+            "global" => Some((&self.global, own)),
+            "hint" => Some((self.hint(Hint::from_name(value)?), own)),
+            "domain_path" | "domain_suffix" => {
+                let (domain, part) = value.split_once('|')?;
+                let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
+                Some((self.entry(Key::domain(domain), guard)?, Group::new(level, page, part_hash(part))))
+            }
+            "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
+                Some(entry) => Some((entry, own)),
+                None => Some((self.entry(Key::of(kind, value), guard)?, own)),
+            },
+            _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
+                Some(flag) => Some((&self.flags[flag], own)),
+                None => Some((self.entry(Key::of(kind, value), guard)?, own)),
+            },
+        }
+    }
+}

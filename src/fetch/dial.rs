@@ -1,0 +1,202 @@
+//! Name look-up and dialling under the address guard: the one place from which `direct_access` and the filtering proxy
+//! open connections.
+//!
+//! Invariant: a socket address is dialled only after [`AddressGuard::check`] let exactly that address pass; a name is never
+//! looked up a second time between the check and the dialling, so an answer that changes (DNS rebinding) gains nothing.
+//! It knows nothing of HTTP or TLS.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::guard::{AddressGuard, Refused};
+use crate::attempt::outcome::ErrorKind;
+
+/// How long one address is waited for before the next is tried beside it (RFC 8305).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried at most.
+const MAX_CANDIDATES: usize = 8;
+
+/// What a [`Resolve`] returns.
+pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+/// Looks names up. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
+pub trait Resolve: Send + Sync {
+    /// The addresses of `host`, best first. An empty answer counts as a name that does not resolve.
+    fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
+}
+
+/// The system's own resolver (`getaddrinfo`), on tokio's threads for blocking work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+    }
+}
+
+/// Why nothing was dialled, or nobody answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// Every address of the host is one that may not be dialled; none was.
+    #[error("{host}: {refused}")]
+    Refused {
+        /// The host as it was asked for.
+        host: String,
+        /// The first of its addresses.
+        #[source]
+        refused: Refused,
+    },
+    /// The name does not resolve.
+    #[error("{host} does not resolve: {reason}")]
+    Dns {
+        /// The host as it was asked for.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No address accepted a connection.
+    #[error("cannot connect to {host} ({address}): {error}")]
+    Connect {
+        /// The host as it was asked for.
+        host: String,
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl DialError {
+    /// What an attempt that ended with this error counts as.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused { .. } => ErrorKind::RefusedAddress,
+            Self::Dns { .. } => ErrorKind::DnsError,
+            Self::Connect { .. } => ErrorKind::NetworkError,
+        }
+    }
+}
+
+/// Opens TCP connections to hosts whose addresses the guard lets pass.
+#[derive(Clone)]
+pub struct Dialer {
+    guard: Arc<AddressGuard>,
+    resolver: Arc<dyn Resolve>,
+}
+
+impl Dialer {
+    /// A dialer under `guard`, with the system's resolver.
+    pub fn new(guard: AddressGuard) -> Self {
+        Self::with_resolver(guard, Arc::new(SystemResolver))
+    }
+
+    /// A dialer under `guard` that asks `resolver`.
+    pub fn with_resolver(guard: AddressGuard, resolver: Arc<dyn Resolve>) -> Self {
+        Self { guard: Arc::new(guard), resolver }
+    }
+
+    /// Connects to `host`: a name, or an address (an IPv6 address with or without brackets).
+    ///
+    /// Addresses that the guard refuses are left out; the others are tried in the resolver's order, families in turn, the
+    /// next one as soon as one fails or does not answer within 250 ms. Takes as long as the system lets it: bound it from outside.
+    ///
+    /// # Errors
+    /// See [`DialError`].
+    pub async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
+        let addresses = self.checked_addresses(host).await?;
+        self.race(host, addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()).await
+    }
+
+    async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let candidates = match bare.parse::<IpAddr>() {
+            Ok(literal) => vec![literal],
+            Err(_) => self.resolver.lookup(bare).await.map_err(|error| dns(host, error.to_string()))?,
+        };
+        let mut refused = None;
+        let mut open = Vec::with_capacity(candidates.len());
+        for address in candidates {
+            match self.guard.check(address) {
+                Ok(()) => open.push(address),
+                Err(why) => refused = refused.or(Some(why)),
+            }
+        }
+        match (open.is_empty(), refused) {
+            (false, _) => Ok(in_turn(open)),
+            (true, Some(refused)) => Err(DialError::Refused { host: host.to_owned(), refused }),
+            (true, None) => Err(dns(host, "it has no address".to_owned())),
+        }
+    }
+
+    async fn race(&self, host: &str, addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+        let mut left = addresses.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut last_error = None;
+        loop {
+            if let Some(address) = left.next() {
+                running.push(async move { (address, TcpStream::connect(address).await) });
+            }
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                () = sleep(STAGGER), if left.len() > 0 => None,
+            };
+            match ended {
+                Some((_, Ok(stream))) => {
+                    // Requests are small and wait for their answer; a failure costs latency only.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Some((address, Err(error))) => {
+                    last_error = Some(DialError::Connect { host: host.to_owned(), address, error });
+                }
+                None => {}
+            }
+            if running.is_empty() && left.len() == 0 {
+                return Err(last_error.unwrap_or_else(|| dns(host, "it has no address".to_owned())));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialer").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+fn dns(host: &str, reason: String) -> DialError {
+    DialError::Dns { host: host.to_owned(), reason }
+}
+
+/// Each address once, the family of the first one and the other in turn, at most [`MAX_CANDIDATES`].
+fn in_turn(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut seen = HashSet::new();
+    let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
+    let (same, other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().filter(|a| seen.insert(*a)).partition(|a| a.is_ipv4() == first_is_v4);
+    let (mut same, mut other) = (same.into_iter(), other.into_iter());
+    let mut ordered = Vec::new();
+    while ordered.len() < MAX_CANDIDATES {
+        let before = ordered.len();
+        ordered.extend(same.next());
+        ordered.extend(other.next());
+        if ordered.len() == before {
+            break;
+        }
+    }
+    ordered
+}

@@ -1,0 +1,148 @@
+//! How hyper's connection pool gets its connections: through the [`Dialer`], and so through the address guard.
+//!
+//! Invariant: the pool holds only connections that this connector dialled, so a reused connection was checked, too. It knows
+//! nothing of TLS (hyper-rustls wraps it) nor of requests.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use http::{Extensions, Uri};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::fetch::dial::{DialError, Dialer};
+
+/// Connections of one client, busy or idle, from which on a connection is closed after its answer instead of being kept.
+/// Without it a crawl of many hosts would fill the process's table of open files with idle connections.
+const KEEP_ALIVE_AT_MOST: usize = 256;
+
+/// Dials for hyper's pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    dialer: Dialer,
+    open: Arc<AtomicUsize>,
+}
+
+impl Connector {
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        Self { dialer, open: Arc::default() }
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = DialledStream;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<DialledStream, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let Self { dialer, open } = self.clone();
+        Box::pin(async move {
+            let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+            let host = uri.host().unwrap_or_default();
+            let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
+            // Relaxed: only a count; a connection more or less at the limit changes nothing.
+            let keep = open.fetch_add(1, Ordering::Relaxed) < KEEP_ALIVE_AT_MOST;
+            Ok(DialledStream { io: TokioIo::new(stream), link: Link::default(), keep, _open: OpenCount(open) })
+        })
+    }
+}
+
+/// A connection to a checked address.
+#[derive(Debug)]
+pub(crate) struct DialledStream {
+    io: TokioIo<TcpStream>,
+    link: Link,
+    keep: bool,
+    _open: OpenCount,
+}
+
+#[derive(Debug)]
+struct OpenCount(Arc<AtomicUsize>);
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is known of the connection that served a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    served: Arc<AtomicBool>,
+}
+
+impl Link {
+    /// Whether the connection that `capture` caught had brought an answer before: when it breaks now, the server may just
+    /// have closed it while it was idle.
+    pub(super) fn was_reused(capture: &CaptureConnection) -> bool {
+        let link = capture.connection_metadata().as_ref().and_then(Self::of);
+        link.is_some_and(|link| link.served.load(Ordering::Relaxed))
+    }
+
+    /// Notes that an answer came over the connection that `capture` caught.
+    pub(super) fn answered(capture: &CaptureConnection) {
+        if let Some(link) = capture.connection_metadata().as_ref().and_then(Self::of) {
+            // Relaxed: a request that still reads "never served" reports an error that it could have spared.
+            link.served.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn of(connected: &Connected) -> Option<Self> {
+        let mut extras = Extensions::new();
+        connected.get_extras(&mut extras);
+        extras.remove()
+    }
+}
+
+impl Connection for DialledStream {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new().extra(self.link.clone());
+        if !self.keep {
+            // Serves the request that it was dialled for, and is closed then.
+            connected.poison();
+        }
+        connected
+    }
+}
+
+impl Read for DialledStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl Write for DialledStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+}

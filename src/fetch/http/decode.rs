@@ -1,0 +1,254 @@
+//! From the bytes on the wire to the bytes of the page: content codings undone as a stream, under every limit there is.
+//!
+//! Invariant: memory does not grow with the body. Counted are both the bytes that came in and the bytes that come out, so that
+//! neither an endless body nor a small one that unpacks to gigabytes gets past `max_body` or `max_decompression_ratio`.
+//!
+//! What servers do wrong is settled as browsers settle it: a coding that nobody knows leaves the body as it is; a body that is
+//! called gzip or zstd but does not begin like one is taken as it is; `deflate` is zlib or raw, by its first bytes; what follows
+//! the end of a gzip member is ignored. A coding that breaks off or is damaged midway gives what could be decoded, `truncated`.
+
+use std::io::{self, Cursor};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use async_compression::tokio::bufread::{BrotliDecoder, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::zstd::DParameter;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use hyper::body::{Body as _, Incoming};
+use tokio::io::{AsyncBufRead, AsyncReadExt, BufReader};
+use tokio::task::coop::consume_budget;
+use tokio_util::io::StreamReader;
+
+use crate::fetch::Limits;
+use crate::fetch::body::{Body, BodyCollector, BodyError};
+
+/// The codings that [`read`] can undo, as a request offers them.
+pub(super) const ACCEPT_ENCODING: &str = "gzip, deflate, br, zstd";
+
+/// Codings on top of each other that are undone. Two happen by mistake; more only on purpose.
+const MAX_STACKED: usize = 3;
+
+/// Decoded bytes from which on the ratio is looked at: short texts of one letter are no bombs.
+const RATIO_FROM: u64 = 1 << 20;
+
+/// The largest window that RFC 9659 allows in a zstd content coding, as a power of two: 8 MiB of memory.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+const READ_BUFFER: usize = 32 << 10;
+
+type Reader = Box<dyn AsyncBufRead + Send + Unpin>;
+
+/// A body that came, and whether it came as a whole.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) body: Body,
+    pub(super) truncated: bool,
+}
+
+/// Why a body was given up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecodeError {
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error("{raw} bytes unpacked to more than {decoded} bytes, past the limit of {ratio} to 1")]
+    Bomb { raw: u64, decoded: u64, ratio: u64 },
+}
+
+/// Reads `incoming` to its end, undoing the codings that `headers` name.
+pub(super) async fn read(
+    incoming: Incoming,
+    headers: &HeaderMap,
+    limits: &Limits,
+    mut collector: BodyCollector,
+) -> Result<Decoded, DecodeError> {
+    let too_large = || DecodeError::Body(BodyError::TooLarge { limit: limits.max_body });
+    // What the server announces is checked before a byte of it is read.
+    if incoming.size_hint().lower() > limits.max_body {
+        return Err(too_large());
+    }
+    let raw_len = Arc::new(AtomicU64::new(0));
+    let raw = RawBody { incoming, len: Arc::clone(&raw_len), max: limits.max_body };
+    // Relaxed, here and below: the same task adds and reads.
+    let raw_len = || raw_len.load(Ordering::Relaxed);
+    let mut reader: Reader = Box::new(StreamReader::new(raw));
+    let mut cut = false;
+    for coding in codings(headers) {
+        match undo(coding, reader).await {
+            Ok(decoder) => reader = decoder,
+            Err(_) if raw_len() > limits.max_body => return Err(too_large()),
+            Err(_) => return Ok(Decoded { body: collector.finish().await?, truncated: true }),
+        }
+    }
+    let mut buffer = vec![0; READ_BUFFER];
+    while !cut {
+        match reader.read(&mut buffer).await {
+            Ok(0) => break,
+            Ok(n) => collector.push(&buffer[..n]).await?,
+            Err(_) => cut = true,
+        }
+        if raw_len() > limits.max_body {
+            return Err(too_large());
+        }
+        let (raw, decoded) = (raw_len(), collector.len());
+        if decoded > RATIO_FROM && decoded > raw.saturating_mul(limits.max_decompression_ratio) {
+            return Err(DecodeError::Bomb { raw, decoded, ratio: limits.max_decompression_ratio });
+        }
+        // A few bytes can unpack for long: let the runtime's other tasks, and the deadline, have their turn.
+        consume_budget().await;
+    }
+    Ok(Decoded { body: collector.finish().await?, truncated: cut })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+/// The codings of a response in the order in which they are undone, up to the first one that nobody knows.
+fn codings(headers: &HeaderMap) -> Vec<Coding> {
+    let mut applied = Vec::new();
+    for value in headers.get_all(CONTENT_ENCODING) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        for token in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
+            match token.to_ascii_lowercase().as_str() {
+                "identity" => {}
+                "gzip" | "x-gzip" => applied.push(Some(Coding::Gzip)),
+                "deflate" => applied.push(Some(Coding::Deflate)),
+                "br" => applied.push(Some(Coding::Brotli)),
+                "zstd" => applied.push(Some(Coding::Zstd)),
+                _ => applied.push(None),
+            }
+            if applied.len() > MAX_STACKED {
+                return Vec::new();
+            }
+        }
+    }
+    applied.into_iter().rev().map_while(|coding| coding).collect()
+}
+
+async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
+    let (start, encoded) = peek(encoded).await?;
+    Ok(match (coding, start.as_slice()) {
+        // No body at all, whatever it is called.
+        (_, []) => encoded,
+        (Coding::Gzip, [0x1f, 0x8b, ..]) => decoder(GzipDecoder::new(encoded)),
+        (Coding::Zstd, [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]) => {
+            let params = [DParameter::window_log_max(ZSTD_WINDOW_LOG_MAX)];
+            let mut zstd = ZstdDecoder::with_params(encoded, &params);
+            zstd.multiple_members(true);
+            decoder(zstd)
+        }
+        (Coding::Gzip | Coding::Zstd, _) => encoded,
+        (Coding::Deflate, &[cmf, flags, ..]) if is_zlib_header(cmf, flags) => decoder(ZlibDecoder::new(encoded)),
+        (Coding::Deflate, _) => decoder(DeflateDecoder::new(encoded)),
+        (Coding::Brotli, _) => decoder(BrotliDecoder::new(encoded)),
+    })
+}
+
+fn decoder(reader: impl tokio::io::AsyncRead + Send + Unpin + 'static) -> Reader {
+    Box::new(BufReader::with_capacity(READ_BUFFER, reader))
+}
+
+/// Deflate with a window of at most 32 KiB, and a header checksum that fits (RFC 1950).
+fn is_zlib_header(cmf: u8, flags: u8) -> bool {
+    cmf & 0x0f == 8 && cmf >> 4 <= 7 && (u16::from(cmf) << 8 | u16::from(flags)).is_multiple_of(31)
+}
+
+/// The first four bytes (fewer when there are no more), and a reader that still begins with them.
+async fn peek(mut reader: Reader) -> io::Result<(Vec<u8>, Reader)> {
+    let mut start = Vec::with_capacity(4);
+    while start.len() < 4 {
+        let mut rest = [0; 4];
+        let want = 4 - start.len();
+        match reader.read(&mut rest[..want]).await? {
+            0 => break,
+            n => start.extend_from_slice(&rest[..n]),
+        }
+    }
+    Ok((start.clone(), Box::new(Cursor::new(start).chain(reader))))
+}
+
+/// The data frames of a response, counted, and cut off past the limit even where a decoder swallows them without any output.
+struct RawBody {
+    incoming: Incoming,
+    len: Arc<AtomicU64>,
+    max: u64,
+}
+
+impl Stream for RawBody {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let frame = match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+                Some(Ok(frame)) => frame,
+            };
+            // Trailers are dropped; so are empty frames, which a reader would take for the end.
+            let Ok(data) = frame.into_data() else { continue };
+            if data.is_empty() {
+                continue;
+            }
+            let len = self.len.load(Ordering::Relaxed).saturating_add(data.len() as u64);
+            self.len.store(len, Ordering::Relaxed);
+            if len > self.max {
+                return Poll::Ready(Some(Err(io::Error::other("past max_body"))));
+            }
+            return Poll::Ready(Some(Ok(data)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn codings_of(values: &[&str]) -> Vec<Coding> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(CONTENT_ENCODING, value.parse().unwrap());
+        }
+        codings(&headers)
+    }
+
+    #[test]
+    fn codings_are_undone_from_the_last_to_the_first() {
+        use Coding::*;
+        assert_eq!(codings_of(&[]), []);
+        assert_eq!(codings_of(&["", "identity"]), []);
+        assert_eq!(codings_of(&["GZip"]), [Gzip]);
+        assert_eq!(codings_of(&["x-gzip"]), [Gzip]);
+        assert_eq!(codings_of(&["deflate, br"]), [Brotli, Deflate]);
+        assert_eq!(codings_of(&["gzip", "identity , zstd"]), [Zstd, Gzip]);
+    }
+
+    #[test]
+    fn what_lies_under_an_unknown_coding_stays_as_it_is() {
+        use Coding::*;
+        assert_eq!(codings_of(&["rot13"]), []);
+        assert_eq!(codings_of(&["rot13, gzip"]), [Gzip]);
+        assert_eq!(codings_of(&["gzip, rot13"]), []);
+        assert_eq!(codings_of(&["gzip, gzip, gzip, gzip"]), []);
+    }
+
+    #[test]
+    fn a_zlib_header_is_told_from_raw_deflate() {
+        for zlib in [[0x78, 0x9c], [0x78, 0x01], [0x78, 0xda], [0x58, 0x85]] {
+            assert!(is_zlib_header(zlib[0], zlib[1]), "{zlib:x?}");
+        }
+        for raw in [[0x4b, 0x4c], [0xed, 0xbd], [0x01, 0x05], [0x78, 0x9d], [0x88, 0x1c]] {
+            assert!(!is_zlib_header(raw[0], raw[1]), "{raw:x?}");
+        }
+    }
+}

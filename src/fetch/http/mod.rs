@@ -1,0 +1,423 @@
+//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings, limits.
+//!
+//! Invariant: every connection comes from the [`Dialer`] and so goes to an address that the guard let pass, at each redirect;
+//! a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the page: a
+//! 403 or an empty body is a [`Response`] like any other.
+//!
+//! What it does not do: keep cookies (a redirect that only sets a cookie and comes back is a `redirect_loop`), run scripts,
+//! read robots.txt, or repeat a request that failed. One exception to the last: when a pooled connection turns out to have
+//! been closed while it was idle, the request goes out once more on a new one, since the server never answered the first.
+
+mod connector;
+mod decode;
+mod failure;
+mod redirect;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, LOCATION,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body as _, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::capture_connection;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use url::Url;
+
+use super::body::BodyCollector;
+use super::dial::{Dialer, Resolve, SystemResolver};
+use super::guard::AddressGuard;
+use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
+use crate::attempt::outcome::ErrorKind;
+use crate::response::Header;
+
+pub(crate) use connector::Connector;
+use failure::Failure;
+use redirect::{Chain, is_redirect};
+
+/// The name under which the plain fetcher's attempts are logged unless it is given another one.
+pub const DEFAULT_NAME: &str = "direct_access";
+
+/// What servers are told unless the builder says otherwise.
+pub const DEFAULT_USER_AGENT: &str =
+    concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
+
+/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
+pub const MAX_HEAD: usize = 512 << 10;
+
+/// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
+const MAX_HEAD_H2: u32 = 4 << 20;
+
+/// Header lines of a response; more are `too_large`.
+const MAX_HEADER_LINES: usize = 256;
+
+/// What `http::Uri` can hold.
+const MAX_URL: usize = u16::MAX as usize - 1;
+
+const IDLE_PER_HOST: usize = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+const H2_STREAM_WINDOW: u32 = 1 << 20;
+const H2_CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// A redirect's body that is read to its end, so that its connection can be used again.
+const DRAIN_AT_MOST: u64 = 16 << 10;
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+
+/// The plain fetcher: one GET, with its redirects.
+///
+/// A `HttpFetcher` is cheap to share and has one connection pool. Build it inside the tokio runtime that it runs in.
+///
+/// ```no_run
+/// use fetchwise::fetch::guard::AddressGuard;
+/// use fetchwise::fetch::http::HttpFetcher;
+/// use fetchwise::fetch::{Fetcher, Limits, Request};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let fetcher = HttpFetcher::new(AddressGuard::default())?;
+/// let url = "https://example.com/".parse()?;
+/// let response = fetcher.fetch(Request { url: &url, limits: &Limits::default() }).await?;
+/// println!("{} {} bytes", response.status, response.body.len());
+/// # Ok(())
+/// # }
+/// ```
+pub struct HttpFetcher {
+    name: String,
+    client: Client<HttpsConnector<Connector>, Empty<Bytes>>,
+    headers: HeaderMap,
+    temp_dir: Option<PathBuf>,
+}
+
+impl HttpFetcher {
+    /// A fetcher named `direct_access` under `guard`, with everything else at its default.
+    ///
+    /// # Errors
+    /// See [`HttpFetcherBuilder::build`].
+    pub fn new(guard: AddressGuard) -> Result<Self, BuildError> {
+        Self::builder().guard(guard).build()
+    }
+
+    /// A fetcher to be configured.
+    pub fn builder() -> HttpFetcherBuilder {
+        HttpFetcherBuilder::default()
+    }
+}
+
+impl Fetcher for HttpFetcher {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn renders(&self) -> bool {
+        false
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let mut answer = None;
+            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut answer)).await;
+            let failure = match ended {
+                Ok(Ok(done)) => return Ok(done.into_response(answer, start.elapsed())),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::new(ErrorKind::Timeout, format!("no end within {:?}", request.limits.deadline)),
+            };
+            let mut error = FetchError::new(failure.kind, failure.message, start.elapsed());
+            if let Some(Answer { status, headers }) = answer {
+                error.status = Some(status.as_u16());
+                error.headers = headers_as_text(&headers);
+            }
+            Err(error)
+        })
+    }
+}
+
+/// The head of the answer that is being read: kept outside the future, so that a failure later on can still tell of it.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+struct Done {
+    decoded: decode::Decoded,
+    final_url: Url,
+}
+
+impl Done {
+    fn into_response(self, answer: Option<Answer>, duration: Duration) -> Response {
+        let (status, headers) = answer.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
+        Response {
+            status: status.as_u16(),
+            headers,
+            body: self.decoded.body,
+            final_url: self.final_url,
+            duration,
+            truncated: self.decoded.truncated,
+        }
+    }
+}
+
+impl HttpFetcher {
+    async fn follow(&self, request: Request<'_>, answer: &mut Option<Answer>) -> Result<Done, Failure> {
+        let limits = request.limits;
+        let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
+        loop {
+            *answer = None;
+            let same_origin = chain.current().origin() == request.url.origin();
+            let (head, body) = self.get(chain.current(), same_origin).await?.into_parts();
+            let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
+            check_head(headers, limits)?;
+            if is_redirect(*status) {
+                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))?;
+                drain(body).await;
+                continue;
+            }
+            if *status == StatusCode::SWITCHING_PROTOCOLS {
+                return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols unasked"));
+            }
+            let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
+            let decoded = decode::read(body, headers, limits, collector).await?;
+            return Ok(Done { decoded, final_url: chain.current().clone() });
+        }
+    }
+
+    async fn get(&self, url: &Url, same_origin: bool) -> Result<http::Response<Incoming>, Failure> {
+        let uri = uri_of(url)?;
+        let mut resent = false;
+        loop {
+            let mut request = http::Request::new(Empty::new());
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = self.headers.clone();
+            if !same_origin {
+                for secret in [AUTHORIZATION, COOKIE] {
+                    request.headers_mut().remove(secret);
+                }
+            }
+            let capture = capture_connection(&mut request);
+            match self.client.request(request).await {
+                Ok(response) => {
+                    connector::Link::answered(&capture);
+                    return Ok(response);
+                }
+                Err(error) => {
+                    let failure = Failure::of_request(&error);
+                    let stale = failure.kind == ErrorKind::NetworkError && connector::Link::was_reused(&capture);
+                    if !stale || resent {
+                        return Err(failure);
+                    }
+                    resent = true;
+                }
+            }
+        }
+    }
+}
+
+fn uri_of(url: &Url) -> Result<Uri, Failure> {
+    let invalid = |why: String| Failure::new(ErrorKind::InvalidUrl, why);
+    if !matches!(url.scheme(), "http" | "https") {
+        let scheme: String = url.scheme().chars().take(32).collect();
+        return Err(invalid(format!("the scheme '{scheme}' is neither http nor https")));
+    }
+    let text = url.as_str();
+    let text = text.split_once('#').map_or(text, |(before, _)| before);
+    if text.len() > MAX_URL {
+        return Err(invalid(format!("a URL of {} bytes; at most {MAX_URL} can be asked for", text.len())));
+    }
+    Uri::try_from(text).map_err(|error| invalid(format!("a URL that HTTP cannot carry: {error}")))
+}
+
+fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
+    // As on the wire in HTTP/1: name, colon, space, value, line end.
+    let len: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if len > limits.max_headers {
+        let message = format!("{len} bytes of headers, past the limit of {}", limits.max_headers);
+        return Err(Failure::new(ErrorKind::TooLarge, message));
+    }
+    Ok(())
+}
+
+fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
+    headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
+}
+
+async fn drain(mut body: Incoming) {
+    if body.size_hint().lower() > DRAIN_AT_MOST {
+        return;
+    }
+    let read = async {
+        let mut len = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            len += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if len > DRAIN_AT_MOST {
+                break;
+            }
+        }
+    };
+    // Either way the redirect is followed; without its end the connection is closed instead of being kept.
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+/// Settings of a [`HttpFetcher`].
+pub struct HttpFetcherBuilder {
+    name: String,
+    guard: AddressGuard,
+    resolver: Arc<dyn Resolve>,
+    roots: Vec<CertificateDer<'static>>,
+    headers: Vec<(String, String)>,
+    temp_dir: Option<PathBuf>,
+}
+
+impl Default for HttpFetcherBuilder {
+    fn default() -> Self {
+        Self {
+            name: DEFAULT_NAME.to_owned(),
+            guard: AddressGuard::default(),
+            resolver: Arc::new(SystemResolver),
+            roots: Vec::new(),
+            headers: Vec::new(),
+            temp_dir: None,
+        }
+    }
+}
+
+impl HttpFetcherBuilder {
+    /// The name that attempts are logged under. Default: `direct_access`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Which addresses may be dialled. Default: public ones only.
+    #[must_use]
+    pub fn guard(mut self, guard: AddressGuard) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Who looks names up. Default: the system.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Trusts a certificate authority (DER) beside Mozilla's.
+    #[must_use]
+    pub fn root_certificate(mut self, der: impl Into<Vec<u8>>) -> Self {
+        self.roots.push(CertificateDer::from(der.into()));
+        self
+    }
+
+    /// The `User-Agent` to send. Default: [`DEFAULT_USER_AGENT`].
+    #[must_use]
+    pub fn user_agent(self, value: impl Into<String>) -> Self {
+        self.header("user-agent", value)
+    }
+
+    /// A header to send with every request, in place of the default one of that name. `Authorization` and `Cookie` stay
+    /// with the origin that was asked first: a redirect elsewhere goes without them.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The folder for bodies that are longer than [`Limits::max_in_memory`]. Default: the system's for temporary files.
+    #[must_use]
+    pub fn temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.temp_dir = Some(dir.into());
+        self
+    }
+
+    /// The fetcher, with an empty connection pool.
+    ///
+    /// # Errors
+    /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
+    pub fn build(self) -> Result<HttpFetcher, BuildError> {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(&self.roots)?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(Connector::new(Dialer::with_resolver(self.guard, self.resolver)));
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .http1_max_buf_size(MAX_HEAD)
+            .http1_max_headers(MAX_HEADER_LINES)
+            .http1_ignore_invalid_headers_in_responses(true)
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http2_max_header_list_size(MAX_HEAD_H2)
+            .http2_initial_stream_window_size(H2_STREAM_WINDOW)
+            .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .build(connector);
+        Ok(HttpFetcher { name: self.name, client, headers: request_headers(&self.headers)?, temp_dir: self.temp_dir })
+    }
+}
+
+fn tls_config(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
+    let mut store = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    for root in roots {
+        store.add(root.clone()).map_err(BuildError::Certificate)?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(BuildError::Tls)?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"));
+    headers.insert(ACCEPT_LANGUAGE, HeaderValue::from_static("en-US,en;q=0.9"));
+    for (name, value) in configured {
+        let bad = || BuildError::Header { name: name.clone() };
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| bad())?;
+        let of_transport =
+            [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, UPGRADE, ACCEPT_ENCODING, PROXY_AUTHORIZATION];
+        if of_transport.contains(&parsed) {
+            return Err(BuildError::TransportHeader { name: name.clone() });
+        }
+        headers.insert(parsed, HeaderValue::try_from(value.as_str()).map_err(|_| bad())?);
+    }
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPT_ENCODING));
+    Ok(headers)
+}
+
+/// Why a [`HttpFetcher`] could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A configured header has a name or a value that HTTP does not allow.
+    #[error("the header '{name}' is none: its name or its value has characters that HTTP does not allow")]
+    Header {
+        /// The name that was configured.
+        name: String,
+    },
+    /// A configured header is one that the transport sets itself.
+    #[error("the header '{name}' is set by the transport and cannot be configured")]
+    TransportHeader {
+        /// The name that was configured.
+        name: String,
+    },
+    /// A root certificate cannot be read.
+    #[error("a root certificate cannot be read: {0}")]
+    Certificate(#[source] rustls::Error),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[source] rustls::Error),
+}

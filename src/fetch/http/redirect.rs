@@ -1,0 +1,157 @@
+//! Which URL a redirect leads to, and when a chain of them has gone on for long enough. Pure: no I/O, no clock.
+
+use std::collections::HashSet;
+
+use http::StatusCode;
+use url::Url;
+
+/// The URLs of one chain of redirects.
+#[derive(Debug)]
+pub(super) struct Chain {
+    current: Url,
+    seen: HashSet<Url>,
+    left: u32,
+    max: u32,
+}
+
+/// A redirect that is not followed. All of these count as `redirect_loop`: "too many redirects, or one that goes nowhere".
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RedirectError {
+    #[error("redirect without a Location")]
+    NoLocation,
+    #[error("redirect to something that is no URL: {0}")]
+    BadLocation(url::ParseError),
+    #[error("redirect to the scheme '{0}', which is neither http nor https")]
+    BadScheme(String),
+    #[error("redirect back to a URL that was asked already")]
+    Loop,
+    #[error("more than {0} redirects")]
+    TooMany(u32),
+}
+
+impl Chain {
+    pub(super) fn new(start: Url, max_redirects: u32) -> Self {
+        let start = without_user_info(start);
+        Self { seen: HashSet::from([same_request(&start)]), current: start, left: max_redirects, max: max_redirects }
+    }
+
+    /// The URL to ask now.
+    pub(super) fn current(&self) -> &Url {
+        &self.current
+    }
+
+    /// Goes on to where the answer of [`Chain::current`] points.
+    pub(super) fn follow(&mut self, location: Option<&[u8]>) -> Result<(), RedirectError> {
+        let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
+        if !self.seen.insert(same_request(&next)) {
+            return Err(RedirectError::Loop);
+        }
+        self.left = self.left.checked_sub(1).ok_or(RedirectError::TooMany(self.max))?;
+        self.current = next;
+        Ok(())
+    }
+
+    fn resolve(&self, location: &[u8]) -> Result<Url, RedirectError> {
+        // Servers send UTF-8 though they must not; what is not even that is the old Latin-1.
+        let text = match std::str::from_utf8(location) {
+            Ok(text) => text.to_owned(),
+            Err(_) => location.iter().map(|&byte| char::from(byte)).collect(),
+        };
+        let mut next = self.current.join(text.trim()).map_err(RedirectError::BadLocation)?;
+        if !matches!(next.scheme(), "http" | "https") {
+            return Err(RedirectError::BadScheme(next.scheme().chars().take(32).collect()));
+        }
+        // RFC 9110, 10.2.2: the fragment goes along unless the new URL has one.
+        if next.fragment().is_none() {
+            next.set_fragment(self.current.fragment());
+        }
+        Ok(without_user_info(next))
+    }
+}
+
+/// Whether `status` sends a GET elsewhere.
+pub(super) fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+fn same_request(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    url
+}
+
+fn without_user_info(mut url: Url) -> Url {
+    // These fail only for URLs that have no host, and those have no user info either.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn chain(start: &str) -> Chain {
+        Chain::new(start.parse().unwrap(), 3)
+    }
+
+    fn follow(start: &str, location: &[u8]) -> Result<String, RedirectError> {
+        let mut chain = chain(start);
+        chain.follow(Some(location)).map(|()| chain.current().as_str().to_owned())
+    }
+
+    #[test]
+    fn a_location_is_resolved_against_the_url_that_sent_it() {
+        for (location, expected) in [
+            ("http://b.example/x", "http://b.example/x"),
+            ("https://a.example/dir/page?q", "https://a.example/dir/page?q"),
+            ("//b.example/x", "http://b.example/x"),
+            ("/x", "http://a.example/x"),
+            ("x", "http://a.example/dir/x"),
+            ("../x?y=1", "http://a.example/x?y=1"),
+            ("?y=1", "http://a.example/dir/page?y=1"),
+            (" /x\t", "http://a.example/x"),
+            ("/gr\u{fc}n", "http://a.example/gr%C3%BCn"),
+            ("http://2130706433/", "http://127.0.0.1/"),
+        ] {
+            let found = follow("http://a.example/dir/page?q", location.as_bytes()).unwrap();
+            assert_eq!(found, expected, "{location}");
+        }
+        assert_eq!(follow("http://a.example/", b"/gr\xfcn").unwrap(), "http://a.example/gr%C3%BCn");
+    }
+
+    #[test]
+    fn fragments_go_along_and_user_info_does_not() {
+        assert_eq!(follow("http://a.example/#top", b"/x").unwrap(), "http://a.example/x#top");
+        assert_eq!(follow("http://a.example/#top", b"/x#end").unwrap(), "http://a.example/x#end");
+        assert_eq!(follow("http://a.example/", b"http://me:secret@b.example/").unwrap(), "http://b.example/");
+        assert_eq!(chain("http://me:secret@a.example/").current().as_str(), "http://a.example/");
+    }
+
+    #[test]
+    fn a_redirect_to_nowhere_is_not_followed() {
+        let start = "http://a.example/";
+        assert_eq!(chain(start).follow(None), Err(RedirectError::NoLocation));
+        assert!(matches!(follow(start, b"http://[::1/"), Err(RedirectError::BadLocation(_))));
+        for foreign in
+            ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "mailto:a@b", "ftp://a.example/"]
+        {
+            assert!(matches!(follow(start, foreign.as_bytes()), Err(RedirectError::BadScheme(_))), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_chain_ends_when_it_comes_back_or_goes_on_for_too_long() {
+        assert_eq!(follow("http://a.example/", b""), Err(RedirectError::Loop));
+        assert_eq!(follow("http://a.example/x", b"/x#y"), Err(RedirectError::Loop), "a fragment is no other request");
+        let mut chain = chain("http://a.example/0");
+        for step in ["/1", "/2", "/3"] {
+            chain.follow(Some(step.as_bytes())).unwrap();
+        }
+        assert_eq!(chain.follow(Some(b"/1")), Err(RedirectError::Loop));
+        assert_eq!(chain.follow(Some(b"/4")), Err(RedirectError::TooMany(3)));
+        assert_eq!(chain.current().path(), "/3");
+    }
+}

@@ -1,0 +1,258 @@
+//! Fetchers as the decision sees them: a name, a class, what a request costs. Names become small numbers here.
+//!
+//! Owns the built-in names and the defaults of each class. Ids are given in order of registration, never reused, and index
+//! fixed slots, so that reading a spec is one atomic load.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many fetchers can be candidates of one selector.
+pub const CANDIDATES_MAX: usize = 64;
+
+/// How many fetcher names a selector can tell apart, those that are only seen in the log included.
+pub const FETCHERS_MAX: usize = 1024;
+
+/// What a fetcher is, broadly: sets the defaults of its [`FetcherSpec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// A plain HTTP request.
+    Plain,
+    /// A browser.
+    Rendering,
+    /// A browser that hides that it is one.
+    Stealth,
+    /// A copy of the page from elsewhere.
+    Archive,
+    /// A downloader for certain sites.
+    Special,
+    /// Nothing is known about it but its name.
+    Unknown,
+}
+
+impl Class {
+    /// Every class, with the name it has in a config.
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("plain", Self::Plain),
+        ("rendering", Self::Rendering),
+        ("stealth", Self::Stealth),
+        ("archive", Self::Archive),
+        ("special", Self::Special),
+        ("unknown", Self::Unknown),
+    ];
+
+    /// The class called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|&(_, class)| class)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, class)| *class == self).map_or("unknown", |&(name, _)| name)
+    }
+}
+
+/// One fetcher: its name and what the decision has to know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetcherSpec {
+    /// The name that attempts are logged under.
+    pub name: Box<str>,
+    /// Its class.
+    pub class: Class,
+    /// The cost of a request, in plain requests.
+    pub cost: f64,
+    /// The worth of what it delivers, as a share of the page itself: an archive's copy is old.
+    pub quality: f64,
+    /// The chance of success before anything is known.
+    pub prior: f64,
+    /// The charge for a success that may be none, as a share of a page's worth: a fetcher that does not render can take a
+    /// shell for content.
+    pub false_success: f64,
+    /// Whether it runs scripts.
+    pub renders: bool,
+}
+
+impl FetcherSpec {
+    /// A fetcher of `class` with that class's defaults.
+    pub fn new(name: &str, class: Class) -> Self {
+        let (cost, prior, quality, renders) = match class {
+            Class::Plain => (1.0, 0.75, 1.0, false),
+            Class::Rendering => (20.0, 0.85, 1.0, true),
+            Class::Stealth => (40.0, 0.85, 1.0, true),
+            Class::Archive => (6.0, 0.3, 0.5, false),
+            Class::Special => (12.0, 0.05, 1.0, false),
+            Class::Unknown => (12.0, 0.5, 1.0, false),
+        };
+        let false_success = if renders { 0.0 } else { 0.05 };
+        Self { name: name.into(), class, cost, quality, prior, false_success, renders }
+    }
+
+    /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].
+    pub fn by_name(name: &str) -> Self {
+        let name = canonical(name);
+        let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
+        Self::new(name, class)
+    }
+}
+
+/// The fetcher that probes: the cheapest way there is.
+pub const PROBE_FETCHER: &str = "direct_access";
+
+/// The built-in names, cheapest first within their kind.
+pub const BUILT_IN: &[(&str, Class)] = &[
+    (PROBE_FETCHER, Class::Plain),
+    ("playwright", Class::Rendering),
+    ("playwright_stealth", Class::Stealth),
+    ("archive_proxy", Class::Archive),
+    ("youtube_downloader", Class::Special),
+    ("nytime_searcher", Class::Special),
+];
+
+/// `name` with its alias resolved: `simple_http` is `direct_access`.
+pub fn canonical(name: &str) -> &str {
+    if name == "simple_http" { PROBE_FETCHER } else { name }
+}
+
+/// A fetcher's number within one selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FetcherId(pub(crate) u16);
+
+impl FetcherId {
+    /// Its place in the order of registration.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A set of candidates, by id. Fetchers that are no candidates are never in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetcherSet(u64);
+
+impl FetcherSet {
+    /// Nothing in it.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds a candidate.
+    pub fn insert(&mut self, id: FetcherId) {
+        if id.index() < CANDIDATES_MAX {
+            self.0 |= 1 << id.0;
+        }
+    }
+
+    /// Whether it holds `id`.
+    pub fn contains(self, id: FetcherId) -> bool {
+        id.index() < CANDIDATES_MAX && self.0 & (1 << id.0) != 0
+    }
+
+    /// How many it holds.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// All fetchers a selector knows, by id. Candidates come first.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    slots: Box<[OnceLock<FetcherSpec>]>,
+    candidates: usize,
+    len: AtomicUsize,
+}
+
+impl Registry {
+    /// A registry whose first fetchers, in this order, are the candidates. Names that come twice keep the first spec.
+    pub(crate) fn new(candidates: Vec<FetcherSpec>) -> Self {
+        let mut specs: Vec<FetcherSpec> = Vec::with_capacity(candidates.len());
+        for spec in candidates {
+            if specs.len() < CANDIDATES_MAX && !specs.iter().any(|known| known.name == spec.name) {
+                specs.push(spec);
+            }
+        }
+        let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(FETCHERS_MAX);
+        let count = specs.len();
+        slots.extend(specs.into_iter().map(OnceLock::from));
+        slots.resize_with(FETCHERS_MAX, OnceLock::new);
+        Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) }
+    }
+
+    /// The candidates in order of registration.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
+        self.slots[..self.candidates]
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| Some((FetcherId(index as u16), slot.get()?)))
+    }
+
+    /// The spec of `id`, which this registry gave out.
+    pub(crate) fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
+        self.slots.get(id.index())?.get()
+    }
+
+    /// The id of `name`, if it is known.
+    pub(crate) fn find(&self, name: &str) -> Option<FetcherId> {
+        let name = canonical(name);
+        // Acquire pairs with the Release in `intern`: a name that was counted can be read.
+        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        let position = self.slots[..len].iter().position(|slot| slot.get().is_some_and(|spec| &*spec.name == name))?;
+        Some(FetcherId(position as u16))
+    }
+
+    /// The id of `name`, which is registered now if it was not known. None when there is no room for another name.
+    pub(crate) fn intern(&self, name: &str) -> Option<FetcherId> {
+        if let Some(id) = self.find(name) {
+            return Some(id);
+        }
+        let name = canonical(name);
+        let from = self.len.load(Ordering::Acquire);
+        for (index, slot) in self.slots.iter().enumerate().skip(from) {
+            // The slot is taken by whoever comes first; a loser reads who it was and goes on.
+            let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
+            self.len.fetch_max(index + 1, Ordering::Release);
+            if &*spec.name == name {
+                return Some(FetcherId(index as u16));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_registration_and_aliases_resolve() {
+        let registry = Registry::new(vec![FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("playwright")]);
+        assert_eq!(registry.find("simple_http"), Some(FetcherId(0)));
+        assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
+        assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
+        assert_eq!(registry.candidates().count(), 2);
+        assert_eq!(registry.spec(FetcherId(2)).map(|s| s.class), Some(Class::Unknown));
+        assert_eq!(registry.find("nobody"), None);
+    }
+
+    #[test]
+    fn a_full_registry_says_so() {
+        let registry = Registry::new(Vec::new());
+        for n in 0..FETCHERS_MAX {
+            assert!(registry.intern(&format!("f{n}")).is_some());
+        }
+        assert_eq!(registry.intern("one more"), None);
+        assert_eq!(registry.intern("f7"), Some(FetcherId(7)));
+    }
+
+    #[test]
+    fn racing_threads_agree_on_ids() {
+        let registry = Registry::new(Vec::new());
+        let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
+        let (a, b) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| ids(&registry));
+            (ids(&registry), other.join().unwrap())
+        });
+        assert_eq!(a, b);
+    }
+}

@@ -1,0 +1,390 @@
+//! The walk over the evidence, from the general to the specific: each level's cells pull the estimate of the level before.
+//!
+//! No logarithm, no sort, no lock, no allocation. A [`Trace`] sees each step; the one that `select` uses is empty and costs
+//! nothing.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::confidence::{Basis, Specificity};
+use super::index::{index, last};
+use super::{Scored, Settings};
+use crate::attempt::Hint;
+use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, part_hash};
+use crate::heuristic::UrlExtractor;
+use crate::heuristic::url::{FLAGS, UrlFeatures};
+use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
+use crate::time::Timestamp;
+
+/// The candidates of one decision, on the stack.
+pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, CANDIDATES_MAX>;
+
+/// Pseudo-attempts that stand in for evidence where there is none yet. They do not decay and are added when a cell is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prior {
+    /// The heuristic's type.
+    pub kind: String,
+    /// Its value.
+    pub value: String,
+    /// The fetcher.
+    pub fetcher: String,
+    /// The share of successes.
+    pub success_rate: f64,
+    /// How many attempts it counts for.
+    pub samples: f64,
+}
+
+impl Prior {
+    /// A prior of ten pseudo-attempts.
+    pub fn new(kind: &str, value: &str, fetcher: &str, success_rate: f64) -> Self {
+        let [kind, value, fetcher] = [kind, value, fetcher].map(str::to_owned);
+        Self { kind, value, fetcher, success_rate, samples: 10.0 }
+    }
+
+    /// The priors that every selector starts with: files and CDN paths are served by a plain request.
+    pub fn built_in() -> Vec<Self> {
+        vec![
+            Self::new("suffix", ".pdf", "direct_access", 0.95),
+            Self::new("suffix", ".mp4", "direct_access", 0.95),
+            Self::new("contains_cdn", "true", "direct_access", 0.85),
+        ]
+    }
+}
+
+/// The pseudo-samples of a hint cell: so many, and these rates by class.
+const HINT_SAMPLES: f64 = 10.0;
+const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
+    (Hint::Blocked, &[(Class::Rendering, 0.3), (Class::Stealth, 0.9), (Class::Archive, 0.6)]),
+    (Hint::Empty, &[(Class::Rendering, 0.95), (Class::Stealth, 0.95), (Class::Archive, 0.15)]),
+];
+
+/// Pseudo-attempts of one candidate: successes and total.
+type Pseudo = (FetcherId, f64, f64);
+
+/// All priors, by the key they are read with.
+#[derive(Debug, Default)]
+pub(crate) struct Priors {
+    by_key: HashMap<u64, Vec<Pseudo>, BuildHasherDefault<Hashed>>,
+    by_hint: [Vec<Pseudo>; 4],
+}
+
+impl Priors {
+    pub(crate) fn new(priors: &[Prior], registry: &Registry) -> Self {
+        let mut all = Self::default();
+        for prior in priors {
+            let Some(id) = registry.find(&prior.fetcher) else { continue };
+            let key = prior_key(&prior.kind, &prior.value);
+            let (success, total) = (prior.success_rate * prior.samples, prior.samples);
+            let of_key = all.by_key.entry(key).or_default();
+            match of_key.iter_mut().find(|pseudo| pseudo.0 == id) {
+                Some(pseudo) => *pseudo = (id, pseudo.1 + success, pseudo.2 + total),
+                None => of_key.push((id, success, total)),
+            }
+        }
+        for (hint, rates) in HINT_RATES {
+            for (id, spec) in registry.candidates() {
+                if let Some((_, rate)) = rates.iter().find(|(class, _)| *class == spec.class) {
+                    all.by_hint[hint as usize].push((id, rate * HINT_SAMPLES, HINT_SAMPLES));
+                }
+            }
+        }
+        all
+    }
+
+    fn of_key(&self, key: u64) -> &[Pseudo] {
+        if self.by_key.is_empty() { &[] } else { self.by_key.get(&key).map_or(&[], Vec::as_slice) }
+    }
+}
+
+/// The key of a prior: that of its heuristic, a domain's part mixed in where it has one.
+fn prior_key(kind: &str, value: &str) -> u64 {
+    match (kind, value.split_once('|')) {
+        ("domain_path", Some((domain, part))) => path_key(Key::domain(domain), part_hash(part)),
+        _ => Key::of(kind, value).bits(),
+    }
+}
+
+fn path_key(domain: Key, part: u64) -> u64 {
+    domain.bits() ^ part.rotate_left(1)
+}
+
+/// One step of the walk, as a trace sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'s> {
+    pub(crate) kind: &'s str,
+    pub(crate) value: &'s str,
+    pub(crate) fetcher: FetcherId,
+    /// The masses that entered: successes and attempts, priors included, the recent pair where the level keeps one.
+    pub(crate) success: f64,
+    pub(crate) total: f64,
+    /// The exact masses, priors included.
+    pub(crate) exact_success: f64,
+    pub(crate) exact_total: f64,
+    pub(crate) blocked: f64,
+    pub(crate) attempts: u32,
+    pub(crate) p_before: f64,
+    pub(crate) p_after: f64,
+}
+
+/// Sees the steps of a walk.
+pub(crate) trait Trace {
+    /// Called for each cell (or prior) that moved an estimate.
+    fn step(&mut self, step: Step<'_>);
+}
+
+/// Sees nothing.
+pub(crate) struct NoTrace;
+
+impl Trace for NoTrace {
+    #[inline(always)]
+    fn step(&mut self, _: Step<'_>) {}
+}
+
+/// What a walk reads: the same for each level.
+pub(crate) struct Walk<'w> {
+    pub(crate) evidence: &'w Evidence,
+    pub(crate) priors: &'w Priors,
+    pub(crate) settings: &'w Settings,
+    pub(crate) guard: &'w Guard<'w>,
+    pub(crate) down: f64,
+    pub(crate) features: &'w UrlFeatures<'w>,
+    pub(crate) own: Group,
+}
+
+/// One level of it.
+struct At<'l> {
+    kind: &'l str,
+    value: &'l str,
+    entry: Option<&'l Entry>,
+    group: Group,
+    priors: &'l [Pseudo],
+    weight: f64,
+    /// The estimate reads the recent pair.
+    recent: bool,
+    /// The chance of a block is pulled too.
+    blocks: bool,
+    specificity: Option<Specificity>,
+}
+
+impl<'w> Walk<'w> {
+    pub(crate) fn new(
+        evidence: &'w Evidence,
+        priors: &'w Priors,
+        settings: &'w Settings,
+        guard: &'w Guard<'w>,
+        features: &'w UrlFeatures<'w>,
+        now: Timestamp,
+    ) -> Self {
+        let own = Group::new(Level::Own, features.kind(), 0);
+        Self { evidence, priors, settings, guard, down: evidence.decay().down(now), features, own }
+    }
+
+    /// Scores all candidates. `domain` is the domain's entry, which the caller has looked up already.
+    pub(crate) fn run(
+        &self,
+        candidates: &mut Candidates<'_>,
+        url: &url::Url,
+        extractors: &[Box<dyn UrlExtractor>],
+        hint: Option<Hint>,
+        domain: Option<&Entry>,
+        trace: &mut impl Trace,
+    ) {
+        self.global(candidates, trace);
+        self.general(candidates, url, extractors, hint, trace);
+        for candidate in candidates.iter_mut() {
+            candidate.p_general = candidate.p;
+        }
+        self.specific(candidates, domain, trace);
+        for c in candidates.iter_mut() {
+            c.z = index(c.spec, c.p, c.b, self.settings);
+            c.u = last(c.spec, c.p, c.b, self.settings);
+            c.z_general = index(c.spec, c.p_general, 0.0, self.settings);
+        }
+    }
+
+    /// The start: the fetcher's prior against all attempts of its kind.
+    fn global(&self, candidates: &mut Candidates<'_>, trace: &mut impl Trace) {
+        let at = At { weight: self.settings.global_weight, ..self.level("global", "", Some(self.evidence.global())) };
+        self.pull(candidates, &at, trace);
+        for candidate in candidates.iter_mut() {
+            candidate.b = 0.1;
+        }
+        self.evidence.global().for_each(self.own, |id, cell| {
+            if let Some(candidate) = candidates.get_mut(id.index()) {
+                let masses = cell.read(self.down);
+                candidate.b = (masses.blocked + 0.1) / (masses.total + 1.0);
+            }
+        });
+    }
+
+    /// Flags, a user's own types, depth, suffix and hint.
+    fn general(
+        &self,
+        candidates: &mut Candidates<'_>,
+        url: &url::Url,
+        extractors: &[Box<dyn UrlExtractor>],
+        hint: Option<Hint>,
+        trace: &mut impl Trace,
+    ) {
+        for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
+            let at = At {
+                priors: self.priors.of_key(Key::of(name, "true").bits()),
+                specificity: Some(Specificity::Flag((FLAGS.len() - index) as u8)),
+                ..self.level(name, "true", Some(self.evidence.flag(index)))
+            };
+            self.pull(candidates, &at, trace);
+        }
+        for (place, extractor) in extractors.iter().enumerate() {
+            extractor.extract(url, &mut |kind, value| {
+                let key = Key::of(kind, value);
+                let at = At {
+                    priors: self.priors.of_key(key.bits()),
+                    specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
+                    ..self.level(kind, value, self.evidence.entry(key, self.guard))
+                };
+                self.pull(candidates, &at, trace);
+            });
+        }
+        let depth = self.features.path_depth;
+        let at = At {
+            priors: self.priors.of_key(Key::depth(depth).bits()),
+            ..self.level("path_depth", "", self.evidence.depth(depth, self.guard))
+        };
+        self.pull(candidates, &at, trace);
+        if let Some(suffix) = &self.features.suffix {
+            let key = Key::suffix(suffix.as_str());
+            let at = At {
+                priors: self.priors.of_key(key.bits()),
+                specificity: Some(Specificity::Suffix),
+                ..self.level("suffix", suffix.as_str(), self.evidence.entry(key, self.guard))
+            };
+            self.pull(candidates, &at, trace);
+        }
+        if let Some(hint) = hint {
+            let at = At {
+                priors: &self.priors.by_hint[hint as usize],
+                ..self.level("hint", hint.name(), Some(self.evidence.hint(hint)))
+            };
+            self.pull(candidates, &at, trace);
+        }
+    }
+
+    /// Site, domain and section: where the recent pair is read, and where blocks count.
+    fn specific(&self, candidates: &mut Candidates<'_>, domain: Option<&Entry>, trace: &mut impl Trace) {
+        let site = Key::site(self.features.site);
+        let at = At {
+            priors: self.priors.of_key(site.bits()),
+            recent: true,
+            blocks: true,
+            specificity: Some(Specificity::Site),
+            ..self.level("site", self.features.site, self.evidence.entry(site, self.guard))
+        };
+        self.pull(candidates, &at, trace);
+        let key = Key::domain(self.features.domain);
+        let at = At {
+            priors: self.priors.of_key(key.bits()),
+            recent: true,
+            blocks: true,
+            specificity: Some(Specificity::Domain),
+            ..self.level("domain", self.features.domain, domain)
+        };
+        self.pull(candidates, &at, trace);
+        if let Some(section) = self.features.section {
+            let part = part_hash(section);
+            let at = At {
+                group: Group::new(Level::Path, self.features.kind(), part),
+                priors: self.priors.of_key(path_key(key, part)),
+                weight: self.settings.path_weight,
+                recent: true,
+                specificity: Some(Specificity::DomainPath),
+                ..self.level("domain_path", section, domain)
+            };
+            self.pull(candidates, &at, trace);
+        }
+    }
+
+    fn level<'l>(&'l self, kind: &'l str, value: &'l str, entry: Option<&'l Entry>) -> At<'l> {
+        At {
+            kind,
+            value,
+            entry,
+            group: self.own,
+            priors: &[],
+            weight: self.settings.level_weight,
+            recent: false,
+            blocks: false,
+            specificity: None,
+        }
+    }
+
+    /// Pulls each candidate's estimate towards what this level's cells say of it.
+    fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
+        let mut seen = 0u64;
+        if let Some(entry) = at.entry {
+            entry.for_each(at.group, |id, cell| {
+                let Some(candidate) = candidates.get_mut(id.index()) else { return };
+                seen |= 1 << id.index();
+                let mut masses = cell.read(self.down);
+                if let Some(&(_, success, total)) = at.priors.iter().find(|prior| prior.0 == id) {
+                    masses.success += success;
+                    masses.total += total;
+                    masses.recent_success += success;
+                    masses.recent_total += total;
+                }
+                self.pull_one(candidate, at, &masses, trace);
+            });
+        }
+        for &(id, success, total) in at.priors {
+            let Some(candidate) = candidates.get_mut(id.index()) else { continue };
+            if seen & (1 << id.index()) == 0 {
+                let masses = crate::evidence::Masses {
+                    success,
+                    total,
+                    recent_success: success,
+                    recent_total: total,
+                    ..Default::default()
+                };
+                self.pull_one(candidate, at, &masses, trace);
+            }
+        }
+    }
+
+    #[inline]
+    fn pull_one(
+        &self,
+        candidate: &mut Scored<'_>,
+        at: &At<'_>,
+        masses: &crate::evidence::Masses,
+        trace: &mut impl Trace,
+    ) {
+        let (success, total) =
+            if at.recent { (masses.recent_success, masses.recent_total) } else { (masses.success, masses.total) };
+        let before = candidate.p;
+        candidate.p = (success + at.weight * before) / (total + at.weight);
+        if at.blocks {
+            let weight = self.settings.level_weight;
+            candidate.b = (masses.blocked + weight * candidate.b) / (masses.total + weight);
+        }
+        if let Some(specificity) = at.specificity {
+            let recent = at.recent.then_some((masses.recent_success, masses.recent_total));
+            let basis = Basis { specificity, success: masses.success, sample: masses.total, recent };
+            candidate.basis = Some(basis.better(candidate.basis, self.settings));
+            if specificity == Specificity::Domain {
+                candidate.domain_attempts = masses.total;
+            }
+        }
+        trace.step(Step {
+            kind: at.kind,
+            value: at.value,
+            fetcher: candidate.id,
+            success,
+            total,
+            exact_success: masses.success,
+            exact_total: masses.total,
+            blocked: masses.blocked,
+            attempts: masses.attempts,
+            p_before: before,
+            p_after: candidate.p,
+        });
+    }
+}

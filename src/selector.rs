@@ -1,0 +1,557 @@
+//! The selector: which fetcher for this URL, and what an attempt has shown.
+//!
+//! [`Selector::select`] is synchronous, takes no lock, makes no system call and allocates nothing; [`Selector::record`]
+//! updates memory and hands the attempt to a [`Sink`]. Time, link state and what was tried come in by value, so the same
+//! calls serve a live crawler, a replay and a simulation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use url::Url;
+
+use crate::attempt::{Attempt, Hint};
+use crate::backoff::{BackoffSettings, LinkState};
+use crate::decision::{Decision, Rule, Source, Take};
+use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT, HalfLifeError};
+use crate::evidence::{Breaker, Entry, Evidence, Key, Masses};
+use crate::heuristic::url::{Kind, UrlError, UrlFeatures, identity};
+use crate::heuristic::{Heuristic, UrlExtractor};
+use crate::policy::{self, Policy, View};
+use crate::registry::{BUILT_IN, FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
+use crate::score::estimate::{Candidates, NoTrace, Priors, Step, Trace, Walk};
+use crate::score::{Scored, Settings};
+use crate::time::Timestamp;
+
+pub use crate::score::estimate::Prior;
+
+/// Where recorded attempts go, beside memory: the log.
+pub trait Sink: Send + Sync {
+    /// Takes an attempt over. Must not block for long, and must not fail the crawler.
+    ///
+    /// # Errors
+    /// Says why the attempt will not survive the process; memory has it all the same.
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError>;
+}
+
+/// An attempt that is in memory but will not survive the process.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the attempt is in memory only: {0}")]
+pub struct SinkError(pub Arc<dyn std::error::Error + Send + Sync>);
+
+/// What a decision depends on beside the URL.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Situation {
+    /// The time of the decision.
+    pub now: Timestamp,
+    /// The link's state; the default for a crawler that keeps none.
+    pub link: LinkState,
+    /// What the last failure of this URL looked like.
+    pub hint: Option<Hint>,
+    /// Candidates that may not be taken: tried for this URL already, or not to be had.
+    pub excluded: FetcherSet,
+    /// Attempts already made for this URL, a transient failure's retry not among them.
+    pub attempts: u32,
+    /// The caller wants this one.
+    pub wanted: Option<FetcherId>,
+    /// This URL is the one trial of a host whose pause has ended: the host's pause holds for the others only.
+    pub host_trial: bool,
+}
+
+impl Situation {
+    /// A first attempt at `now`, about which nothing else is known.
+    pub fn first(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+}
+
+/// Builds a [`Selector`].
+pub struct SelectorBuilder {
+    fetchers: Vec<FetcherSpec>,
+    settings: Settings,
+    backoff: BackoffSettings,
+    half_life_days: f64,
+    around: Timestamp,
+    priors: Vec<Prior>,
+    extractors: Vec<Box<dyn UrlExtractor>>,
+    policy: Box<dyn Policy>,
+}
+
+impl Default for SelectorBuilder {
+    fn default() -> Self {
+        Self {
+            fetchers: Vec::new(),
+            settings: Settings::default(),
+            backoff: BackoffSettings::default(),
+            half_life_days: HALF_LIFE_DAYS_DEFAULT,
+            around: Timestamp::now(),
+            priors: Prior::built_in(),
+            extractors: Vec::new(),
+            policy: Box::new(policy::Default),
+        }
+    }
+}
+
+impl SelectorBuilder {
+    /// Adds a candidate. Without any, the built-in names are the candidates.
+    #[must_use]
+    pub fn fetcher(mut self, spec: FetcherSpec) -> Self {
+        self.fetchers.push(spec);
+        self
+    }
+
+    /// Sets the constants of estimate and choice.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets how long things wait.
+    #[must_use]
+    pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets the half-life, 7 to 365 days.
+    #[must_use]
+    pub fn half_life_days(mut self, days: f64) -> Self {
+        self.half_life_days = days;
+        self
+    }
+
+    /// Sets the time around which masses are kept; now unless a simulation says otherwise.
+    #[must_use]
+    pub fn around(mut self, at: Timestamp) -> Self {
+        self.around = at;
+        self
+    }
+
+    /// Adds a prior to the built-in ones.
+    #[must_use]
+    pub fn prior(mut self, prior: Prior) -> Self {
+        self.priors.push(prior);
+        self
+    }
+
+    /// Leaves the built-in priors out.
+    #[must_use]
+    pub fn no_priors(mut self) -> Self {
+        self.priors.clear();
+        self
+    }
+
+    /// Adds a user's own pre-fetch heuristics.
+    #[must_use]
+    pub fn extractor(mut self, extractor: impl UrlExtractor + 'static) -> Self {
+        self.extractors.push(Box::new(extractor));
+        self
+    }
+
+    /// Sets the policy; `default` unless another is set.
+    #[must_use]
+    pub fn policy(mut self, policy: Box<dyn Policy>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Builds it, without evidence.
+    ///
+    /// # Errors
+    /// [`HalfLifeError`] when the half-life is outside what can be configured.
+    pub fn build(self) -> Result<Selector, HalfLifeError> {
+        let decay = Decay::new(self.half_life_days, self.around)?;
+        let fetchers = match self.fetchers.is_empty() {
+            true => BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect(),
+            false => self.fetchers,
+        };
+        let registry = Registry::new(fetchers);
+        Ok(Selector {
+            priors: Priors::new(&self.priors, &registry),
+            evidence: Evidence::new(decay),
+            registry,
+            settings: self.settings,
+            backoff: self.backoff,
+            extractors: self.extractors,
+            policy: self.policy,
+            sink: None,
+            clamped: AtomicU64::new(0),
+        })
+    }
+}
+
+/// Learns which fetcher works for which URL. Shared by reference between threads.
+///
+/// ```
+/// use fetchwise::attempt::Attempt;
+/// use fetchwise::selector::{Selector, Situation};
+/// use fetchwise::time::Timestamp;
+///
+/// let selector = Selector::builder().build().unwrap();
+/// let now = Timestamp::now();
+/// for n in 0..10 {
+///     let url = url::Url::parse(&format!("https://wikipedia.org/wiki/{n}")).unwrap();
+///     selector.record(Attempt::new(&url, "playwright", now).unwrap().delivered(), now).unwrap();
+/// }
+/// let url = url::Url::parse("https://wikipedia.org/wiki/Rust").unwrap();
+/// let take = selector.select(&url, &Situation::first(now)).unwrap().taken().unwrap();
+/// assert_eq!(selector.fetcher_name(take.fetcher), "playwright");
+/// assert_eq!(take.source.name(), "learned");
+/// ```
+pub struct Selector {
+    evidence: Evidence,
+    registry: Registry,
+    priors: Priors,
+    settings: Settings,
+    backoff: BackoffSettings,
+    extractors: Vec<Box<dyn UrlExtractor>>,
+    policy: Box<dyn Policy>,
+    sink: Option<Box<dyn Sink>>,
+    clamped: AtomicU64,
+}
+
+impl Selector {
+    /// Starts building one.
+    pub fn builder() -> SelectorBuilder {
+        SelectorBuilder::default()
+    }
+
+    /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; about a microsecond.
+    ///
+    /// # Errors
+    /// [`UrlError`] when the URL is not one that can be fetched.
+    pub fn select(&self, url: &Url, situation: &Situation) -> Result<Decision, UrlError> {
+        let features = UrlFeatures::extract(url)?;
+        let mut candidates = Candidates::new();
+        Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
+    }
+
+    /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
+    pub fn explain(&self, url: &Url, situation: &Situation) -> Result<Explanation, UrlError> {
+        let features = UrlFeatures::extract(url)?;
+        let mut candidates = Candidates::new();
+        let mut steps = Steps { selector: self, depth: features.path_depth, steps: Vec::new() };
+        let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
+        let mut heuristics = features.heuristics();
+        for extractor in &self.extractors {
+            extractor
+                .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
+        }
+        let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
+        Ok(Explanation { url: identity(url).to_owned(), heuristics, steps: steps.steps, candidates, decision })
+    }
+
+    /// Records an attempt: memory first, then the sink. A time after `now` becomes `now`.
+    ///
+    /// # Errors
+    /// [`SinkError`] when the attempt will not survive the process; memory has it all the same.
+    pub fn record(&self, mut attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
+        if attempt.attempted_at > now {
+            attempt.attempted_at = now;
+            // Relaxed: a count for people.
+            self.clamped.fetch_add(1, Ordering::Relaxed);
+        }
+        self.observe(&attempt);
+        self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
+    }
+
+    /// Learns from an attempt without handing it on: for replay.
+    pub fn observe(&self, attempt: &Attempt) {
+        self.evidence.observe(attempt, &self.registry);
+        self.policy.observe(attempt);
+    }
+
+    /// Sets where recorded attempts go beside memory.
+    pub fn set_sink(&mut self, sink: Box<dyn Sink>) {
+        self.sink = Some(sink);
+    }
+
+    /// The heuristics that attempts at `url` are tagged with, a user's own included.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
+    pub fn heuristics(&self, url: &Url) -> Result<Vec<Heuristic>, UrlError> {
+        let mut out = UrlFeatures::extract(url)?.heuristics();
+        for extractor in &self.extractors {
+            extractor.extract(url, &mut |kind, value| out.push(Heuristic::new(kind.to_owned(), value.to_owned())));
+        }
+        Ok(out)
+    }
+
+    /// The name of a fetcher of this selector.
+    pub fn fetcher_name(&self, id: FetcherId) -> &str {
+        self.registry.spec(id).map_or("", |spec| &spec.name)
+    }
+
+    /// What this selector knows of a fetcher.
+    pub fn fetcher(&self, id: FetcherId) -> Option<&FetcherSpec> {
+        self.registry.spec(id)
+    }
+
+    /// The id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
+    pub fn fetcher_id(&self, name: &str) -> Option<FetcherId> {
+        self.registry.find(name)
+    }
+
+    /// The candidates, in order of registration.
+    pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
+        self.registry.candidates()
+    }
+
+    /// The constants.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How long things wait.
+    pub fn backoff(&self) -> &BackoffSettings {
+        &self.backoff
+    }
+
+    /// The policy's name.
+    pub fn policy_name(&self) -> &str {
+        self.policy.name()
+    }
+
+    /// How many attempts came with a time in the future and were moved to now.
+    pub fn clamped_attempts(&self) -> u64 {
+        self.clamped.load(Ordering::Relaxed)
+    }
+
+    /// The exact masses of one heuristic and fetcher as of `now`, over pages or files, priors not included.
+    pub fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: &str, now: Timestamp) -> Masses {
+        self.registry.find(fetcher).map_or_else(Masses::default, |id| self.evidence.masses(heuristic, kind, id, now))
+    }
+
+    /// Until when the host of `domain` is paused, if it ever was.
+    pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
+        let guard = self.evidence.guard();
+        self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
+    }
+
+    /// Pauses the host of `domain`, or lifts its pause.
+    pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
+        let guard = self.evidence.guard();
+        self.evidence.entry_or_new(Key::domain(domain), &guard).set_paused_until(until);
+    }
+
+    /// Takes the one trial request of a host whose pause has ended: it is paused until `next` for all others. True for one
+    /// caller only.
+    pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
+        let guard = self.evidence.guard();
+        self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
+    }
+
+    /// Takes the one half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. True
+    /// when there is nothing to take, or when this caller has it; false when another caller came first.
+    pub fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> bool {
+        let guard = self.evidence.guard();
+        let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return true };
+        let seen = entry.breaker(fetcher);
+        let half_open = seen.blocks >= self.backoff.breaker_blocks;
+        !half_open || !self.is_open(seen, now) && entry.claim_breaker(fetcher, seen, now)
+    }
+
+    fn decide<'s>(
+        &'s self,
+        url: &Url,
+        features: &UrlFeatures<'_>,
+        situation: &Situation,
+        candidates: &mut Candidates<'s>,
+        trace: &mut impl Trace,
+    ) -> Decision {
+        if let Some(until) = situation.link.pause_at(situation.now) {
+            return Decision::Paused { until, host: false };
+        }
+        let guard = self.evidence.guard();
+        let domain = self.evidence.entry(Key::domain(features.domain), &guard);
+        let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
+        if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
+            return Decision::Paused { until, host: true };
+        }
+        self.enlist(candidates, domain, situation);
+        let walk = Walk::new(&self.evidence, &self.priors, &self.settings, &guard, features, situation.now);
+        walk.run(candidates, url, &self.extractors, situation.hint, domain, trace);
+        if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
+            return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
+        }
+        let view = View {
+            candidates,
+            settings: &self.settings,
+            attempts: situation.attempts,
+            hint: situation.hint,
+            url: identity(url),
+            // Relaxed: it seeds a hash.
+            domain_attempts: domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed)),
+            now: situation.now,
+        };
+        let Some(choice) = self.policy.choose(&view) else { return Decision::GiveUp };
+        let Some(chosen) = candidates.get(choice.fetcher.index()) else { return Decision::GiveUp };
+        let source = match choice.rule {
+            Rule::Explore => Source::Explore,
+            _ if chosen.is_confident(&self.settings) => Source::Learned,
+            _ if &*chosen.spec.name == PROBE_FETCHER => Source::Probe,
+            _ => Source::Inferred,
+        };
+        Decision::Take(take(chosen, source, choice.rule, choice.propensity))
+    }
+
+    /// Puts every candidate on the list, with what is known before the walk.
+    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &Situation) {
+        let with_breakers = domain.filter(|entry| entry.has_breakers());
+        for (id, spec) in self.registry.candidates() {
+            let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), situation.now));
+            candidates.push(Scored {
+                id,
+                spec,
+                tried: situation.excluded.contains(id),
+                open,
+                p: spec.prior,
+                p_general: spec.prior,
+                b: 0.1,
+                z: 0.0,
+                u: 0.0,
+                z_general: 0.0,
+                basis: None,
+                domain_attempts: 0.0,
+            });
+        }
+    }
+
+    /// Rule 4: whether a breaker keeps its fetcher away at `now`.
+    fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
+        now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
+            && breaker.blocks >= self.backoff.breaker_blocks
+    }
+}
+
+fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Take {
+    Take {
+        fetcher: chosen.id,
+        source,
+        rule,
+        confidence: chosen.confidence(),
+        sample_size: chosen.sample_size(),
+        propensity,
+        breaker_ignored: chosen.open,
+    }
+}
+
+/// Why a decision is what it is.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The URL, without fragment.
+    pub url: String,
+    /// Its heuristics.
+    pub heuristics: Vec<Heuristic>,
+    /// Each step from prior to estimate, in order, over all candidates. Empty when paused.
+    pub steps: Vec<EvidenceStep>,
+    /// The candidates with their numbers. Empty when paused.
+    pub candidates: Vec<CandidateView>,
+    /// What was decided.
+    pub decision: Decision,
+}
+
+/// One step of an estimate.
+#[derive(Clone, Debug)]
+pub struct EvidenceStep {
+    /// The heuristic's type, `global` for the start.
+    pub kind: String,
+    /// Its value.
+    pub value: String,
+    /// The fetcher.
+    pub fetcher: String,
+    /// Decayed successes and attempts that entered, priors included; the recent pair where there is one.
+    pub success: f64,
+    /// See `success`.
+    pub total: f64,
+    /// The exact decayed masses, priors included.
+    pub exact_success: f64,
+    /// See `exact_success`.
+    pub exact_total: f64,
+    /// Decayed blocks.
+    pub blocked: f64,
+    /// Attempts that counted, undecayed.
+    pub attempts: u32,
+    /// The estimate before this step.
+    pub p_before: f64,
+    /// The estimate after it.
+    pub p_after: f64,
+}
+
+/// One candidate as a decision saw it.
+#[derive(Clone, Debug)]
+pub struct CandidateView {
+    /// Its name.
+    pub fetcher: String,
+    /// The cost of a request.
+    pub cost: f64,
+    /// Chance of success.
+    pub p: f64,
+    /// Chance of a block.
+    pub b: f64,
+    /// The index while more than one attempt is left.
+    pub index: f64,
+    /// The worth as the last attempt.
+    pub last: f64,
+    /// Its confidence, 0 to 1.
+    pub confidence: f64,
+    /// The decayed attempts that confidence rests on.
+    pub sample_size: f64,
+    /// Whether that is enough to rely on.
+    pub confident: bool,
+    /// Decayed attempts on this domain.
+    pub domain_attempts: f64,
+    /// Whether its breaker is open.
+    pub open: bool,
+    /// Whether it may not be taken.
+    pub excluded: bool,
+}
+
+impl CandidateView {
+    fn of(c: &Scored<'_>, settings: &Settings) -> Self {
+        Self {
+            fetcher: c.spec.name.to_string(),
+            cost: c.spec.cost,
+            p: c.p,
+            b: c.b,
+            index: c.z,
+            last: c.u,
+            confidence: c.confidence(),
+            sample_size: c.sample_size(),
+            confident: c.is_confident(settings),
+            domain_attempts: c.domain_attempts,
+            open: c.open,
+            excluded: c.tried,
+        }
+    }
+}
+
+/// Collects the steps of a walk.
+struct Steps<'s> {
+    selector: &'s Selector,
+    depth: u32,
+    steps: Vec<EvidenceStep>,
+}
+
+impl Trace for Steps<'_> {
+    fn step(&mut self, step: Step<'_>) {
+        let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
+        self.steps.push(EvidenceStep {
+            kind: step.kind.to_owned(),
+            value,
+            fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
+            success: step.success,
+            total: step.total,
+            exact_success: step.exact_success,
+            exact_total: step.exact_total,
+            blocked: step.blocked,
+            attempts: step.attempts,
+            p_before: step.p_before,
+            p_after: step.p_after,
+        });
+    }
+}

@@ -1,0 +1,225 @@
+//! Decisions through the public API: the published examples, the sides taken where the seeds contradict themselves, the
+//! rules of the choice.
+
+use std::time::Duration;
+
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::backoff::LinkState;
+use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::policy;
+use fetchwise::registry::FetcherSet;
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use url::Url;
+
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+fn days_ago(days: u64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - days as i64 * 86_400_000)
+}
+
+fn url(text: &str) -> Url {
+    Url::parse(text).unwrap()
+}
+
+fn learn(selector: &Selector, text: &str, fetcher: &str, at: Timestamp, times: u32, end: Option<ErrorKind>) {
+    for _ in 0..times {
+        let attempt = Attempt::new(&url(text), fetcher, at).unwrap();
+        let attempt = match end {
+            None => attempt.delivered(),
+            Some(kind) => attempt.failed(kind),
+        };
+        selector.record(attempt, NOW).unwrap();
+    }
+}
+
+fn selector() -> Selector {
+    Selector::builder().around(NOW).build().unwrap()
+}
+
+fn take(selector: &Selector, text: &str, situation: &Situation) -> Take {
+    selector.select(&url(text), situation).unwrap().taken().unwrap()
+}
+
+fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
+    let take = take(selector, text, &Situation::first(NOW));
+    (selector.fetcher_name(take.fetcher).to_owned(), take.source.name(), take.confidence)
+}
+
+#[test]
+fn ten_successes_are_learned_and_five_are_not_yet() {
+    let selector = selector();
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 5, None);
+    let five = first(&selector, "https://wikipedia.org/wiki/B");
+    assert_ne!(five.1, "learned");
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 5, None);
+    let ten = first(&selector, "https://wikipedia.org/wiki/B");
+    assert_eq!((ten.0.as_str(), ten.1), ("playwright", "learned"));
+    assert!((ten.2 - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn an_unseen_hosts_pdf_goes_to_direct_access_by_its_prior() {
+    let (fetcher, source, confidence) = first(&selector(), "https://unknown-domain.com/document.pdf");
+    assert_eq!((fetcher.as_str(), source), ("direct_access", "learned"));
+    assert!((confidence - 0.95).abs() < 1e-9);
+}
+
+#[test]
+fn a_suffix_with_more_evidence_beats_the_domain_for_its_files() {
+    let selector = selector();
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 40, None);
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 10, Some(ErrorKind::EmptyContent));
+    for n in 0..200 {
+        let end = (n % 10 == 0).then_some(ErrorKind::NetworkError);
+        learn(&selector, &format!("https://site{n}.org/a.pdf"), "direct_access", NOW, 1, end);
+    }
+    assert_eq!(first(&selector, "https://wikipedia.org/document.pdf").0, "direct_access");
+    assert_eq!(first(&selector, "https://wikipedia.org/wiki/B").0, "playwright");
+}
+
+#[test]
+fn recent_failures_outweigh_old_successes() {
+    let selector = selector();
+    learn(&selector, "https://example.org/a", "playwright", days_ago(60), 5, None);
+    learn(&selector, "https://example.org/a", "playwright", NOW, 2, Some(ErrorKind::EmptyContent));
+    let (_, source, confidence) = first(&selector, "https://example.org/b");
+    assert!(confidence < 0.6, "{confidence}");
+    assert_eq!(source, "probe");
+}
+
+#[test]
+fn a_site_that_always_succeeds_stays_learned_for_months() {
+    let selector = selector();
+    learn(&selector, "https://example.org/a", "direct_access", days_ago(45), 40, None);
+    assert_eq!(first(&selector, "https://example.org/b").1, "learned");
+}
+
+#[test]
+fn a_captcha_leads_to_stealth_and_a_shell_to_the_browser() {
+    let selector = selector();
+    for (kind, want) in [(ErrorKind::BlockedCaptcha, "playwright_stealth"), (ErrorKind::WrongTool, "playwright")] {
+        let page = format!("https://{}.org/", kind.name().replace('_', "-"));
+        let first = take(&selector, &page, &Situation::first(NOW));
+        assert_eq!(first.source, Source::Probe);
+        learn(&selector, &page, "direct_access", NOW, 1, Some(kind));
+        let mut excluded = FetcherSet::EMPTY;
+        excluded.insert(first.fetcher);
+        let hint = Some(Hint::after(kind));
+        let next = Situation { hint, excluded, attempts: 1, ..Situation::first(NOW) };
+        let next = take(&selector, &page, &next);
+        assert_eq!(selector.fetcher_name(next.fetcher), want);
+    }
+}
+
+#[test]
+fn a_url_is_given_up_after_four_attempts_at_the_latest() {
+    let selector = selector();
+    let mut excluded = FetcherSet::EMPTY;
+    let mut made = 0;
+    for attempts in 0..10 {
+        let situation = Situation { excluded, attempts, hint: Some(Hint::Blocked), ..Situation::first(NOW) };
+        let Some(take) = selector.select(&url("https://fortress.org/"), &situation).unwrap().taken() else { break };
+        assert!(!excluded.contains(take.fetcher), "never the same fetcher again");
+        excluded.insert(take.fetcher);
+        made += 1;
+    }
+    assert!((1..=4).contains(&made), "{made}");
+}
+
+#[test]
+fn three_blocks_in_a_row_open_the_breaker_until_its_pause_ends() {
+    let selector = selector();
+    let page = "https://example.org/a";
+    learn(&selector, page, "direct_access", NOW, 3, Some(ErrorKind::Blocked403));
+    let open_at = |now| {
+        let explanation = selector.explain(&url(page), &Situation::first(now)).unwrap();
+        explanation.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().open
+    };
+    assert!(open_at(NOW) && open_at(NOW.saturating_add(Duration::from_secs(599))));
+    assert!(!open_at(NOW.saturating_add(Duration::from_secs(600))));
+    learn(&selector, page, "direct_access", NOW, 1, None);
+    assert!(!open_at(NOW));
+}
+
+#[test]
+fn pauses_come_first_and_a_callers_wish_second() {
+    let selector = selector();
+    let until = NOW.saturating_add(Duration::from_secs(60));
+    let wanted = selector.fetcher_id("archive_proxy");
+    let paused = LinkState { paused_until: Some(until), ..LinkState::default() };
+    let situation = Situation { link: paused, wanted, ..Situation::first(NOW) };
+    let page = url("https://example.org/");
+    assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: false });
+    let situation = Situation { now: until, ..situation };
+    let take = selector.select(&page, &situation).unwrap().taken().unwrap();
+    assert_eq!((take.source, selector.fetcher_name(take.fetcher)), (Source::Hinted, "archive_proxy"));
+    selector.set_host_pause("example.org", Some(until));
+    let situation = Situation::first(NOW);
+    assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: true });
+}
+
+#[test]
+fn exploration_is_rare_labelled_and_the_same_at_each_replay() {
+    let selector = selector();
+    // The browser is learned here, but everywhere else the plain request works: worth a look now and then.
+    for n in 0..300 {
+        learn(&selector, &format!("https://s{n}.org/a/b"), "direct_access", NOW, 1, None);
+    }
+    learn(&selector, "https://spa.org/a/b", "playwright", NOW, 30, None);
+    learn(&selector, "https://spa.org/a/b", "direct_access", NOW, 5, Some(ErrorKind::WrongTool));
+    let mut explored = 0;
+    for n in 0..5000 {
+        let page = format!("https://spa.org/a/{n}");
+        let once = take(&selector, &page, &Situation::first(NOW));
+        assert_eq!(once, take(&selector, &page, &Situation::first(NOW)));
+        match once.source {
+            Source::Explore => {
+                explored += 1;
+                assert_eq!((selector.fetcher_name(once.fetcher), once.rule), ("direct_access", Rule::Explore));
+                assert!((once.propensity - 0.02).abs() < 1e-12);
+            }
+            source => {
+                assert_eq!((source, selector.fetcher_name(once.fetcher)), (Source::Learned, "playwright"));
+                assert!((once.propensity - 0.98).abs() < 1e-12);
+            }
+        }
+    }
+    assert!((50..200).contains(&explored), "{explored} of 5000");
+}
+
+#[test]
+fn every_shipped_policy_decides_through_the_same_call() {
+    for name in policy::NAMES {
+        let selector = Selector::builder().around(NOW).policy(policy::by_name(name).unwrap()).build().unwrap();
+        learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 10, None);
+        let (fetcher, source, _) = first(&selector, "https://wikipedia.org/wiki/B");
+        // By the index alone a plain request is still worth a try: it costs a twentieth.
+        let want = if name == "index" { ("direct_access", "probe") } else { ("playwright", "learned") };
+        assert_eq!((fetcher.as_str(), source), want, "{name}");
+    }
+}
+
+#[test]
+fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
+    struct Video;
+    impl fetchwise::heuristic::UrlExtractor for Video {
+        fn extract(&self, url: &Url, emit: &mut dyn FnMut(&str, &str)) {
+            if url.path().starts_with("/watch") {
+                emit("video_platform", "true");
+            }
+        }
+    }
+    let selector = Selector::builder().around(NOW).extractor(Video).build().unwrap();
+    for n in 0..20 {
+        let page = url(&format!("https://v{n}.org/watch/1"));
+        let mut attempt = Attempt::new(&page, "youtube_downloader", NOW).unwrap().delivered();
+        attempt.heuristics = selector.heuristics(&page).unwrap().into_iter().map(Into::into).collect();
+        selector.record(attempt, NOW).unwrap();
+    }
+    let explanation = selector.explain(&url("https://new.org/watch/2"), &Situation::first(NOW)).unwrap();
+    let downloader = explanation.candidates.iter().find(|c| c.fetcher == "youtube_downloader").unwrap();
+    assert!(downloader.confident && downloader.p > 0.8, "{downloader:?}");
+    assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
+}
