@@ -150,13 +150,9 @@ impl Dialer {
             if let Some(address) = left.next() {
                 running.push(async move { (address, TcpStream::connect(address).await) });
             }
-            let stagger = sleep(STAGGER);
-            tokio::pin!(stagger);
-            let ended = loop {
-                tokio::select! {
-                    ended = running.next() => break ended,
-                    () = &mut stagger, if left.len() > 0 => break None,
-                }
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                () = sleep(STAGGER), if left.len() > 0 => None,
             };
             match ended {
                 Some((_, Ok(stream))) => {

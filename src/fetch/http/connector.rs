@@ -51,9 +51,8 @@ impl Service<Uri> for Connector {
             let host = uri.host().unwrap_or_default();
             let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
-            open.fetch_add(1, Ordering::Relaxed);
-            let link = Link { served: Arc::default(), open: Arc::clone(&open) };
-            Ok(DialledStream { io: TokioIo::new(stream), link, _open: OpenCount(open) })
+            let keep = open.fetch_add(1, Ordering::Relaxed) < KEEP_ALIVE_AT_MOST;
+            Ok(DialledStream { io: TokioIo::new(stream), link: Link::default(), keep, _open: OpenCount(open) })
         })
     }
 }
@@ -63,6 +62,7 @@ impl Service<Uri> for Connector {
 pub(crate) struct DialledStream {
     io: TokioIo<TcpStream>,
     link: Link,
+    keep: bool,
     _open: OpenCount,
 }
 
@@ -76,10 +76,9 @@ impl Drop for OpenCount {
 }
 
 /// What is known of the connection that served a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Link {
     served: Arc<AtomicBool>,
-    open: Arc<AtomicUsize>,
 }
 
 impl Link {
@@ -90,14 +89,11 @@ impl Link {
         link.is_some_and(|link| link.served.load(Ordering::Relaxed))
     }
 
-    /// Notes that an answer came, and keeps the connection from being pooled when there are many already.
+    /// Notes that an answer came over the connection that `capture` caught.
     pub(super) fn answered(capture: &CaptureConnection) {
-        let connected = capture.connection_metadata();
-        let Some(connected) = connected.as_ref() else { return };
-        let Some(link) = Self::of(connected) else { return };
-        link.served.store(true, Ordering::Relaxed);
-        if link.open.load(Ordering::Relaxed) > KEEP_ALIVE_AT_MOST {
-            connected.poison();
+        if let Some(link) = capture.connection_metadata().as_ref().and_then(Self::of) {
+            // Relaxed: a request that still reads "never served" reports an error that it could have spared.
+            link.served.store(true, Ordering::Relaxed);
         }
     }
 
@@ -110,7 +106,12 @@ impl Link {
 
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.link.clone())
+        let connected = Connected::new().extra(self.link.clone());
+        if !self.keep {
+            // Serves the request that it was dialled for, and is closed then.
+            connected.poison();
+        }
+        connected
     }
 }
 

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io;
 
+use h2::Reason;
+
 use crate::attempt::outcome::ErrorKind;
 use crate::fetch::dial::DialError;
 
@@ -22,17 +24,18 @@ impl Failure {
     }
 
     /// No answer came, or none that is HTTP.
-    pub(crate) fn of_request(error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
             return Self::new(dial.kind(), dial.to_string());
         }
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::new(ErrorKind::TlsError, tls.to_string());
         }
-        let kind = match find::<hyper::Error>(error) {
-            Some(error) if error.is_parse_too_large() => ErrorKind::TooLarge,
-            _ => ErrorKind::NetworkError,
-        };
+        let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
+        // What h2 says, of its own accord, when it gives up on a head that goes on and on.
+        let too_large_2 = find::<h2::Error>(error)
+            .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
+        let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
         Self::new(kind, chain_text(error))
     }
 }

@@ -51,8 +51,11 @@ pub const DEFAULT_NAME: &str = "direct_access";
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
 
-/// Bytes of response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
+/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
 pub const MAX_HEAD: usize = 512 << 10;
+
+/// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
+const MAX_HEAD_H2: u32 = 4 << 20;
 
 /// Header lines of a response; more are `too_large`.
 const MAX_HEADER_LINES: usize = 256;
@@ -217,6 +220,12 @@ impl HttpFetcher {
     }
 }
 
+/// What a request that hyper's client gave up counts as, and why it did.
+pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
+    let Failure { kind, message } = Failure::of_request(error);
+    (kind, message)
+}
+
 fn uri_of(url: &Url) -> Result<Uri, Failure> {
     let invalid = |why: String| Failure::new(ErrorKind::InvalidUrl, why);
     if !matches!(url.scheme(), "http" | "https") {
@@ -355,7 +364,7 @@ impl HttpFetcherBuilder {
             .http1_ignore_invalid_headers_in_responses(true)
             .http1_allow_spaces_after_header_name_in_responses(true)
             .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .http2_max_header_list_size(MAX_HEAD as u32)
+            .http2_max_header_list_size(MAX_HEAD_H2)
             .http2_initial_stream_window_size(H2_STREAM_WINDOW)
             .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
             .build(connector);

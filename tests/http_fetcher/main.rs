@@ -1,0 +1,12 @@
+//! `HttpFetcher` against real servers on loopback: hyper where they keep to HTTP, bare sockets where they do not.
+#![cfg(feature = "fetch")]
+#![allow(clippy::unwrap_used)]
+
+mod broken;
+mod coding;
+mod guard;
+mod harness;
+mod limits;
+mod ordinary;
+mod redirects;
+mod tls;
