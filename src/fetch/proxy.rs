@@ -31,7 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::dial::Dialer;
+use super::dial::{Dialer, without_brackets};
 use super::guard::AddressGuard;
 use super::http::{Connector, MAX_HEAD, request_failure};
 use crate::attempt::outcome::ErrorKind;
@@ -325,8 +325,7 @@ impl Failures {
 }
 
 fn canonical(host: &str) -> String {
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    bare.to_ascii_lowercase()
+    without_brackets(host).to_ascii_lowercase()
 }
 
 #[cfg(test)]
