@@ -17,6 +17,8 @@ pub mod fetch;
 pub mod heuristic;
 #[cfg(feature = "log")]
 pub mod journal;
+#[cfg(feature = "fetch")]
+pub mod pipeline;
 pub mod policy;
 pub mod registry;
 pub mod response;
@@ -25,6 +27,8 @@ pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;
+#[cfg(feature = "fetch")]
+pub mod store;
 pub mod time;
 
 pub use selector::Selector;

@@ -5,9 +5,13 @@
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::demo::origin::{Charset, Coding, Origin, Site, Wall};
+use fetchwise::detect::{Detector, Scratch, Verdict, outcome};
+use fetchwise::response::{Header, Page};
 
 const HOST: &str = "127.0.0.1";
 
@@ -486,4 +490,69 @@ fn files_are_served_and_nothing_outside_their_directory() {
         std::os::unix::fs::symlink(folder.path().join("secret.txt"), root.join("link.txt")).unwrap();
         assert_eq!(get(&origin, "/link.txt").status, 404);
     }
+}
+
+static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
+
+/// How the detector reads what `path` of a site answers, and what a plain fetcher's attempt counts as.
+fn judged(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
+    let answer = get(&one(site), path);
+    let headers: Vec<Header> =
+        answer.head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
+    let page = Page { status: answer.status, headers: &headers, body: &answer.body, ..Page::default() };
+    let verdict = DETECTOR.inspect(&page, &mut Scratch::default());
+    let outcome = outcome(&page, &verdict, false, false);
+    (verdict, outcome)
+}
+
+fn wall(wall: Wall, status: u16) -> Site {
+    Site::Captcha { wall, status, admits: None, behind: Box::new(Site::Static) }
+}
+
+#[test]
+fn the_detector_takes_each_site_for_what_it_plays() {
+    let ends = [
+        (Site::Static, "/notes/1", Ok(())),
+        (Site::Pdf, "/notes/1", Ok(())),
+        (Site::NonUtf8(Charset::Windows1251ByHeader), "/", Ok(())),
+        (Site::NonUtf8(Charset::ShiftJisByMeta), "/", Ok(())),
+        (Site::NonUtf8(Charset::Utf16ByMark), "/", Ok(())),
+        (Site::ReactShell, "/notes/1", Err(ErrorKind::WrongTool)),
+        (Site::Empty, "/", Err(ErrorKind::WrongTool)),
+        (wall(Wall::Cloudflare, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (wall(Wall::Cloudflare, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (wall(Wall::DataDome, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (wall(Wall::DataDome, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (wall(Wall::Unlisted, 403), "/", Err(ErrorKind::BlockedCaptcha)),
+        (wall(Wall::Unlisted, 200), "/", Err(ErrorKind::BlockedCaptcha)),
+        (Site::NOT_FOUND, "/", Err(ErrorKind::NotFound)),
+        (Site::GONE, "/", Err(ErrorKind::NotFound)),
+        (Site::SERVER_ERROR, "/", Err(ErrorKind::ServerError)),
+        (Site::Status(401), "/", Err(ErrorKind::AuthRequired)),
+        (Site::QueueRoom, "/", Err(ErrorKind::Queued)),
+    ];
+    for (site, path, expected) in ends {
+        let name = format!("{site:?}");
+        let (verdict, outcome) = judged(site, path);
+        assert_eq!(outcome, expected, "{name}: {verdict:?}");
+    }
+}
+
+#[test]
+fn the_detector_takes_a_bare_403_or_429_for_a_ban_whatever_it_calls_it() {
+    for site in [Site::FORBIDDEN, Site::rate_limited(5)] {
+        let name = format!("{site:?}");
+        let (verdict, outcome) = judged(site, "/");
+        assert!(verdict.is_blocked && outcome.is_err_and(ErrorKind::is_banned), "{name}: {verdict:?}");
+    }
+}
+
+#[test]
+fn the_detector_names_vendors_and_frameworks() {
+    assert_eq!(judged(wall(Wall::Cloudflare, 403), "/").0.vendor.as_deref(), Some("cloudflare"));
+    assert_eq!(judged(wall(Wall::Cloudflare, 200), "/").0.vendor.as_deref(), Some("cloudflare"));
+    assert_eq!(judged(wall(Wall::DataDome, 200), "/").0.vendor.as_deref(), Some("datadome"));
+    assert_eq!(judged(wall(Wall::Unlisted, 200), "/").0.vendor, None);
+    let shell = judged(Site::ReactShell, "/").0;
+    assert!(shell.has_spa && shell.framework.as_deref() == Some("react"), "{shell:?}");
 }

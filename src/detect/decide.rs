@@ -339,7 +339,7 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            verdict.block_type = Some("blocked_captcha");
+            verdict.block_type = Some(if b.refusal && refused { "blocked_403" } else { "blocked_captcha" });
             decided_by(detector, b, verdict);
             if b.vendor.is_none() {
                 let named =

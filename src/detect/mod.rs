@@ -5,11 +5,11 @@
 //!
 //! 1. headers are compared with the table;
 //! 2. the body (at most [`Options::max_bytes`]) is copied in lower case and searched for markers in one vector pass;
-//! 3. a streaming tokeniser ([`token`], [`walk`]) reads title, text, links and forms until more text was seen than any rule
+//! 3. a streaming tokeniser (`token`, `walk`) reads title, text, links and forms until more text was seen than any rule
 //!    that is still possible allows;
 //! 4. only a page with little text is searched for the markers that mean something there, and only a page with markers is
 //!    walked again to see where they stand;
-//! 5. what was found is weighed in the order of the table's grades ([`decide`]).
+//! 5. what was found is weighed in the order of the table's grades (`decide`).
 //!
 //! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
 //!

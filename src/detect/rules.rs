@@ -178,6 +178,9 @@ struct Written {
     max_bytes: Option<u32>,
     #[serde(default)]
     noindex: bool,
+    /// It is what a server's plain refusal looks like too: with 403 or 429 it is `blocked_403`, not a challenge.
+    #[serde(default)]
+    refusal: bool,
     confidence: Option<f32>,
     framework: Option<String>,
     /// Where it was seen, and why it is as it is.
@@ -207,6 +210,7 @@ pub(super) struct Rule {
     pub(super) max_inputs: u32,
     pub(super) max_bytes: u32,
     pub(super) noindex: bool,
+    pub(super) refusal: bool,
     pub(super) confidence: f32,
     pub(super) framework: Option<Arc<str>>,
     pub(super) note: Arc<str>,
@@ -390,6 +394,7 @@ impl Build {
             max_inputs: w.max_inputs.unwrap_or(u32::MAX),
             max_bytes: w.max_bytes.unwrap_or(u32::MAX),
             noindex: w.noindex,
+            refusal: w.refusal,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),
             note: w.note.into(),

@@ -3,7 +3,7 @@
 //! It works on bytes in lower case in an ASCII-compatible charset and follows the HTML standard where that decides what is
 //! text and what is not: quotes in attributes, comments, raw-text elements, CDATA in foreign content. A body may be cut
 //! anywhere; a token that does not end reaches to the end of the body. What is visible is not known here: see
-//! [`super::walk`].
+//! `walk`.
 
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr3};

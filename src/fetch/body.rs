@@ -1,6 +1,6 @@
 //! A response's body: bounded in length, and in memory only as far as its reader asked for.
 //!
-//! Invariant: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one [`SPILL_CHUNK`]; what is longer is in a
+//! Invariant: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB; what is longer is in a
 //! temporary file that goes away with the [`Body`]. It must not know where the bytes come from, nor how they were encoded.
 
 use std::fmt;

@@ -51,7 +51,7 @@ impl Resolve for SystemResolver {
 #[non_exhaustive]
 pub enum DialError {
     /// Every address of the host is one that may not be dialled; none was.
-    #[error("{host}: {refused}")]
+    #[error("{}{refused}", if is_literal(host) { String::new() } else { format!("{host}: ") })]
     Refused {
         /// The host as it was asked for.
         host: String,
@@ -122,7 +122,7 @@ impl Dialer {
     }
 
     async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
-        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let bare = without_brackets(host);
         let candidates = match bare.parse::<IpAddr>() {
             Ok(literal) => vec![literal],
             Err(_) => self.resolver.lookup(bare).await.map_err(|error| dns(host, error.to_string()))?,
@@ -176,6 +176,15 @@ impl std::fmt::Debug for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dialer").field("guard", &self.guard).finish_non_exhaustive()
     }
+}
+
+fn is_literal(host: &str) -> bool {
+    without_brackets(host).parse::<IpAddr>().is_ok()
+}
+
+/// An IPv6 address as such, out of its brackets in a URL.
+pub(super) fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
 
 fn dns(host: &str, reason: String) -> DialError {

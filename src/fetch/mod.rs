@@ -7,6 +7,7 @@ pub mod body;
 pub mod dial;
 pub mod guard;
 pub mod http;
+pub mod proxy;
 
 use std::fmt;
 use std::future::Future;

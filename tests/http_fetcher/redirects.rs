@@ -1,5 +1,7 @@
 //! Redirects: where they lead, when they end, and what goes along.
 
+use std::time::Duration;
+
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::Limits;
 use hyper::body::Incoming;
@@ -65,11 +67,30 @@ async fn redirects_that_lead_nowhere_are_a_redirect_loop() {
 }
 
 #[tokio::test]
+async fn a_redirects_late_body_does_not_cost_the_connection() {
+    bounded(async {
+        let server = Server::raw(|mut stream| async move {
+            read_head(&mut stream).await;
+            let head = b"HTTP/1.1 302 Found\r\nlocation: /page\r\ncontent-length: 5\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            stream.write_all(b"moved").await.unwrap();
+            read_head(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        })
+        .await;
+        assert_eq!(body(&get(&server.url("/")).await.unwrap()), b"ok");
+        assert_eq!(server.connections(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_redirects_endless_body_is_not_read() {
     bounded(async {
         let target = Server::http(|_| answer(200, "page")).await;
         let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\n\r\n", target.url("/"));
-        let server = Server::endless(head.as_bytes(), vec![b'x'; 1000], std::time::Duration::ZERO).await;
+        let server = Server::endless(head.as_bytes(), vec![b'x'; 1000], Duration::ZERO).await;
         assert_eq!(get(&server.url("/")).await.unwrap().status, 200);
         // One that announces a body and never sends it holds nobody up for long either.
         let head = format!("HTTP/1.1 302 Found\r\nlocation: {}\r\ncontent-length: 9\r\n\r\n", target.url("/"));

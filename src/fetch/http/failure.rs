@@ -24,7 +24,7 @@ impl Failure {
     }
 
     /// No answer came, or none that is HTTP.
-    pub(crate) fn of_request(error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
             return Self::new(dial.kind(), dial.to_string());
         }

@@ -220,6 +220,12 @@ impl HttpFetcher {
     }
 }
 
+/// What a request that hyper's client gave up counts as, and why it did.
+pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
+    let Failure { kind, message } = Failure::of_request(error);
+    (kind, message)
+}
+
 fn uri_of(url: &Url) -> Result<Uri, Failure> {
     let invalid = |why: String| Failure::new(ErrorKind::InvalidUrl, why);
     if !matches!(url.scheme(), "http" | "https") {

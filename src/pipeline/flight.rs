@@ -1,0 +1,77 @@
+//! Single flight: one probe at a time for each host. Those who come while it is under way wait for its verdict.
+//!
+//! Invariant: a host has at most one leader, and its followers wake when the leader's [`Lead`] is dropped, however that
+//! comes about (a verdict, an error, a cancelled fetch).
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use tokio::sync::watch;
+
+/// The probes under way, by domain.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    by_domain: Arc<DashMap<String, watch::Receiver<()>>>,
+}
+
+/// What a caller that wants to probe is to do.
+pub(crate) enum Role {
+    /// Probe; the others wait until this is dropped.
+    Leader(Lead),
+    /// Wait for the leader's verdict.
+    Follower(watch::Receiver<()>),
+}
+
+/// The right to probe a host. Dropping it lets the followers go on.
+pub(crate) struct Lead {
+    domain: String,
+    by_domain: Arc<DashMap<String, watch::Receiver<()>>>,
+    _done: watch::Sender<()>,
+}
+
+impl Flights {
+    /// Joins the probe of `domain`: as its leader when there is none.
+    pub(crate) fn join(&self, domain: &str) -> Role {
+        match self.by_domain.entry(domain.to_owned()) {
+            Entry::Occupied(flight) => Role::Follower(flight.get().clone()),
+            Entry::Vacant(free) => {
+                let (done, landed) = watch::channel(());
+                free.insert(landed);
+                Role::Leader(Lead { domain: domain.to_owned(), by_domain: Arc::clone(&self.by_domain), _done: done })
+            }
+        }
+    }
+}
+
+/// Waits until the leader is through.
+pub(crate) async fn landed(mut flight: watch::Receiver<()>) {
+    // Nothing is ever sent: the error that ends the wait is the sender's drop.
+    while flight.changed().await.is_ok() {}
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Out of the map first, so that whoever wakes and asks again finds no flight that is over.
+        self.by_domain.remove(&self.domain);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn followers_wait_for_the_leader_and_no_longer() {
+        let flights = Flights::default();
+        let Role::Leader(lead) = flights.join("e.org") else { panic!("the first one leads") };
+        let Role::Follower(flight) = flights.join("e.org") else { panic!("the second one follows") };
+        assert!(matches!(flights.join("other.org"), Role::Leader(_)));
+        let waiting = tokio::spawn(landed(flight));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(lead);
+        waiting.await.unwrap();
+        assert!(matches!(flights.join("e.org"), Role::Leader(_)));
+    }
+}
