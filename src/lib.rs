@@ -4,6 +4,8 @@
 pub mod analytics;
 pub mod attempt;
 pub mod backoff;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod decision;

@@ -58,8 +58,13 @@ const LOOKS_LIKE_SECONDS_BEFORE: i64 = 946_684_800_000;
 #[non_exhaustive]
 pub enum ImportError {
     /// It is not JSON, or no JSON object.
-    #[error("not a JSON object: {0}")]
-    Json(#[source] serde_json::Error),
+    #[error("not a JSON object: {reason} (column {column})")]
+    Json {
+        /// What the parser said.
+        reason: String,
+        /// Where, counted from 1.
+        column: usize,
+    },
     /// It lacks a field that every attempt has.
     #[error("`{field}` is missing; an attempt needs `url`, `fetcher`, `success` and `attempted_at`")]
     Missing {
@@ -133,7 +138,7 @@ pub fn to_json_line(attempt: &Attempt) -> String {
 /// assert_eq!(attempt.heuristic("domain_path"), Some("wikipedia.org|wiki"));
 /// ```
 pub fn from_json_line(line: &str, now: Timestamp) -> Result<(Attempt, Notes), ImportError> {
-    let fields: Fields = serde_json::from_str(line).map_err(ImportError::Json)?;
+    let fields: Fields = serde_json::from_str(line).map_err(|error| not_an_object(&error))?;
     read(fields, now)
 }
 
@@ -205,8 +210,8 @@ impl Serialize for TagsJson<'_> {
     }
 }
 
-/// The fields, in the order in which they are written.
-const FIELDS: [&str; 18] = [
+/// The names of the fields, in the order in which they are written.
+pub const FIELDS: [&str; 18] = [
     "id",
     "link",
     "url",
@@ -388,6 +393,13 @@ fn read(mut fields: Fields, now: Timestamp) -> Result<(Attempt, Notes), ImportEr
     attempt.attempted_at = attempt.attempted_at.min(now);
     notes.unknown_fields = fields.unknown;
     Ok((attempt, notes))
+}
+
+/// The parser counts lines from the start of its text, which is one line of a file: only the column means something.
+fn not_an_object(error: &serde_json::Error) -> ImportError {
+    let text = error.to_string();
+    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason).to_owned();
+    ImportError::Json { reason, column: error.column() }
 }
 
 /// The UUIDv8 of what a line says, whatever the order and spelling of its fields.
