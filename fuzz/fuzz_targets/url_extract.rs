@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use fetchwise::Selector;
+use fetchwise::decision::Decision;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::selector::Situation;
 use fetchwise::time::Timestamp;
@@ -36,8 +37,9 @@ fuzz_target!(|bytes: &[u8]| {
     for heuristic in features.heuristics() {
         assert!(!heuristic.kind.is_empty() && !heuristic.value.is_empty(), "{heuristic:?}");
     }
-    let decision = SELECTOR
-        .select(&url, &Situation::first(Timestamp::from_millis(0)))
-        .expect("what parse takes can be decided on");
-    assert!(decision.confidence.is_finite());
+    let situation = Situation::first(Timestamp::from_millis(0));
+    match SELECTOR.select(&url, &situation).expect("what parse takes can be decided on") {
+        Decision::Take(take) => assert!((0.0..=1.0).contains(&take.confidence), "{take:?}"),
+        other => panic!("a first attempt is neither paused nor given up: {other:?}"),
+    }
 });
