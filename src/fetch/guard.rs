@@ -257,6 +257,74 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use proptest::prelude::*;
+
+    /// What the standard library knows to be not public, as an oracle of its own.
+    fn std_refuses(address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(a) => {
+                a.is_private()
+                    || a.is_loopback()
+                    || a.is_link_local()
+                    || a.is_broadcast()
+                    || a.is_documentation()
+                    || a.is_multicast()
+                    || a.is_unspecified()
+            }
+            IpAddr::V6(a) => {
+                a.is_loopback()
+                    || a.is_unspecified()
+                    || a.is_multicast()
+                    || a.is_unique_local()
+                    || a.is_unicast_link_local()
+                    || a.to_ipv4_mapped().is_some_and(|v4| std_refuses(v4.into()))
+            }
+        }
+    }
+
+    /// Any address, those near the special ranges more often.
+    fn addresses() -> impl Strategy<Value = IpAddr> {
+        let edges = V4_TABLE.iter().flat_map(|(n, _)| [u32::from(n.network()), u32::from(n.broadcast())]);
+        let edges: Vec<u32> = edges.flat_map(|a| [a.wrapping_sub(1), a, a.wrapping_add(1)]).collect();
+        let v4 = prop_oneof![any::<u32>(), proptest::sample::select(edges)].prop_map(Ipv4Addr::from);
+        let prefix = proptest::sample::select(vec![0, 0xffff << 32, 0x64_ff9b << 96, 0xfe80 << 112, 0xfd00 << 112]);
+        prop_oneof![
+            v4.clone().prop_map(IpAddr::V4),
+            (prefix, v4).prop_map(|(p, v4)| IpAddr::V6(Ipv6Addr::from(p | u128::from(v4.to_bits())))),
+            any::<u128>().prop_map(|bits| IpAddr::V6(bits.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_standard_library_knows_to_be_special_is_refused(address in addresses()) {
+            prop_assert!(!std_refuses(address) || AddressGuard::default().check(address).is_err());
+        }
+
+        #[test]
+        fn wrapping_an_address_never_opens_it(address in any::<u32>(), prefix in 0..3_usize, private in any::<bool>()) {
+            let (v4, guard) = (Ipv4Addr::from(address), AddressGuard::new([], private));
+            let prefix = [0, 0xffff_u128 << 32, 0x64_ff9b << 96][prefix];
+            let wrapped = Ipv6Addr::from(prefix | u128::from(address));
+            // ::0.0.0.0 and ::0.0.0.1 are addresses of their own.
+            if address > 1 {
+                prop_assert_eq!(guard.check(wrapped.into()).is_ok(), guard.check(v4.into()).is_ok());
+            }
+        }
+
+        #[test]
+        fn opening_a_network_changes_nothing_outside_of_it(address in addresses(), net in addresses(), len in 0..=32_u8) {
+            let net = IpNet::new(net, len).unwrap();
+            let (opened, shut) = (AddressGuard::new([net], false), AddressGuard::default());
+            let carries = |v6| embedded(v6).is_some_and(|all| all.iter().flatten().any(|v4| net.contains(&IpAddr::V4(*v4))));
+            let inside = net.contains(&address)
+                || net.contains(&address.to_canonical())
+                || matches!(address, IpAddr::V6(v6) if carries(v6));
+            if !inside {
+                prop_assert_eq!(opened.check(address), shut.check(address));
+            }
+        }
+    }
 
     fn class(guard: &AddressGuard, text: &str) -> Option<AddressClass> {
         guard.check(text.parse().unwrap()).err().map(|refused| refused.class)

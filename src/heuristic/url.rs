@@ -89,8 +89,9 @@ pub fn fetchable(url: &Url) -> Result<(), UrlError> {
         return Err(UrlError::TooLong { url: shorten(url.as_str()), bytes: url.as_str().len() });
     }
     match url.host_str() {
-        None | Some("") => Err(UrlError::NoHost { url: shorten(url.as_str()) }),
-        Some(_) => Ok(()),
+        // The parser takes a host of dots alone, in which there is no name.
+        Some(host) if host.bytes().any(|b| b != b'.') => Ok(()),
+        _ => Err(UrlError::NoHost { url: shorten(url.as_str()) }),
     }
 }
 
@@ -446,6 +447,8 @@ mod tests {
             ("ftp://e.org/", "unsupported scheme \"ftp\""),
             ("data:text/html,hi", "unsupported scheme \"data\""),
             ("http://", "not a URL"),
+            ("http://./a", "no host in URL"),
+            ("http://../a", "no host in URL"),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(want) && message.contains(text), "{text}: {message}");

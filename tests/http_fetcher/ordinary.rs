@@ -10,7 +10,7 @@ use fetchwise::fetch::dial::{LookupFuture, Resolve};
 use fetchwise::fetch::http::BuildError;
 use fetchwise::fetch::{Fetcher, Request};
 use fetchwise::response::header;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use url::Position;
 
 use crate::harness::*;
@@ -60,6 +60,24 @@ async fn configured_headers_replace_the_default_ones() {
         assert!(matches!(builder().header("bad name", "x").build(), Err(BuildError::Header { .. })));
         assert!(matches!(builder().header("x", "a\r\nb: c").build(), Err(BuildError::Header { .. })));
         assert!(matches!(builder().root_certificate(*b"junk").build(), Err(BuildError::Certificate(_))));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn header_names_are_written_as_browsers_write_them() {
+    bounded(async {
+        let server = Server::raw(|mut stream| async move {
+            let mut head = vec![0; 4096];
+            let len = stream.read(&mut head).await.unwrap();
+            stream.write_all(&[b"HTTP/1.0 200 OK\r\n\r\n", &head[..len]].concat()).await.unwrap();
+        })
+        .await;
+        let head = String::from_utf8(body(&get(&server.url("/")).await.unwrap())).unwrap();
+        for name in ["User-Agent: fetchwise/", "Accept: ", "Accept-Language: ", "Accept-Encoding: ", "Host: 127.0.0.1:"]
+        {
+            assert!(head.contains(&format!("\r\n{name}")), "{head}");
+        }
     })
     .await;
 }

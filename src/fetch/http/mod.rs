@@ -13,6 +13,7 @@ mod decode;
 mod failure;
 mod redirect;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +75,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 
 /// The plain fetcher: one GET, with its redirects.
 ///
-/// A `HttpFetcher` is cheap to share and has one connection pool. Build it inside the tokio runtime that it runs in.
+/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which its connections belong to.
 ///
 /// ```no_run
 /// use fetchwise::fetch::guard::AddressGuard;
@@ -108,6 +109,12 @@ impl HttpFetcher {
     /// A fetcher to be configured.
     pub fn builder() -> HttpFetcherBuilder {
         HttpFetcherBuilder::default()
+    }
+}
+
+impl fmt::Debug for HttpFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpFetcher").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -281,6 +288,16 @@ pub struct HttpFetcherBuilder {
     temp_dir: Option<PathBuf>,
 }
 
+impl fmt::Debug for HttpFetcherBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Header values may be secrets.
+        f.debug_struct("HttpFetcherBuilder")
+            .field("name", &self.name)
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for HttpFetcherBuilder {
     fn default() -> Self {
         Self {
@@ -359,6 +376,8 @@ impl HttpFetcherBuilder {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST)
+            // As browsers write them: some servers, and some that look for robots, mind.
+            .http1_title_case_headers(true)
             .http1_max_buf_size(MAX_HEAD)
             .http1_max_headers(MAX_HEADER_LINES)
             .http1_ignore_invalid_headers_in_responses(true)
@@ -426,4 +445,29 @@ pub enum BuildError {
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_url_is_asked_for_or_invalid(text in "(http|https|ftp|x)://[^ ]{1,30}(/\\PC{0,40})?") {
+            if let Ok(url) = Url::parse(&text) {
+                let url = Chain::new(url, 0).current().clone();
+                match uri_of(&url) {
+                    Ok(uri) => {
+                        prop_assert!(matches!(url.scheme(), "http" | "https"));
+                        prop_assert_eq!(uri.host(), url.host_str());
+                        prop_assert_eq!(uri.port_u16(), url.port());
+                        prop_assert_eq!(uri.path(), url.path());
+                        prop_assert_eq!(uri.query(), url.query());
+                    }
+                    Err(failure) => prop_assert_eq!(failure.kind, ErrorKind::InvalidUrl),
+                }
+            }
+        }
+    }
 }

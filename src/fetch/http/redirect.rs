@@ -92,6 +92,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_location_leads_to_an_http_url_without_user_info_or_nowhere(
+            location in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..60),
+                "(https?:|ftp:)?//(\\PC{0,5}@)?\\PC{1,20}".prop_map(String::into_bytes),
+            ],
+        ) {
+            let mut chain = chain("http://me:secret@a.example/dir/page");
+            if chain.follow(Some(&location)).is_ok() {
+                let next = chain.current();
+                prop_assert!(matches!(next.scheme(), "http" | "https") && next.has_host());
+                prop_assert!(next.username().is_empty() && next.password().is_none());
+            } else {
+                prop_assert_eq!(chain.current().as_str(), "http://a.example/dir/page");
+            }
+        }
+    }
 
     fn chain(start: &str) -> Chain {
         Chain::new(start.parse().unwrap(), 3)
