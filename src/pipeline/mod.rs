@@ -1,7 +1,7 @@
 //! The pipeline: one URL's whole way, from the decision to the recorded attempt.
 //!
 //! [`Pipeline::fetch`] is the one entry. It owns the set of fetchers, the state of links at risk, single flight and trials;
-//! [`run`] is one URL's way through. Must not judge pages (that is [`crate::detect`]) nor choose (that is the selector's).
+//! `run` is one URL's way through. Must not judge pages (that is [`crate::detect`]) nor choose (that is the selector's).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
