@@ -4,6 +4,7 @@
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
 pub mod body;
+mod child;
 pub mod dial;
 pub mod guard;
 pub mod http;
