@@ -7,6 +7,7 @@ pub mod body;
 #[cfg(feature = "browser")]
 pub mod browser;
 mod child;
+pub mod command;
 pub mod dial;
 pub mod guard;
 pub mod http;
