@@ -4,6 +4,10 @@
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
 pub mod body;
+#[cfg(feature = "browser")]
+pub mod browser;
+mod child;
+pub mod command;
 pub mod dial;
 pub mod guard;
 pub mod http;
