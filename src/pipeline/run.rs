@@ -252,7 +252,11 @@ impl<'p> Run<'p> {
         limits: &crate::fetch::Limits,
         may_retry: bool,
     ) -> Result<Response, ErrorKind> {
-        let Some(fetcher) = self.pipeline.fetcher(take.fetcher).cloned() else { return Err(ErrorKind::InvalidUrl) };
+        let pipeline = self.pipeline;
+        let Some(available) = pipeline.fetcher(take.fetcher) else { return Err(ErrorKind::InvalidUrl) };
+        // Waiting for a free place is no part of the deadline: the site has not been asked yet.
+        let _place = available.places.acquire().await;
+        let fetcher = &available.fetcher;
         let at = self.pipeline.clock.now();
         let begun = Instant::now();
         let request = Request { url: self.url, limits };

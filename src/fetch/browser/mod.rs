@@ -366,6 +366,10 @@ impl Fetcher for BrowserFetcher {
         &self.inner.options.name
     }
 
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
     fn renders(&self) -> bool {
         true
     }

@@ -286,6 +286,10 @@ impl Fetcher for CommandFetcher {
         &self.options.name
     }
 
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
     fn renders(&self) -> bool {
         self.options.renders
     }
