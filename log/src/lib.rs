@@ -33,6 +33,8 @@ mod manifest;
 mod reader;
 mod recover;
 mod scan;
+#[cfg(feature = "sim")]
+mod stepper;
 mod sync;
 mod worker;
 mod writer;
@@ -42,3 +44,5 @@ pub use format::{RECORD_LEN_MAX, RecordRef};
 pub use log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, Ticket};
 pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use recover::{Check, Recovery};
+#[cfg(feature = "sim")]
+pub use stepper::Stepper;
