@@ -14,9 +14,16 @@ use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 const SECTOR: usize = 512;
 
 /// A file system in memory. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct SimFs {
     world: Arc<Mutex<World>>,
+}
+
+impl std::fmt::Debug for SimFs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let world = self.world();
+        f.debug_struct("SimFs").field("names", &world.names.keys()).field("calls", &world.calls).finish()
+    }
 }
 
 /// What goes wrong at one call.

@@ -1,5 +1,5 @@
 //! What the fault tests share: a workload, its oracle, and the check that every image of the log has to pass.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn report(row: &str, what: &str, tried: u64, lost: u64, wrong: u64) {
 
 pub fn options() -> Options {
     let mut options = Options::default();
-    options.segment_bytes = 16 << 10;
+    options.segment_bytes = 10 << 10;
     options
 }
 
@@ -153,4 +153,56 @@ pub fn workload(fs: &SimFs, oracle: &mut Oracle, rng: &mut Rng, ops: u64) -> Res
         done?;
     }
     Ok(())
+}
+
+/// The newest segment's path.
+pub fn last_segment(fs: &SimFs) -> PathBuf {
+    fs.files().into_iter().filter(|f| f.extension().is_some_and(|e| e == "fwl")).max().unwrap()
+}
+
+/// A fixed run through everything a writer does. It goes on after an error, as the log promises one may.
+pub fn script(fs: &SimFs, oracle: &mut Oracle) {
+    let mut rng = Rng::new(77);
+    let mut errors = 0;
+    for session in 0..2 {
+        let Ok((mut log, recovery)) = reopen(fs) else {
+            errors += 1;
+            assert!(errors < 10 || fs.is_off(), "the log cannot be opened");
+            if fs.is_off() {
+                return;
+            }
+            continue;
+        };
+        oracle.given.truncate(recovery.next_seq as usize - 1);
+        for step in 0..6 {
+            let step_of = |log: &mut Stepper| match step {
+                0 | 3 => log.write(),
+                1 | 4 => log.sync(),
+                _ => log.mark(),
+            };
+            let records = if step == 3 { 40 } else { 2 };
+            for _ in 0..records {
+                oracle.append(&mut log, &mut rng);
+            }
+            let done = step_of(&mut log);
+            oracle.acknowledge(&log);
+            if done.is_err() {
+                if fs.is_off() {
+                    return;
+                }
+                let again = step_of(&mut log);
+                oracle.acknowledge(&log);
+                assert!(again.is_ok() || fs.is_off(), "a single fault must not be repeated: {again:?}");
+            }
+        }
+        if session == 0 {
+            if log.close().is_ok() {
+                oracle.durable = oracle.given.len() as u64;
+                oracle.written = oracle.durable;
+            }
+        } else {
+            let _ = log.sync();
+            oracle.acknowledge(&log);
+        }
+    }
 }
