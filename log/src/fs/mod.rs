@@ -11,6 +11,7 @@ pub mod sim;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 pub use real::RealFs;
 
@@ -36,6 +37,8 @@ pub trait Fs: Send + Sync + Debug {
     fn random(&self) -> u64;
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
+    /// Waits a little for somebody else.
+    fn pause(&self, time: Duration);
 }
 
 /// An open file.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
@@ -501,6 +502,8 @@ impl Fs for SimFs {
     fn now_ms(&self) -> i64 {
         self.world().now_ms
     }
+
+    fn pause(&self, _time: Duration) {}
 }
 
 impl FsFile for SimFile {
