@@ -156,10 +156,11 @@ impl Catalog {
         let manifest_store = self.segments.map(|m| m.store).or(self.snapshot.map(|m| m.store));
         for file in files.iter().rev().filter_map(Entry::good) {
             self.epoch_max = self.epoch_max.max(file.header.epoch);
-            let expected = *self.store.get_or_insert(file.header.store);
-            if expected != file.header.store || manifest_store.is_some_and(|s| s != file.header.store) {
+            let expected = *self.store.get_or_insert(manifest_store.unwrap_or(file.header.store));
+            if expected != file.header.store {
                 let what = "the segment belongs to another store";
-                self.damage.push(Damage { file: file.name.clone(), offset: 16, len: 16, records: None, what });
+                let (file, len) = (file.name.clone(), file.file_len);
+                self.damage.push(Damage { file, offset: 0, len, records: None, what });
             }
         }
         self.epoch_max = self.epoch_max.max(self.segments.map_or(0, |m| m.epoch));

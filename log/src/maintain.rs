@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{GoodFrame, scan_segment};
+use crate::check::{GoodFrame, SegmentReport, scan_segment};
 use crate::error::{Damage, Error};
-use crate::format::{Link, RecordRef, Records, TIME_UNKNOWN, record_len};
+use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
 use crate::lock::{Guard, MAINT_LOCK, acquire};
 use crate::manifest::SnapshotManifest;
@@ -188,8 +188,8 @@ impl<'a> Compaction<'a> {
         let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
         let floor_seq = options.floor_seq.min(covered).max(catalog.floor_seq());
         let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
-        this.check_clock()?;
-        let census = this.count(keep, progress)?;
+        let (census, newest_ms) = this.count(keep, progress)?;
+        this.check_clock(newest_ms)?;
         let plan = this.plan(&census);
         if !options.dry_run {
             this.carry_out(&plan, keep)?;
@@ -202,23 +202,14 @@ impl<'a> Compaction<'a> {
         self.catalog.chain.split_last().map_or(&[], |(_, sealed)| sealed)
     }
 
-    fn check_clock(&self) -> Result<(), Error> {
+    fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
         let Some(max_jump) = self.options.max_jump else { return Ok(()) };
-        for segment in self.catalog.chain.iter().rev() {
-            let report = segment.file.with_file(self.fs, |f| scan_segment(self.fs, segment, f, &mut |_| true))?;
-            if !report.damage.is_empty() {
-                return Err(Error::Corrupt { dir: self.dir.to_owned(), damage: report.damage });
-            }
-            if report.max_time == TIME_UNKNOWN {
-                continue;
-            }
-            let age = self.options.now_ms.saturating_sub(report.max_time);
-            if age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX) {
-                let hours = age / 3_600_000;
-                let text = format!("the newest record is {hours} hours old; if the clock is right, say so");
-                return Err(Error::Invalid(text));
-            }
-            break;
+        let age = self.options.now_ms.saturating_sub(newest_ms);
+        if newest_ms != TIME_UNKNOWN && age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX) {
+            let hours = age / 3_600_000;
+            return Err(Error::Invalid(format!(
+                "the newest record is {hours} hours old; if the clock is right, say so"
+            )));
         }
         Ok(())
     }
@@ -227,11 +218,17 @@ impl<'a> Compaction<'a> {
         &mut self,
         keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Vec<Census>, Error> {
+    ) -> Result<(Vec<Census>, i64), Error> {
         let total = self.sealed().iter().map(|s| s.file.file_len).sum();
         let mut done = 0;
         let mut all = Vec::new();
         let mut damage: Vec<Damage> = Vec::new();
+        let mut newest_ms = TIME_UNKNOWN;
+        if let Some(last) = self.catalog.chain.last() {
+            let report = last.file.with_file(self.fs, |f| scan_segment(self.fs, last, f, &mut |_| true))?;
+            newest_ms = report.max_time;
+            damage.extend(report.damage);
+        }
         for segment in self.sealed() {
             let mut census = Census { records: 0, kept: 0, kept_bytes: 0 };
             let report = self.each_record(segment, &mut |seq, record, _| {
@@ -242,7 +239,8 @@ impl<'a> Compaction<'a> {
                 }
                 Ok(())
             })?;
-            damage.extend(report);
+            newest_ms = newest_ms.max(report.max_time);
+            damage.extend(report.damage);
             done += segment.file.file_len;
             progress(Progress { done, total });
             all.push(census);
@@ -250,16 +248,19 @@ impl<'a> Compaction<'a> {
         if !damage.is_empty() {
             return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });
         }
-        Ok(all)
+        Ok((all, newest_ms))
     }
 
     fn each_record(
         &self,
         segment: &ChainSegment,
         f: &mut dyn FnMut(u64, RecordRef<'_>, i64) -> Result<(), Error>,
-    ) -> Result<Vec<Damage>, Error> {
+    ) -> Result<SegmentReport, Error> {
         let mut failed = None;
         let mut visit = |frame: GoodFrame<'_>| {
+            if frame.header.kind != FrameKind::Records {
+                return true;
+            }
             let max_time = frame.header.max_time;
             for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
                 if let Err(e) = f(seq, record, max_time) {
@@ -270,7 +271,7 @@ impl<'a> Compaction<'a> {
             true
         };
         let report = segment.file.with_file(self.fs, |file| scan_segment(self.fs, segment, file, &mut visit))?;
-        failed.map_or(Ok(report.damage), Err)
+        failed.map_or(Ok(report), Err)
     }
 
     /// Which segments go, and which runs of segments become one.
@@ -383,9 +384,10 @@ impl<'a> Compaction<'a> {
         };
         let mut builder = Builder::create(self.fs, self.dir, &identity)?;
         for segment in segments {
-            let damage = self.each_record(segment, &mut |seq, record, max_time| {
+            let report = self.each_record(segment, &mut |seq, record, max_time| {
                 if seq > self.floor_seq || keep(seq, record) { builder.add(seq, &record, max_time) } else { Ok(()) }
             })?;
+            let damage = report.damage;
             if !damage.is_empty() {
                 // It was good when it was counted.
                 return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });

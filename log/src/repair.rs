@@ -296,6 +296,13 @@ impl Repair<'_> {
         let mut end: Option<(u32, Link)> = None;
         for (i, segment) in catalog.chain.iter().enumerate() {
             let header = &segment.file.header;
+            if header.store != store {
+                // It is in quarantine, whole.
+                let removed = self.fs.remove(&segment.file.path);
+                let removed = removed.and_then(|()| self.fs.sync_dir(self.dir, SyncSite::UnlinkDir));
+                removed.map_err(|e| Error::io("remove", &segment.file.path, e))?;
+                return Ok(true);
+            }
             let expected = end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
             let gap = header.prev_number > expected.0 && header.prev.last_seq > catalog.floor_seq();
             if gap {

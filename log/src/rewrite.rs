@@ -184,6 +184,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    fn misread(&self, what: &str) -> Result<(), Error> {
+        let text = format!("what was written reads back differently at byte {}: {what}", self.offset);
+        Err(Error::io("verify", &self.tmp, std::io::Error::other(text)))
+    }
+
     /// Reads the file back, from the disk if the system lets us.
     fn verify(&self) -> Result<(), Error> {
         self.file.drop_cache();
@@ -192,10 +197,8 @@ impl<'a> Builder<'a> {
             match scanner.step()? {
                 Step::Frame(_) => {}
                 Step::End if scanner.records == self.records && scanner.sealed => return Ok(()),
-                Step::End | Step::Bad(_) => {
-                    let e = std::io::Error::other("what was written reads back differently");
-                    return Err(Error::io("verify", &self.tmp, e));
-                }
+                Step::End => return self.misread("its end comes too early"),
+                Step::Bad(what) => return self.misread(what),
             }
         }
     }
