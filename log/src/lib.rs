@@ -27,6 +27,8 @@ mod check;
 mod error;
 pub mod format;
 pub mod fs;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod lock;
 mod log;
 mod maintain;

@@ -186,7 +186,8 @@ impl<'a> Compaction<'a> {
             return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
         }
         let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
-        let floor_seq = options.floor_seq.min(covered).max(catalog.floor_seq());
+        // A floor that was published before has been covered then; asking for a lower one drops less.
+        let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()));
         let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
         let (census, newest_ms) = this.count(keep, progress)?;
         this.check_clock(newest_ms)?;
@@ -315,7 +316,7 @@ impl<'a> Compaction<'a> {
             unlinked: gone,
             rewritten: runs.len(),
             leftovers: self.catalog.leftovers.len(),
-            floor_seq: self.floor_seq,
+            floor_seq: self.floor_seq.max(self.catalog.floor_seq()),
         };
         Plan { gone, runs }
     }

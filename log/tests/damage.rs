@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{DIR, Oracle, last_segment, options, reopen, report, scaled};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{Error, Reader, Stepper};
+use fetchwise_log::{CompactOptions, Error, Maintenance, Reader, Stepper};
 
 /// How the last session of the log ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ enum Ending {
     Marked,
     /// Killed right after an acknowledgement.
     Killed,
+    /// In good order, and the first two segments were merged by a compaction.
+    Merged,
 }
 
 struct Victim {
@@ -48,6 +50,13 @@ fn victim(ending: Ending, seed: u64) -> Victim {
             _ => log.close().unwrap(),
         }
     }
+    if ending == Ending::Merged {
+        let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), Path::new(DIR)).unwrap();
+        let mut options = CompactOptions::new(0, 0);
+        options.max_jump = None;
+        let done = maintenance.compact(&options, &mut |_, _| true, &mut |_| {}).unwrap();
+        assert_eq!(done.rewritten, 1);
+    }
     let fs = fs.crash(Survival::All, &mut rng);
     let last = last_segment(&fs);
     Victim { fs, oracle, ending, last }
@@ -64,7 +73,7 @@ struct Tally {
 
 impl Victim {
     fn files(&self) -> Vec<PathBuf> {
-        self.fs.files().into_iter().filter(|f| f.file_name().is_some_and(|n| n != "LOCK")).collect()
+        self.fs.files().into_iter().filter(|f| !f.ends_with("LOCK") && !f.ends_with("MAINT.LOCK")).collect()
     }
 
     /// Puts changed content in place of a file and judges how the log takes it.
@@ -103,7 +112,7 @@ impl Victim {
             // What nothing on disk says any more cannot be missed: the end of a log that was not closed.
             let tail = *first + unreported.len() as u64 - 1 == total && path == self.last;
             let excusable = match self.ending {
-                Ending::Closed => false,
+                Ending::Closed | Ending::Merged => false,
                 Ending::Marked => cut,
                 // The last sync covered two frames; until the next frame nothing says that they were durable.
                 Ending::Killed => cut || *first > total - 4,
@@ -136,7 +145,7 @@ impl Victim {
     }
 }
 
-const ENDINGS: [Ending; 3] = [Ending::Closed, Ending::Marked, Ending::Killed];
+const ENDINGS: [Ending; 4] = [Ending::Closed, Ending::Marked, Ending::Killed, Ending::Merged];
 
 #[test]
 fn every_truncation_is_repaired_or_refused() {

@@ -79,6 +79,7 @@ struct World {
     disabled: Option<SyncSite>,
     synced: BTreeMap<&'static str, u64>,
     read_only: bool,
+    failing: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -191,6 +192,11 @@ impl SimFs {
         self.world().read_only = value;
     }
 
+    /// Makes every change and every sync fail with an I/O error.
+    pub fn set_failing(&self, value: bool) {
+        self.world().failing = value;
+    }
+
     /// Sets the clock.
     pub fn set_now_ms(&self, now_ms: i64) {
         self.world().now_ms = now_ms;
@@ -278,6 +284,7 @@ impl World {
             return Err(io::Error::other("the machine is off"));
         }
         match self.faults.get(&call) {
+            None if self.failing && needs_space => Err(io::Error::from_raw_os_error(5)),
             None => Ok(false),
             Some(Fault::Eio) => Err(io::Error::from_raw_os_error(5)),
             Some(Fault::Enospc) if needs_space => Err(io::ErrorKind::StorageFull.into()),
