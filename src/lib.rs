@@ -1,7 +1,11 @@
 //! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
 
+#[cfg(all(feature = "json", feature = "log"))]
+pub mod analytics;
 pub mod attempt;
 pub mod backoff;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod decision;
@@ -13,11 +17,15 @@ pub mod evidence;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod heuristic;
+#[cfg(feature = "log")]
+pub mod journal;
 #[cfg(feature = "fetch")]
 pub mod pipeline;
 pub mod policy;
 pub mod registry;
 pub mod response;
+#[cfg(feature = "json")]
+pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `fetchwise` program: everything is in [`fetchwise::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fetchwise::cli::main()
+}

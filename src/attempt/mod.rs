@@ -14,6 +14,8 @@ use crate::response::Header;
 use crate::time::Timestamp;
 use outcome::ErrorKind;
 
+#[cfg(feature = "json")]
+pub mod json;
 pub mod outcome;
 
 /// Why an attempt failed: a kind this release knows, or the text that an import brought.

@@ -1,0 +1,176 @@
+//! Success, blocks and learning, by domain, fetcher or day.
+
+use std::collections::HashMap;
+
+use crate::attempt::Attempt;
+use crate::decision::Source;
+use crate::rfc3339;
+
+/// What a row of [`Stats`] is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum By {
+    /// One row for all.
+    #[default]
+    All,
+    /// A row a domain.
+    Domain,
+    /// A row a fetcher.
+    Fetcher,
+    /// A row a UTC day: how learning gets on.
+    Day,
+}
+
+/// The counts of one row. All rates are shares of all attempts of the row, whatever they moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Requests.
+    pub attempts: u64,
+    /// Those that delivered content.
+    pub delivered: u64,
+    /// Those that the site blocked.
+    pub banned: u64,
+    /// Those whose decision is known.
+    pub decided: u64,
+    /// Decided by evidence that is enough to rely on.
+    pub learned: u64,
+    /// Decided by the index, without such evidence.
+    pub inferred: u64,
+    /// Decided to probe.
+    pub probed: u64,
+    /// Decided to explore.
+    pub explored: u64,
+}
+
+impl Row {
+    /// The share of attempts that delivered.
+    pub fn success_rate(&self) -> Option<f64> {
+        share(self.delivered, self.attempts)
+    }
+
+    /// The share of attempts that were blocked.
+    pub fn ban_rate(&self) -> Option<f64> {
+        share(self.banned, self.attempts)
+    }
+
+    /// Requests for each page that was delivered; none without a page.
+    pub fn requests_per_page(&self) -> Option<f64> {
+        share(self.attempts, self.delivered)
+    }
+
+    /// The share that `count` (one of [`Row::learned`] and its neighbours) has of the decisions that are known.
+    pub fn of_decisions(&self, count: u64) -> Option<f64> {
+        share(count, self.decided)
+    }
+
+    fn observe(&mut self, attempt: &Attempt) {
+        self.attempts += 1;
+        self.delivered += u64::from(attempt.success);
+        self.banned += u64::from(attempt.is_banned);
+        let Some(source) = &attempt.source else { return };
+        self.decided += 1;
+        match Source::from_name(source) {
+            Some(Source::Learned) => self.learned += 1,
+            Some(Source::Inferred) => self.inferred += 1,
+            Some(Source::Probe) => self.probed += 1,
+            Some(Source::Explore) => self.explored += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Adds attempts up, row by row.
+///
+/// ```
+/// use fetchwise::analytics::{By, Stats};
+/// use fetchwise::attempt::Attempt;
+/// use fetchwise::time::Timestamp;
+///
+/// let url = url::Url::parse("https://www.example.org/").unwrap();
+/// let mut stats = Stats::new(By::Domain);
+/// stats.observe(&Attempt::new(&url, "playwright", Timestamp::now()).unwrap().delivered());
+/// let rows = stats.rows();
+/// assert_eq!((rows[0].0.as_str(), rows[0].1.success_rate()), ("example.org", Some(1.0)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stats {
+    by: By,
+    rows: HashMap<String, Row>,
+}
+
+impl Stats {
+    /// No attempts yet.
+    pub fn new(by: By) -> Self {
+        Self { by, rows: HashMap::new() }
+    }
+
+    /// Counts an attempt in. One that is not tagged with a domain has the domain `(none)`.
+    pub fn observe(&mut self, attempt: &Attempt) {
+        let day;
+        let key = match self.by {
+            By::All => "all",
+            By::Domain => attempt.heuristic("domain").unwrap_or("(none)"),
+            By::Fetcher => &attempt.fetcher,
+            By::Day => {
+                day = rfc3339::format(attempt.attempted_at);
+                day.split_once('T').map_or(day.as_str(), |(date, _)| date)
+            }
+        };
+        match self.rows.get_mut(key) {
+            Some(row) => row.observe(attempt),
+            None => self.rows.entry(key.to_owned()).or_default().observe(attempt),
+        }
+    }
+
+    /// The rows: days in their order, all others by attempts, the most first, then by key.
+    pub fn rows(&self) -> Vec<(String, Row)> {
+        let mut rows: Vec<(String, Row)> = self.rows.iter().map(|(key, row)| (key.clone(), *row)).collect();
+        rows.sort_by(|(key_a, a), (key_b, b)| match self.by {
+            By::Day => key_a.cmp(key_b),
+            _ => b.attempts.cmp(&a.attempts).then_with(|| key_a.cmp(key_b)),
+        });
+        rows
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::outcome::ErrorKind;
+    use crate::time::Timestamp;
+    use std::borrow::Cow;
+
+    fn stats(by: By) -> Stats {
+        let mut stats = Stats::new(by);
+        for n in 0..12i64 {
+            let url = url::Url::parse(["https://a.org/", "https://b.org/", "https://b.org/x"][n as usize % 3]).unwrap();
+            let at = Timestamp::from_millis(1_772_323_200_000 + n * 43_200_000);
+            let mut attempt = Attempt::new(&url, ["f", "g"][n as usize % 2], at).unwrap();
+            attempt.source = [None, Some("learned"), Some("probe"), Some("explore")][n as usize % 4].map(Cow::Borrowed);
+            stats.observe(&if n % 6 == 0 { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() });
+        }
+        stats
+    }
+
+    #[test]
+    fn rows_are_by_what_was_asked_for_the_most_attempts_first() {
+        let keys = |by| stats(by).rows().into_iter().map(|(key, row)| (key, row.attempts)).collect::<Vec<_>>();
+        assert_eq!(keys(By::Domain), [("b.org".to_owned(), 8), ("a.org".to_owned(), 4)]);
+        assert_eq!(keys(By::Fetcher), [("f".to_owned(), 6), ("g".to_owned(), 6)]);
+        assert_eq!(keys(By::Day).first(), Some(&("2026-03-01".to_owned(), 2)));
+    }
+
+    #[test]
+    fn rates_are_shares_of_attempts_and_of_known_decisions() {
+        let rows = stats(By::All).rows();
+        let (key, row) = &rows[0];
+        assert_eq!((key.as_str(), rows.len(), row.attempts), ("all", 1, 12));
+        assert_eq!((row.success_rate(), row.ban_rate()), (Some(10.0 / 12.0), Some(2.0 / 12.0)));
+        assert_eq!((row.of_decisions(row.learned), row.requests_per_page()), (Some(3.0 / 9.0), Some(1.2)));
+        assert_eq!(Row::default().success_rate(), None);
+    }
+}

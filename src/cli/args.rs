@@ -1,0 +1,327 @@
+//! The command line's syntax: what can be written, not what it means. `settings` turns it into what commands work with.
+//!
+//! Owns names, help texts and the reading of single values. Must not read files, the environment or the clock.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::attempt::Hint;
+use crate::response::Header;
+use crate::rfc3339;
+use crate::router::Mode;
+use crate::time::Timestamp;
+
+/// Everything that can be written on the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fetchwise",
+    version,
+    about = "Learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned",
+    long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for which URL, \
+        from the attempts it makes or is told of, and keeps a crawler from getting its IP address banned.\n\n\
+        Results go to stdout, progress and messages to stderr. With --json every result is one JSON object on one line.",
+    after_help = "Examples:\n  \
+        fetchwise fetch https://example.org/ --out pages      fetch a page and learn from it\n  \
+        fetchwise select https://example.org/a.pdf            which fetcher would be used\n  \
+        fetchwise explain https://example.org/a.pdf           why\n  \
+        fetchwise import attempts.jsonl                       learn from attempts made elsewhere\n\n\
+        Exit codes: 0 done, 1 failed, 2 bad usage or config, 3 refused (data directory locked, damaged, of a newer format).",
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command, before or after its name.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct GlobalArgs {
+    /// Where the attempt log is [default: $FETCHWISE_DATA_DIR, the config's data_dir, or the system's place for data]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Settings
+    #[arg(long, global = true, value_name = "FILE.toml", help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// The table of domains and fetchers for the modes legacy, shadow and split (TOML or CSV)
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) router: Option<PathBuf>,
+    /// More detection rules (TOML), beside the shipped ones
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Who decides: evidence, the router table, both, or a share each [default: learning]
+    #[arg(long, global = true, value_name = "MODE", help_heading = "Global options")]
+    pub(crate) mode: Option<ModeArg>,
+    /// One JSON object a line on stdout
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// What time it is, for tests
+    #[arg(long, global = true, hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
+    pub(crate) now: Option<Timestamp>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Select(SelectArgs),
+    Explain(ExplainArgs),
+    Classify(ClassifyArgs),
+    Import(ImportArgs),
+    Export(ExportArgs),
+    BanRate(BanRateArgs),
+    Stats(StatsArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Say which fetcher would be used, without any network
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise select https://example.org/docs/a.pdf\n  \
+    fetchwise select --json --tried direct_access --last-failure blocked https://example.org/\n  \
+    fetchwise select - < urls.txt")]
+pub(crate) struct SelectArgs {
+    /// What would be fetched; - reads lines from stdin
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<String>,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
+
+/// Say why a fetcher would be used: evidence, candidates, every step of the score
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
+    fetchwise explain --last-failure empty https://example.org/app")]
+pub(crate) struct ExplainArgs {
+    /// What would be fetched
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
+
+/// What a decision depends on beside URL and evidence.
+#[derive(Debug, Args)]
+pub(crate) struct SituationArgs {
+    /// The fetcher that the caller wants
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fetcher: Option<String>,
+    /// What the last failure of the URL looked like
+    #[arg(long, value_name = "KIND")]
+    pub(crate) last_failure: Option<HintArg>,
+    /// A fetcher that was tried for the URL already; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tried: Vec<String>,
+}
+
+/// Read a response: blocked, an application's shell, empty, or content
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is relative \
+    to the batch file.\n\n\
+    Examples:\n  \
+    fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
+    curl -s https://example.org/ | fetchwise classify -\n  \
+    fetchwise classify --batch responses.jsonl --json"
+)]
+pub(crate) struct ClassifyArgs {
+    /// The body; - reads stdin
+    #[arg(value_name = "FILE", required_unless_present_any = ["batch", "show_rules"], conflicts_with = "batch")]
+    pub(crate) file: Option<PathBuf>,
+    /// The status that came with it
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..1000))]
+    pub(crate) status: u16,
+    /// A response header; repeatable
+    #[arg(long, value_name = "'K: V'", value_parser = parse_header, conflicts_with = "batch")]
+    pub(crate) header: Vec<Header>,
+    /// The URL that was asked for
+    #[arg(long, value_name = "URL", conflicts_with = "batch")]
+    pub(crate) url: Option<String>,
+    /// Read many responses; - reads the lines from stdin
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) batch: Option<PathBuf>,
+    /// Show all that matched, and where
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Judge by seven keywords anywhere in the text, for comparison
+    #[arg(long, conflicts_with = "rules")]
+    pub(crate) keywords: bool,
+    /// Print the shipped rules and stop
+    #[arg(long)]
+    pub(crate) show_rules: bool,
+}
+
+/// Learn from attempts in a JSON lines file
+///
+/// Needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970) on each line; everything else may
+/// be left out. A line that cannot be used is named and the rest imported. Importing twice changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Example line:\n  \
+    {\"url\": \"https://example.org/\", \"fetcher\": \"playwright\", \"success\": true, \"attempted_at\": \"2026-01-31T12:00:00Z\"}\n\n\
+    Examples:\n  fetchwise import attempts.jsonl\n  zcat old.jsonl.gz | fetchwise import -")]
+pub(crate) struct ImportArgs {
+    /// The attempts; - reads stdin
+    #[arg(value_name = "FILE.jsonl")]
+    pub(crate) file: PathBuf,
+}
+
+/// Write all attempts to stdout
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise export > attempts.jsonl\n  fetchwise export --format csv > attempts.csv"
+)]
+pub(crate) struct ExportArgs {
+    /// jsonl, or csv with headers and heuristics as JSON text
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    pub(crate) format: ExportFormat,
+}
+
+/// Say how often a domain blocked, in whole UTC days
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise ban-rate example.org --days 7 --json")]
+pub(crate) struct BanRateArgs {
+    /// The domain, with or without www.
+    #[arg(value_name = "DOMAIN")]
+    pub(crate) domain: String,
+    /// The last so many days, today included
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: u32,
+}
+
+/// Add up success, blocks and how decisions were made
+#[derive(Debug, Args)]
+#[command(
+    after_help = "success_rate and ban_rate are shares of all attempts; learned, probed and explored are shares of the \
+    attempts whose decision is known.\n\nExamples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
+)]
+pub(crate) struct StatsArgs {
+    /// A row for each; without it one row for all
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<ByArg>,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise completions bash > ~/.local/share/bash-completion/completions/fetchwise")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page, or write one for each command
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise man | man -l -\n  fetchwise man --out ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write all pages into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// Evidence, with probes where there is none
+    Learning,
+    /// The router table only
+    Legacy,
+    /// The router table serves; what evidence would have said is logged
+    Shadow,
+    /// A share of the domains each
+    Split,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(arg: ModeArg) -> Self {
+        match arg {
+            ModeArg::Learning => Self::Learning,
+            ModeArg::Legacy => Self::Legacy,
+            ModeArg::Shadow => Self::Shadow,
+            ModeArg::Split => Self::Split,
+        }
+    }
+}
+
+/// What the last failure looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HintArg {
+    /// A captcha, 403 or 429
+    Blocked,
+    /// An empty page or an application's shell
+    Empty,
+    /// No answer in time
+    Timeout,
+    /// Anything else
+    Unknown,
+}
+
+impl From<HintArg> for Hint {
+    fn from(arg: HintArg) -> Self {
+        match arg {
+            HintArg::Blocked => Self::Blocked,
+            HintArg::Empty => Self::Empty,
+            HintArg::Timeout => Self::Timeout,
+            HintArg::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// How attempts are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// One JSON object a line: what import reads
+    Jsonl,
+    /// Comma-separated values with a head line
+    Csv,
+}
+
+/// What a row of statistics is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ByArg {
+    /// A row a domain
+    Domain,
+    /// A row a fetcher
+    Fetcher,
+    /// A row a UTC day
+    Day,
+}
+
+/// Reads `Name: value`.
+fn parse_header(text: &str) -> Result<Header, String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => Ok(Header::new(name.trim(), value.trim())),
+        _ => Err(format!("{text:?} is no header: expected 'Name: value'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_syntax_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for line in
+            ["fetchwise --json --data-dir d select http://e.org", "fetchwise select http://e.org --data-dir d --json"]
+        {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert!(cli.global.json && cli.global.data_dir == Some(PathBuf::from("d")), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_header_needs_a_name() {
+        assert_eq!(parse_header("Server:  nginx "), Ok(Header::new("Server", "nginx")));
+        assert!(parse_header(": x").is_err() && parse_header("x").is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! `ban-rate`: how often a domain blocked.
+
+use serde::Serialize;
+
+use super::args::BanRateArgs;
+use super::failure::{Exit, Failure};
+use super::out::{Out, percent};
+use super::settings::{Settings, say_torn};
+use crate::analytics::DayHistory;
+use crate::heuristic::url::{UrlFeatures, parse};
+use crate::journal::{self, Entry};
+
+#[derive(Serialize)]
+struct BanRateJson<'a> {
+    domain: &'a str,
+    days: u32,
+    attempts: u64,
+    banned: u64,
+    rate: Option<f64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let domain = domain(&args.domain)?;
+    let mut history = DayHistory::default();
+    let replayed = journal::replay(&settings.data_dir()?, |_, entry| {
+        if let Entry::Attempt(attempt) = entry
+            && attempt.heuristic("domain") == Some(&domain)
+        {
+            history.observe(&attempt);
+        }
+    })?;
+    say_torn(replayed.torn_tail.as_ref());
+    let sum = history.rate(args.days, settings.clock.now());
+    let (attempts, banned, rate) = (sum.attempts, sum.banned, sum.rate());
+    if out.json {
+        out.object(&BanRateJson { domain: &domain, days: args.days, attempts, banned, rate })?;
+    } else {
+        let days = if args.days == 1 { "today".to_owned() } else { format!("in {} days", args.days) };
+        match rate {
+            Some(_) => {
+                out.line(format_args!("{domain}: {banned} of {attempts} attempts blocked {days} ({})", percent(rate)))?
+            }
+            None => out.line(format_args!("{domain}: no attempts {days}"))?,
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The domain as the heuristic has it, from a name or a URL.
+fn domain(text: &str) -> Result<String, Failure> {
+    let text = text.trim();
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+    let bad = || Failure::usage(format_args!("{text:?} is no domain")).advise("expected a name such as example.org");
+    let url = parse(&url).map_err(|_| bad())?;
+    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_read_as_the_heuristic_has_it() {
+        for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
+            assert_eq!(domain(text).unwrap(), "example.org", "{text}");
+        }
+        assert!(domain("a b").is_err() && domain("").is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! What a command works with: the command line, the environment and the config file brought together.
+//!
+//! Owns their precedence: the command line, then the environment, then the config, then the default. Everything that can be
+//! wrong with them is found here, before a command begins.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use etcetera::BaseStrategy;
+
+use super::args::GlobalArgs;
+use super::failure::Failure;
+use super::out::note;
+use crate::config::{Config, built_in_fetchers, load_route_table};
+use crate::detect::Detector;
+use crate::journal::{self, Loaded, TornTail};
+use crate::registry::FetcherSpec;
+use crate::router::{Mode, Router};
+use crate::selector::Selector;
+use crate::time::Clock;
+
+/// The variable that names the data directory.
+const DATA_DIR: &str = "FETCHWISE_DATA_DIR";
+/// The variable that switches learning on and off.
+const LEARNING: &str = "LEARNING_MODE_ENABLED";
+
+/// Resolved settings.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    data_dir: Option<PathBuf>,
+    /// What the config file says.
+    pub(crate) config: Config,
+    router: Router,
+    has_table: bool,
+    rules: Option<PathBuf>,
+    /// The system's clock, or the one of `--now`.
+    pub(crate) clock: Arc<Clock>,
+}
+
+impl Settings {
+    /// Brings everything together.
+    pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
+        let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+        let variable = variable(LEARNING)?;
+        let mode =
+            Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode()).map_err(Failure::usage)?;
+        let table = args.router.as_ref().or(config.router.as_ref());
+        let table = table.map(|path| load_route_table(path)).transpose()?;
+        let split_share = config.split_share.unwrap_or(0.5);
+        Ok(Self {
+            data_dir: args
+                .data_dir
+                .clone()
+                .or(self::variable(DATA_DIR)?.map(PathBuf::from))
+                .or_else(|| config.data_dir.clone()),
+            has_table: table.is_some(),
+            router: Router { mode, table: table.unwrap_or_default(), split_share },
+            rules: args.rules.clone().or_else(|| config.rules.clone()),
+            clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
+            config,
+        })
+    }
+
+    /// Where the log is.
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
+        if let Some(dir) = &self.data_dir {
+            return Ok(dir.clone());
+        }
+        let base = etcetera::choose_base_strategy().map_err(|_| {
+            Failure::usage("there is no home directory to keep the attempt log in")
+                .advise("name a directory with --data-dir")
+        })?;
+        Ok(base.data_dir().join("fetchwise"))
+    }
+
+    /// The detector: the shipped rules, and those of `--rules`.
+    pub(crate) fn detector(&self) -> Result<Detector, Failure> {
+        let Some(path) = &self.rules else { return Ok(Detector::new()) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
+        Detector::with_rules(&text).map_err(|error| Failure::usage(format_args!("{}: {error}", path.display())))
+    }
+
+    /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
+    /// any, the built-in names, those of the router table and those seen in the log.
+    pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
+        let dir = self.data_dir()?;
+        let mut more: Vec<FetcherSpec> = Vec::new();
+        if self.config.fetchers.is_empty() {
+            more = built_in_fetchers();
+            more.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
+            more.extend(journal::survey(&dir)?.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
+        }
+        let selector = self.selector(more)?;
+        let loaded = journal::load(&dir, &selector)?;
+        say_torn(loaded.replayed.torn_tail.as_ref());
+        Ok((selector, loaded))
+    }
+
+    /// A selector without evidence. Its candidates are those of the config, then `more`.
+    pub(crate) fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
+        let builder = self.config.selector().around(self.clock.now());
+        more.into_iter().fold(builder, crate::selector::SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    }
+
+    /// Mode and table, for a command that decides.
+    pub(crate) fn router(&self) -> Result<&Router, Failure> {
+        if !self.has_table && self.router.mode != Mode::Learning {
+            return Err(Failure::usage(format_args!("mode {} needs a router table", self.router.mode.name()))
+                .advise("name one with --router FILE (TOML or CSV: domain, fetcher), or use --mode learning"));
+        }
+        Ok(&self.router)
+    }
+}
+
+/// Says on stderr that the last writer died, and that nothing which counts was lost by it.
+pub(crate) fn say_torn(torn: Option<&TornTail>) {
+    if let Some(torn) = torn {
+        note(format_args!("fetchwise: {torn}"));
+    }
+}
+
+/// A variable of the environment; empty counts as absent.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format_args!("{name} is not valid UTF-8"))),
+    }
+}

@@ -1,0 +1,121 @@
+//! What the journal holds, as the rest of the crate sees it.
+//!
+//! Owns the entry types and what a tombstone covers. Must not know how an entry becomes bytes: that is `schema`.
+
+use std::collections::HashMap;
+
+use crate::attempt::Attempt;
+use crate::backoff::LinkState;
+use crate::heuristic::url::domain_of;
+use crate::time::Timestamp;
+
+/// Something that was recorded.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Entry {
+    /// An attempt.
+    Attempt(Attempt),
+    /// A link's state after a fetch.
+    Link(LinkEntry),
+    /// A host's pause.
+    Host(HostEntry),
+    /// What analytics worked out about a heuristic.
+    Importance(ImportanceEntry),
+    /// What shall be forgotten.
+    Tombstone(Tombstone),
+}
+
+/// A link's state as of a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEntry {
+    /// The link: the caller's name for it.
+    pub link: String,
+    /// The domain of its URL.
+    pub domain: String,
+    /// Its state.
+    pub state: LinkState,
+    /// When it came to be so.
+    pub at: Timestamp,
+}
+
+/// A host's pause as of a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostEntry {
+    /// The domain, as the heuristic has it.
+    pub domain: String,
+    /// Until when it is paused; none lifts a pause.
+    pub paused_until: Option<Timestamp>,
+    /// When it came to be so.
+    pub at: Timestamp,
+}
+
+/// A heuristic's importance as of a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImportanceEntry {
+    /// The heuristic's type.
+    pub kind: String,
+    /// Its value; none for the whole type.
+    pub value: Option<String>,
+    /// From 0 to 1.
+    pub importance: f32,
+    /// When it was worked out.
+    pub at: Timestamp,
+}
+
+/// Attempts, link and host states before this record are not to be known any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// Whose.
+    pub target: TombstoneTarget,
+    /// When it was asked for.
+    pub at: Timestamp,
+}
+
+/// Whose attempts are forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TombstoneTarget {
+    /// Those of a domain.
+    Domain(String),
+    /// Those of a link.
+    Link(String),
+}
+
+/// The domain of a URL.
+pub(super) fn domain_of_url(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    Some(domain_of(url.host_str()?).to_owned())
+}
+
+/// All tombstones of a log: what lies before the last one of its target is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Forgotten {
+    domains: HashMap<String, u64>,
+    links: HashMap<String, u64>,
+}
+
+impl Forgotten {
+    /// Takes a tombstone with its sequence number.
+    pub(super) fn add(&mut self, seq: u64, target: TombstoneTarget) {
+        match target {
+            TombstoneTarget::Domain(domain) => self.domains.insert(domain, seq),
+            TombstoneTarget::Link(link) => self.links.insert(link, seq),
+        };
+    }
+
+    /// Whether the entry with the sequence number `seq` is forgotten.
+    pub(super) fn covers(&self, seq: u64, entry: &Entry) -> bool {
+        let is_before = |last: Option<&u64>| last.is_some_and(|last| seq < *last);
+        if self.domains.is_empty() && self.links.is_empty() {
+            return false;
+        }
+        match entry {
+            Entry::Attempt(attempt) => {
+                is_before(self.links.get(&attempt.link))
+                    || attempt.heuristic("domain").is_some_and(|domain| is_before(self.domains.get(domain)))
+            }
+            Entry::Link(entry) => is_before(self.links.get(&entry.link)) || is_before(self.domains.get(&entry.domain)),
+            Entry::Host(host) => is_before(self.domains.get(&host.domain)),
+            Entry::Importance(_) | Entry::Tombstone(_) => false,
+        }
+    }
+}
