@@ -357,7 +357,7 @@ impl Config {
             ("http.probe_timeout_s", self.http.probe_timeout_s),
         ];
         for (key, value) in amounts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-            if !(value.is_finite() && value >= 0.0 && value <= 1e9) {
+            if !(0.0..=1e9).contains(&value) {
                 return bad(key, &value, "it can be any number from 0 up");
             }
         }
@@ -462,8 +462,8 @@ fn table_from_toml(text: &str) -> Result<Result<RouteTable, TableError>, String>
     let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
     let listed = file.route.into_iter().map(|route| (route.domain, route.fetcher));
     let mut table = RouteTable::default();
-    let all = file.routes.into_iter().chain(file.bare).chain(listed);
-    Ok(all.map(|(domain, fetcher)| table.insert(&domain, &fetcher)).collect::<Result<(), _>>().map(|()| table))
+    let mut all = file.routes.into_iter().chain(file.bare).chain(listed);
+    Ok(all.try_for_each(|(domain, fetcher)| table.insert(&domain, &fetcher)).map(|()| table))
 }
 
 fn table_from_csv(text: &str) -> Result<RouteTable, TableError> {

@@ -1,6 +1,7 @@
 //! Evidence and confidence against a naive reference that keeps every attempt and adds them up one by one.
 //!
 //! Any attempts, in any order, live or replayed, at any landmark: general masses and confidence agree to 1e-9.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};

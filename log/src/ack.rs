@@ -223,15 +223,20 @@ impl Gate {
 
     /// Takes room for one record, or says that there is none now.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
+        // Relaxed: a stale value costs a turn of the loop, or a refusal a moment after room was given back.
+        self.take(bytes, self.used.load(Ordering::Relaxed))
+    }
+
+    fn take(&self, bytes: u64, mut used: u64) -> bool {
         let bytes = bytes.min(BYTES_MAX);
-        let mut used = self.used.load(Ordering::SeqCst);
         loop {
             let (records, held) = (used >> BYTE_BITS, used & BYTE_MASK);
             // A record larger than the whole queue goes through an empty one.
             if records > 0 && (records >= self.records_max || held + bytes > self.bytes_max) {
                 return false;
             }
-            match self.used.compare_exchange_weak(used, used + ONE_RECORD + bytes, Ordering::SeqCst, Ordering::SeqCst) {
+            let taken = used + ONE_RECORD + bytes;
+            match self.used.compare_exchange_weak(used, taken, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => used = now,
             }
@@ -244,10 +249,12 @@ impl Gate {
             return true;
         }
         let mut shut = self.lock();
-        // SeqCst with `leave`: either it sees us waiting, or we see the room that it gave back.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let outcome = loop {
-            if self.try_enter(bytes) {
+        // With `leave`: we change `waiting`, then look at `used`; it changes `used`, then looks at `waiting`. All four are
+        // read-modify-writes, so whichever comes second on `waiting` has the other's first step before it: either `leave`
+        // sees us waiting, or we see the room that it gave back.
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let entered = loop {
+            if self.take(bytes, self.used.fetch_add(0, Ordering::AcqRel)) {
                 break true;
             }
             if *shut {
@@ -255,8 +262,8 @@ impl Gate {
             }
             shut = self.freed.wait(shut).unwrap_or_else(|poisoned| poisoned.into_inner());
         };
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        outcome
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        entered
     }
 
     /// Gives back the room of `records` records.
@@ -264,8 +271,8 @@ impl Gate {
         if records == 0 {
             return;
         }
-        self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::AcqRel);
+        if self.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
             // Taking the lock makes sure that a waiter which has just looked is asleep by now.
             drop(self.lock());
             self.freed.notify_all();
@@ -280,11 +287,154 @@ impl Gate {
 
     /// Records and bytes inside.
     pub(crate) fn used(&self) -> (u64, u64) {
-        let used = self.used.load(Ordering::SeqCst);
+        let used = self.used.load(Ordering::Relaxed);
         (used >> BYTE_BITS, used & BYTE_MASK)
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.shut.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    //! Fault suite, row 11: every interleaving of the protocols above, by loom. Run with `RUSTFLAGS="--cfg loom"`.
+    #![allow(clippy::unwrap_used)]
+
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    fn degraded() -> Health {
+        Health::Degraded { reason: "x".into(), storage_full: false }
+    }
+
+    #[test]
+    fn loom_a_waiter_wakes_when_its_goal_is_reached() {
+        loom::model(|| {
+            let acks = Arc::new(Acks::new(1));
+            let waiters: Vec<_> = [Goal::Written(2), Goal::Durable(2)]
+                .into_iter()
+                .map(|goal| {
+                    let acks = acks.clone();
+                    thread::spawn(move || {
+                        acks.wait(goal, None).unwrap();
+                        assert!(acks.reached(goal));
+                    })
+                })
+                .collect();
+            acks.advance(2, 1);
+            acks.advance(2, 2);
+            waiters.into_iter().for_each(|w| w.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn loom_a_waiter_wakes_when_the_log_degrades_or_ends() {
+        for health in [degraded(), Health::Ended] {
+            loom::model(move || {
+                let acks = Arc::new(Acks::new(1));
+                let waiter = {
+                    let acks = acks.clone();
+                    thread::spawn(move || acks.wait(Goal::Durable(2), None))
+                };
+                acks.set_health(health.clone());
+                assert!(waiter.join().unwrap().is_err());
+            });
+        }
+    }
+
+    #[test]
+    fn loom_a_flush_of_a_degraded_log_waits_for_the_next_attempt() {
+        loom::model(|| {
+            let acks = Arc::new(Acks::new(1));
+            acks.set_health(degraded());
+            let since = Some(acks.failures());
+            let waiter = {
+                let acks = acks.clone();
+                thread::spawn(move || acks.wait(Goal::Durable(2), since))
+            };
+            // The attempt succeeds.
+            acks.set_health(Health::Good);
+            acks.advance(2, 2);
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn loom_a_future_is_woken_or_ready() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::task::{Wake, Waker};
+        struct Flag(AtomicBool);
+        impl Wake for Flag {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        loom::model(|| {
+            let acks = Arc::new(Acks::new(1));
+            let flag = std::sync::Arc::new(Flag(AtomicBool::new(false)));
+            let writer = {
+                let acks = acks.clone();
+                thread::spawn(move || acks.advance(2, 2))
+            };
+            let waker = Waker::from(flag.clone());
+            let early = acks.poll(Goal::Durable(2), None, &mut None, &waker);
+            writer.join().unwrap();
+            assert!(early.is_some() || flag.0.load(Ordering::SeqCst), "nobody will poll again");
+            assert!(acks.reached(Goal::Durable(2)));
+        });
+    }
+
+    #[test]
+    fn loom_room_given_back_reaches_a_waiting_caller() {
+        loom::model(|| {
+            let gate = Arc::new(Gate::new(1, 100));
+            assert!(gate.try_enter(10));
+            let callers: Vec<_> = (0..2)
+                .map(|_| {
+                    let gate = gate.clone();
+                    thread::spawn(move || {
+                        assert!(gate.enter(10));
+                        gate.leave(1, 10);
+                    })
+                })
+                .collect();
+            gate.leave(1, 10);
+            callers.into_iter().for_each(|c| c.join().unwrap());
+            assert_eq!(gate.used(), (0, 0));
+        });
+    }
+
+    #[test]
+    fn loom_a_shut_gate_lets_a_waiting_caller_go() {
+        loom::model(|| {
+            let gate = Arc::new(Gate::new(1, 100));
+            assert!(gate.try_enter(10));
+            let caller = {
+                let gate = gate.clone();
+                thread::spawn(move || gate.enter(10))
+            };
+            gate.set_shut(true);
+            assert!(!caller.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn loom_the_bounds_hold() {
+        loom::model(|| {
+            let gate = Arc::new(Gate::new(2, 25));
+            let callers: Vec<_> = (0..2)
+                .map(|_| {
+                    let gate = gate.clone();
+                    thread::spawn(move || gate.try_enter(20))
+                })
+                .collect();
+            let inside =
+                callers.into_iter().filter(|_| true).map(|c| c.join().unwrap()).filter(|&entered| entered).count();
+            assert_eq!(inside, 1, "the second one would be over the bytes");
+            assert_eq!(gate.used(), (1, 20));
+        });
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Catalog {
     pub(crate) chain: Vec<ChainSegment>,
     /// Segment files that are no part of the log: superseded, abandoned or below the floor.
     pub(crate) leftovers: Vec<String>,
+    /// Segment files whose header cannot be read, by number.
+    pub(crate) unreadable: Vec<(u32, u64, String)>,
     /// `tmp-*` files.
     pub(crate) unfinished: Vec<String>,
     /// What the headers and manifests contradict.
@@ -105,7 +107,7 @@ impl Catalog {
                 let keep_open = files.len() < OPEN_FILES_MAX;
                 match open_segment(fs, dir, &name, number, first_seq, keep_open)? {
                     Ok(file) => files.push(Entry::Good(file)),
-                    Err(damage) => files.push(Entry::Unreadable { number, damage }),
+                    Err(damage) => files.push(Entry::Unreadable { number, first_seq, damage }),
                 }
             }
         }
@@ -154,10 +156,11 @@ impl Catalog {
         let manifest_store = self.segments.map(|m| m.store).or(self.snapshot.map(|m| m.store));
         for file in files.iter().rev().filter_map(Entry::good) {
             self.epoch_max = self.epoch_max.max(file.header.epoch);
-            let expected = *self.store.get_or_insert(file.header.store);
-            if expected != file.header.store || manifest_store.is_some_and(|s| s != file.header.store) {
+            let expected = *self.store.get_or_insert(manifest_store.unwrap_or(file.header.store));
+            if expected != file.header.store {
                 let what = "the segment belongs to another store";
-                self.damage.push(Damage { file: file.name.clone(), offset: 16, len: 16, records: None, what });
+                let (file, len) = (file.name.clone(), file.file_len);
+                self.damage.push(Damage { file, offset: 0, len, records: None, what });
             }
         }
         self.epoch_max = self.epoch_max.max(self.segments.map_or(0, |m| m.epoch));
@@ -172,7 +175,8 @@ impl Catalog {
         while let Some(entry) = files.pop() {
             let file = match entry {
                 Entry::Good(file) => file,
-                Entry::Unreadable { damage, .. } => {
+                Entry::Unreadable { number, first_seq, damage } => {
+                    self.unreadable.push((number, first_seq, damage.file.clone()));
                     self.damage.push(damage);
                     continue;
                 }
@@ -197,6 +201,7 @@ impl Catalog {
             self.link(file);
         }
         self.chain.reverse();
+        self.unreadable.reverse();
         if let Some(next) = successor
             && next.prev_number != 0
             && next.prev.last_seq > self.floor_seq()
@@ -310,7 +315,7 @@ impl SegmentFile {
 
 enum Entry {
     Good(SegmentFile),
-    Unreadable { number: u32, damage: Damage },
+    Unreadable { number: u32, first_seq: u64, damage: Damage },
 }
 
 impl Entry {

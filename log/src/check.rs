@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::catalog::ChainSegment;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameHeader, HEADER_LEN, Link};
-use crate::fs::FsFile;
+use crate::fs::{Fs, FsFile};
 use crate::scan::{Extent, Scanner, Step};
 
 /// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
@@ -37,12 +37,13 @@ pub(crate) struct GoodFrame<'a> {
 
 /// Scans a segment and shows each good frame to `visit`, which may end the scan by returning false.
 pub(crate) fn scan_segment(
+    fs: &dyn Fs,
     segment: &ChainSegment,
     file: &dyn FsFile,
     visit: &mut dyn FnMut(GoodFrame<'_>) -> bool,
 ) -> Result<SegmentReport, Error> {
     let mut scanner = Scanner::new(file, &segment.file.path, &segment.file.header, segment.extent);
-    let mut judge = Judge { segment, damage: Vec::new(), torn: None, rereads: 0 };
+    let mut judge = Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0 };
     loop {
         match scanner.step()? {
             Step::Frame(header) => {
@@ -73,6 +74,7 @@ pub(crate) fn scan_segment(
 }
 
 struct Judge<'s> {
+    fs: &'s dyn Fs,
     segment: &'s ChainSegment,
     damage: Vec<Damage>,
     torn: Option<TornTail>,
@@ -111,7 +113,7 @@ impl Judge<'_> {
             if self.rereads < REREADS {
                 // The first time at once, because a survey below may have seen later frames than the first look did.
                 if self.rereads > 0 {
-                    std::thread::sleep(Duration::from_millis(u64::from(self.rereads)));
+                    self.fs.pause(Duration::from_millis(u64::from(self.rereads)));
                 }
                 self.rereads += 1;
                 scanner.refresh();

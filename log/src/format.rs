@@ -320,7 +320,7 @@ pub fn next_digest(digest: u64, frame_header: &[u8]) -> u64 {
     xxh3_64_with_seed(frame_header.get(..FRAME_HEADER_LEN).unwrap_or(frame_header), digest)
 }
 
-fn header_crc(nonce: u64, offset: u64, header: &[u8]) -> u32 {
+pub(crate) fn header_crc(nonce: u64, offset: u64, header: &[u8]) -> u32 {
     let mut salt = [0; 16];
     salt[..8].copy_from_slice(&nonce.to_le_bytes());
     salt[8..].copy_from_slice(&offset.to_le_bytes());

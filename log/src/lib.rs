@@ -27,12 +27,21 @@ mod check;
 mod error;
 pub mod format;
 pub mod fs;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod lock;
 mod log;
+mod maintain;
 mod manifest;
 mod reader;
 mod recover;
+mod repair;
+mod reserve;
+mod rewrite;
 mod scan;
+mod snapshot;
+#[cfg(feature = "sim")]
+mod stepper;
 mod sync;
 mod worker;
 mod writer;
@@ -40,5 +49,10 @@ mod writer;
 pub use error::{AppendError, Damage, Error, TornTail, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
 pub use log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, Ticket};
+pub use maintain::{CompactOptions, CompactReport, Maintenance, Progress};
 pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use recover::{Check, Recovery};
+pub use repair::{RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_with};
+pub use snapshot::{Section, Snapshot, SnapshotMeta, SnapshotSearch, load_snapshot, load_snapshot_with};
+#[cfg(feature = "sim")]
+pub use stepper::Stepper;

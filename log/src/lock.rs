@@ -11,6 +11,8 @@ use crate::fs::{Fs, LockAttempt, LockGuard};
 
 /// The writer's lock.
 pub(crate) const LOCK: &str = "LOCK";
+/// The lock of compaction, snapshots and repair.
+pub(crate) const MAINT_LOCK: &str = "MAINT.LOCK";
 
 const PATIENCE: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -32,7 +34,7 @@ pub(crate) fn acquire(fs: &dyn Fs, dir: &Path, name: &str) -> Result<Guard, Erro
                 };
                 return Err(Error::Locked { dir: dir.to_owned(), holder });
             }
-            LockAttempt::Taken(_) => std::thread::sleep(PAUSE),
+            LockAttempt::Taken(_) => fs.pause(PAUSE),
         }
     }
 }

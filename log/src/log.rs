@@ -276,6 +276,7 @@ impl Log {
             check: options.check,
         };
         let (writer, recovery) = recover(&plan)?;
+        crate::reserve::keep(&*fs, dir);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq));
         let (queue, incoming) = crossbeam_channel::unbounded();
         let mut worker = Worker::new(writer, shared.clone(), incoming, options.durability, recovery.next_seq);

@@ -46,6 +46,8 @@ pub(crate) struct SnapshotRef {
     pub(crate) len: u64,
     /// xxh3_128 as in the file's footer.
     pub(crate) hash: [u8; 16],
+    /// The manifest generation that first named it; part of the file's name.
+    pub(crate) generation: u32,
 }
 
 /// Which snapshots count, and below which number segments may be missing.
@@ -90,7 +92,6 @@ impl SegmentsManifest {
 }
 
 impl SnapshotManifest {
-    #[allow(dead_code, reason = "maintenance, which writes it, comes with the next commit")]
     pub(crate) fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         let mut w = start(&mut out, 2, &self.store, self.generation);
@@ -99,6 +100,9 @@ impl SnapshotManifest {
             let snapshot = snapshot.unwrap_or_default();
             w.u64(snapshot.covers_seq).u64(snapshot.len).put(&snapshot.hash);
         }
+        for snapshot in [self.current, self.previous] {
+            w.u32(snapshot.unwrap_or_default().generation);
+        }
         seal_bytes(&mut out);
         out
     }
@@ -106,11 +110,12 @@ impl SnapshotManifest {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let (mut r, store, generation) = check(bytes, 2)?;
         let floor_seq = r.u64();
-        let mut snapshot = || {
-            let found = SnapshotRef { covers_seq: r.u64(), len: r.u64(), hash: r.bytes16() };
-            (found.covers_seq > 0).then_some(found)
-        };
-        let (current, previous) = (snapshot(), snapshot());
+        let mut snapshot = || SnapshotRef { covers_seq: r.u64(), len: r.u64(), hash: r.bytes16(), generation: 0 };
+        let named = [snapshot(), snapshot()];
+        let [current, previous] = named.map(|snapshot| {
+            let snapshot = SnapshotRef { generation: r.u32(), ..snapshot };
+            (snapshot.covers_seq > 0).then_some(snapshot)
+        });
         Ok(Self { store, generation, floor_seq, current, previous })
     }
 }

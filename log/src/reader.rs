@@ -199,7 +199,7 @@ impl Reader {
             return Err(Error::Invalid(format!("there is no segment {index}")));
         };
         let report = segment.file.with_file(&*self.fs, |file| {
-            scan_segment(segment, file, &mut |frame| {
+            scan_segment(&*self.fs, segment, file, &mut |frame| {
                 if frame.header.kind == FrameKind::Records {
                     f(summary, frame);
                 }

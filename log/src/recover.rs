@@ -60,9 +60,22 @@ pub(crate) struct Plan<'a> {
     pub(crate) check: Check,
 }
 
+/// How often a compaction may take files away under us.
+const RACES_MAX: usize = 8;
+
 /// Reads the directory, repairs a torn tail, and returns a writer that stands behind the last record. The caller holds
 /// the lock.
 pub(crate) fn recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
+    let mut races = 0;
+    loop {
+        match try_recover(plan) {
+            Err(Error::Replaced { .. }) if races < RACES_MAX => races += 1,
+            done => return done,
+        }
+    }
+}
+
+fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     let fs = &*plan.fs;
     let catalog = Catalog::read(fs, plan.dir)?;
     check_fingerprints(&catalog, plan.fingerprint, plan.accepts)?;
@@ -123,7 +136,7 @@ fn check_content(fs: &dyn Fs, plan: &Plan<'_>, catalog: &Catalog, recovery: &mut
             damage.extend(check_len(segment));
             continue;
         }
-        let report = segment.file.with_file(fs, |file| scan_segment(segment, file, &mut |_| true))?;
+        let report = segment.file.with_file(fs, |file| scan_segment(fs, segment, file, &mut |_| true))?;
         recovery.records_checked += report.records;
         if report.max_time != crate::format::TIME_UNKNOWN {
             recovery.max_time = recovery.max_time.max(Some(report.max_time));

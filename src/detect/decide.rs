@@ -175,6 +175,9 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
     if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
         collect(&table.late, table, scratch);
         read_sentences(table, charset, scratch);
+        for &rule in &table.always {
+            scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
+        }
         if scratch.facts.visible.chars < CONTENT_CHARS && scratch.facts.noscript.chars < NOSCRIPT_CONTENT_CHARS {
             collect(&table.spa, table, scratch);
         }
@@ -313,7 +316,12 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         && facts.links <= rule.max_links
         && facts.inputs <= rule.max_inputs
         && page.body.len() <= rule.max_bytes as usize
+        && facts.images <= rule.max_images
+        && facts.frames <= rule.max_frames
         && (!rule.noindex || facts.noindex)
+        && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0))
+        && (!rule.scripts || facts.scripts > 0)
+        && (!rule.title_absent || facts.title.is_none())
 }
 
 /// Fills in the verdict from what was found.

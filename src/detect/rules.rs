@@ -175,12 +175,21 @@ struct Written {
     gate: Option<u32>,
     max_links: Option<u32>,
     max_inputs: Option<u32>,
+    max_images: Option<u32>,
+    max_frames: Option<u32>,
     max_bytes: Option<u32>,
     #[serde(default)]
     noindex: bool,
     /// It is what a server's plain refusal looks like too: with 403 or 429 it is `blocked_403`, not a challenge.
     #[serde(default)]
     refusal: bool,
+    mount: Option<bool>,
+    #[serde(default)]
+    scripts: bool,
+    #[serde(default)]
+    title_absent: bool,
+    #[serde(default)]
+    always: bool,
     confidence: Option<f32>,
     framework: Option<String>,
     /// Where it was seen, and why it is as it is.
@@ -208,9 +217,14 @@ pub(super) struct Rule {
     pub(super) gate: u32,
     pub(super) max_links: u32,
     pub(super) max_inputs: u32,
+    pub(super) max_images: u32,
+    pub(super) max_frames: u32,
     pub(super) max_bytes: u32,
     pub(super) noindex: bool,
     pub(super) refusal: bool,
+    pub(super) mount: Option<bool>,
+    pub(super) scripts: bool,
+    pub(super) title_absent: bool,
     pub(super) confidence: f32,
     pub(super) framework: Option<Arc<str>>,
     pub(super) note: Arc<str>,
@@ -274,6 +288,8 @@ pub(super) struct Table {
     pub(super) cookies: Vec<(u16, Box<str>)>,
     pub(super) hosts: Vec<(u16, Box<str>)>,
     pub(super) titles: Vec<TitleTest>,
+    /// Rules whose conditions alone are evidence.
+    pub(super) always: Vec<u16>,
 }
 
 /// Which scan a pattern goes into.
@@ -360,6 +376,7 @@ struct Build {
     cookies: Vec<(u16, Box<str>)>,
     hosts: Vec<(u16, Box<str>)>,
     titles: Vec<TitleTest>,
+    always: Vec<u16>,
 }
 
 impl Build {
@@ -392,9 +409,14 @@ impl Build {
             gate,
             max_links: w.max_links.unwrap_or(u32::MAX),
             max_inputs: w.max_inputs.unwrap_or(u32::MAX),
+            max_images: w.max_images.unwrap_or(u32::MAX),
+            max_frames: w.max_frames.unwrap_or(u32::MAX),
             max_bytes: w.max_bytes.unwrap_or(u32::MAX),
             noindex: w.noindex,
             refusal: w.refusal,
+            mount: w.mount,
+            scripts: w.scripts,
+            title_absent: w.title_absent,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),
             note: w.note.into(),
@@ -446,6 +468,9 @@ impl Build {
     }
 
     fn add_tests(&mut self, w: &Written, rule: u16) {
+        if w.always {
+            self.always.push(rule);
+        }
         for test in &w.header {
             let (name, value) = test.split_once(':').unwrap_or((test, ""));
             self.headers.push(HeaderTest { rule, name: name.trim().into(), value: value.trim().to_lowercase().into() });
@@ -488,6 +513,7 @@ impl Build {
             cookies: self.cookies,
             hosts: self.hosts,
             titles: self.titles,
+            always: self.always,
         }
     }
 }
@@ -514,7 +540,7 @@ fn check(line: usize, w: &Written) -> Result<(), RuleError> {
     }
     let evidence =
         [&w.find, &w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
-    if evidence.iter().all(|e| e.is_empty()) {
+    if !w.always && evidence.iter().all(|e| e.is_empty()) {
         return err(
             "find",
             "a rule needs one of find, title, title_starts, title_part, text, refresh, header, cookie, host",

@@ -1,6 +1,6 @@
 //! Evidence: what attempts have shown, per heuristic and fetcher, as decayed masses in a lock-free map.
 //!
-//! Owns the one place where the loop closes, [`Evidence::observe`]: live attempts, replay and import all go through it.
+//! Owns the one place where the loop closes, `Evidence::observe`: live attempts, replay and import all go through it.
 //! Reading takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table)
 //! and atomic loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's.
 //! Must not know how masses become a decision.
@@ -215,7 +215,7 @@ impl Evidence {
         }
     }
 
-    /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: [`Evidence::observe`].
+    /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
     pub(crate) fn masses(
         &self,
         heuristic: (&str, &str),

@@ -121,12 +121,30 @@ impl Dialer {
         self.race(host, addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()).await
     }
 
-    async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+    /// Looks `host` up and says whether all of its addresses may be dialled, without dialling any: for a fetcher that dials by itself,
+    /// and may take whichever it likes.
+    ///
+    /// # Errors
+    /// [`DialError::Refused`] when one of them may not be dialled, [`DialError::Dns`] when there is none.
+    pub async fn check(&self, host: &str) -> Result<(), DialError> {
+        let candidates = self.addresses(host).await?;
+        match candidates.iter().find_map(|&address| self.guard.check(address).err()) {
+            Some(refused) => Err(DialError::Refused { host: host.to_owned(), refused }),
+            None if candidates.is_empty() => Err(dns(host, "it has no address".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
         let bare = without_brackets(host);
-        let candidates = match bare.parse::<IpAddr>() {
-            Ok(literal) => vec![literal],
-            Err(_) => self.resolver.lookup(bare).await.map_err(|error| dns(host, error.to_string()))?,
-        };
+        match bare.parse::<IpAddr>() {
+            Ok(literal) => Ok(vec![literal]),
+            Err(_) => self.resolver.lookup(bare).await.map_err(|error| dns(host, error.to_string())),
+        }
+    }
+
+    async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let candidates = self.addresses(host).await?;
         let mut refused = None;
         let mut open = Vec::with_capacity(candidates.len());
         for address in candidates {

@@ -4,6 +4,10 @@
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
 pub mod body;
+#[cfg(feature = "browser")]
+pub mod browser;
+mod child;
+pub mod command;
 pub mod dial;
 pub mod guard;
 pub mod http;
@@ -133,6 +137,11 @@ pub trait Fetcher: Send + Sync {
 
     /// Whether scripts run before the body is read: decides between `wrong_tool` and `empty_content`.
     fn renders(&self) -> bool;
+
+    /// How many fetches it can have under way at once. The pipeline waits for a free place before the deadline starts.
+    fn max_in_flight(&self) -> usize {
+        usize::MAX
+    }
 
     /// Gets one page.
     fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a>;

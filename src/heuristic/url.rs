@@ -333,9 +333,9 @@ impl<'u> UrlFeatures<'u> {
     }
 }
 
-/// `host` as the `domain` heuristic has it: without `www.` and a closing dot. `www.com` stays what it is.
+/// `host` as the `domain` heuristic has it: without `www.` and closing dots. `www.com` stays what it is.
 pub fn domain_of(host: &str) -> &str {
-    let host = host.strip_suffix('.').unwrap_or(host);
+    let host = host.trim_end_matches('.');
     match host.strip_prefix("www.") {
         Some(rest) if rest.contains('.') => rest,
         _ => host,
@@ -401,6 +401,7 @@ mod tests {
     #[test]
     fn domain_drops_www_port_case_and_closing_dot() {
         assert_eq!(features_of("HTTP://WWW.Example.ORG.:8080/").0, "example.org");
+        assert_eq!(features_of("http://example.org../").0, "example.org");
         assert_eq!(features_of("http://www.com/").0, "www.com");
         assert_eq!(features_of("http://b\u{fc}cher.de/").0, "xn--bcher-kva.de");
     }

@@ -1,7 +1,7 @@
 //! The pipeline: one URL's whole way, from the decision to the recorded attempt.
 //!
 //! [`Pipeline::fetch`] is the one entry. It owns the set of fetchers, the state of links at risk, single flight and trials;
-//! [`run`] is one URL's way through. Must not judge pages (that is [`crate::detect`]) nor choose (that is the selector's).
+//! `run` is one URL's way through. Must not judge pages (that is [`crate::detect`]) nor choose (that is the selector's).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
+use tokio::sync::Semaphore;
 
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
@@ -212,7 +213,8 @@ impl PipelineBuilder {
     /// Builds it.
     pub fn build(self) -> Pipeline {
         let find = |name: &str| self.fetchers.iter().find(|f| canonical(f.name()) == name).cloned();
-        let fetchers: Vec<_> = self.selector.candidates().map(|(_, spec)| find(&spec.name)).collect();
+        let fetchers: Vec<_> =
+            self.selector.candidates().map(|(_, spec)| find(&spec.name).map(Available::new)).collect();
         let mut unavailable = FetcherSet::EMPTY;
         for (id, _) in self.selector.candidates().filter(|(id, _)| fetchers[id.index()].is_none()) {
             unavailable.insert(id);
@@ -240,7 +242,7 @@ impl PipelineBuilder {
 pub struct Pipeline {
     selector: Arc<Selector>,
     /// By candidate; None where there is no such fetcher here.
-    fetchers: Vec<Option<Arc<dyn Fetcher>>>,
+    fetchers: Vec<Option<Available>>,
     unavailable: FetcherSet,
     missing: HashMap<String, String>,
     settings: PipelineSettings,
@@ -254,6 +256,19 @@ pub struct Pipeline {
     clock: Arc<Clock>,
     flights: flight::Flights,
     hosts: hosts::Hosts,
+}
+
+/// A fetcher that is there, and its free places.
+struct Available {
+    fetcher: Arc<dyn Fetcher>,
+    places: Semaphore,
+}
+
+impl Available {
+    fn new(fetcher: Arc<dyn Fetcher>) -> Self {
+        let places = Semaphore::new(fetcher.max_in_flight().clamp(1, Semaphore::MAX_PERMITS));
+        Self { fetcher, places }
+    }
 }
 
 impl Pipeline {
@@ -290,7 +305,7 @@ impl Pipeline {
         self.links.get(link).map_or_else(LinkState::default, |state| *state)
     }
 
-    fn fetcher(&self, id: FetcherId) -> Option<&Arc<dyn Fetcher>> {
+    fn fetcher(&self, id: FetcherId) -> Option<&Available> {
         self.fetchers.get(id.index())?.as_ref()
     }
 

@@ -34,7 +34,7 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let mut report = match urls::parse(&link.url) {
         Ok(url) => match Run::new(pipeline, link, &url) {
             Ok(run) => run.go().await,
-            Err(report) => report,
+            Err(report) => *report,
         },
         Err(error) => Report {
             error_type: Some(ErrorKind::InvalidUrl.name()),
@@ -79,11 +79,9 @@ struct Run<'p> {
 
 impl<'p> Run<'p> {
     /// Prepares the way of `url`.
-    fn new(pipeline: &'p Pipeline, link: &'p Link, url: &'p Url) -> Result<Self, Report> {
-        let refuse = |error_type, message: String| Report {
-            error_type: Some(error_type),
-            message: Some(message),
-            ..Report::default()
+    fn new(pipeline: &'p Pipeline, link: &'p Link, url: &'p Url) -> Result<Self, Box<Report>> {
+        let refuse = |error_type, message: String| {
+            Box::new(Report { error_type: Some(error_type), message: Some(message), ..Report::default() })
         };
         let heuristics = pipeline
             .selector
@@ -254,7 +252,11 @@ impl<'p> Run<'p> {
         limits: &crate::fetch::Limits,
         may_retry: bool,
     ) -> Result<Response, ErrorKind> {
-        let Some(fetcher) = self.pipeline.fetcher(take.fetcher).cloned() else { return Err(ErrorKind::InvalidUrl) };
+        let pipeline = self.pipeline;
+        let Some(available) = pipeline.fetcher(take.fetcher) else { return Err(ErrorKind::InvalidUrl) };
+        // Waiting for a free place is no part of the deadline: the site has not been asked yet.
+        let _place = available.places.acquire().await;
+        let fetcher = &available.fetcher;
         let at = self.pipeline.clock.now();
         let begun = Instant::now();
         let request = Request { url: self.url, limits };

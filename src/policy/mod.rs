@@ -1,5 +1,5 @@
-//! Policies: which candidate is taken, given everyone's numbers. All share one trait; `default` is in [`default`],
-//! `published` in [`published`].
+//! Policies: which candidate is taken, given everyone's numbers. All share one trait; `default` and its variants
+//! are in one file, `published` in another.
 //!
 //! A policy is asked through [`Policy::choose`] with a [`View`] and answers with a [`Choice`]. It must not read evidence,
 //! a clock or chance from anywhere else, so that a replay decides the same.

@@ -1,6 +1,6 @@
 //! From evidence to numbers: for each candidate the chance of success, the chance of a block, confidence and index.
 //!
-//! Owns the formulas and their constants. [`estimate`] walks the evidence, [`confidence`] and `index` are pure. Must not
+//! Owns the formulas and their constants. `estimate` walks the evidence, `confidence` and `index` are pure. Must not
 //! know which candidate is taken: that is the policy's.
 
 use crate::registry::{FetcherId, FetcherSpec};

@@ -88,7 +88,7 @@ fn clean(text: &str) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
         .take(STEM_MAX)
         .collect();
-    kept.trim_matches('.').to_owned()
+    kept.trim_matches('.').replace("..", "_")
 }
 
 /// The suffix for a content type.

@@ -5,10 +5,13 @@
 //! bytes mean.
 
 mod real;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 pub use real::RealFs;
 
@@ -34,6 +37,8 @@ pub trait Fs: Send + Sync + Debug {
     fn random(&self) -> u64;
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
+    /// Waits a little for somebody else.
+    fn pause(&self, time: Duration);
 }
 
 /// An open file.
@@ -129,6 +134,29 @@ impl SyncSite {
         Self::Quarantine,
         Self::QuarantineDir,
     ];
+
+    /// Its name, for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Frames => "frames",
+            Self::Marker => "sync marker",
+            Self::BeforeSeal => "frames before the seal",
+            Self::Seal => "seal",
+            Self::NewSegment => "new segment",
+            Self::NewSegmentDir => "new segment: directory",
+            Self::SegmentsManifest => "SEGMENTS",
+            Self::SegmentsManifestDir => "SEGMENTS: directory",
+            Self::Snapshot => "snapshot",
+            Self::SnapshotDir => "snapshot: directory",
+            Self::SnapshotManifest => "SNAPSHOT",
+            Self::SnapshotManifestDir => "SNAPSHOT: directory",
+            Self::Rewrite => "rewritten segment",
+            Self::RewriteDir => "rewritten segment: directory",
+            Self::UnlinkDir => "unlinked segments: directory",
+            Self::Quarantine => "quarantine",
+            Self::QuarantineDir => "quarantine: directory",
+        }
+    }
 }
 
 /// Writes all of `buf`, going on after short writes and interruptions.

@@ -1,0 +1,117 @@
+//! Entry points for a fuzzer: bytes in, no panic, no endless loop, no contradiction out.
+//!
+//! Owns: the way from any bytes to a directory that is read, opened and repaired. Must not know: which fuzzer calls it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
+use crate::fs::sim::SimFs;
+use crate::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
+use crate::{Options, Reader, RepairOptions, Stepper, repair_with, verify_with};
+
+const DIR: &str = "/fuzz";
+
+/// Takes `data` for a segment file.
+pub fn decode_segment(data: &[u8]) {
+    try_directory(&[("seg-00000001-0000000000000001.fwl", data.to_vec())]);
+}
+
+/// Takes `data` for the frames of a segment, and makes every checksum right, so that what lies behind them is reached.
+pub fn decode_frames(data: &[u8]) {
+    try_directory(&[("seg-00000001-0000000000000001.fwl", with_checksums(data))]);
+}
+
+/// Takes `data` for a snapshot file.
+pub fn decode_snapshot(data: &[u8]) {
+    let _ = crate::snapshot::parse(crate::scan::AlignedBuf::copy_of(data), Path::new("fuzz"));
+}
+
+/// Takes `data` for each of the manifests.
+pub fn decode_manifests(data: &[u8]) {
+    let _ = SegmentsManifest::decode(data);
+    let _ = SnapshotManifest::decode(data);
+    try_directory(&[(SEGMENTS, data.to_vec()), (SNAPSHOT, data.to_vec())]);
+}
+
+/// Takes `data` for the payload of a frame.
+pub fn decode_records(data: &[u8]) {
+    let counted = format::count_records(data);
+    let records = format::Records::new(data);
+    let walked: usize = records.map(|r| format::record_len(r.payload.len())).sum();
+    assert!(walked <= data.len() && counted.is_none_or(|_| walked == data.len()));
+}
+
+/// A segment whose header is good and whose frames have right checksums, wherever `data` puts their lengths.
+fn with_checksums(data: &[u8]) -> Vec<u8> {
+    let header = SegmentHeader {
+        minor: 0,
+        store: [1; 16],
+        number: 1,
+        stands_to: 1,
+        first_seq: 1,
+        epoch: 1,
+        nonce: 7,
+        created_ms: 0,
+        prev_number: 0,
+        prev: Link::default(),
+        fingerprint: [0; 16],
+        compat: 0,
+        incompat: 0,
+        born_len: HEADER_LEN as u64,
+        alias: Link::default(),
+    };
+    let mut file = header.encode().to_vec();
+    file.extend_from_slice(data);
+    file.resize(file.len().next_multiple_of(16), 0);
+    let mut at = HEADER_LEN;
+    while at + FRAME_HEADER_LEN <= file.len() {
+        let room = file.len() - at - FRAME_HEADER_LEN;
+        let field = |file: &[u8], from: usize| file[from..from + 4].try_into().map_or(0, u32::from_le_bytes) as usize;
+        let len = field(&file, at + 8) % (room + 1);
+        file[at..at + 4].copy_from_slice(&FRAME_MAGIC);
+        file[at + 8..at + 12].copy_from_slice(&(len as u32).to_le_bytes());
+        let first_seq = file[at + 16..at + 24].try_into().map_or(0, u64::from_le_bytes);
+        let start = at + FRAME_HEADER_LEN;
+        let pcrc = format::payload_crc(header.nonce, first_seq, &file[start..start + len]);
+        file[at + 12..at + 16].copy_from_slice(&pcrc.to_le_bytes());
+        let hcrc = format::header_crc(header.nonce, at as u64, &file[at..at + FRAME_HEADER_LEN]);
+        file[at + 4..at + 8].copy_from_slice(&hcrc.to_le_bytes());
+        let end = (start + len).next_multiple_of(16).min(file.len());
+        file[start + len..end].fill(0);
+        at = end;
+    }
+    file
+}
+
+/// Reads, verifies, opens and repairs a directory. A log that opens must be one that a reader finds sound.
+fn try_directory(files: &[(&str, Vec<u8>)]) {
+    let fs = SimFs::new(1);
+    let dir = Path::new(DIR);
+    let _ = crate::fs::Fs::create_dir_all(&fs, dir);
+    for (name, content) in files {
+        fs.put(&dir.join(name), content.clone());
+    }
+    let fs: Arc<SimFs> = Arc::new(fs);
+    let Ok(reader) = Reader::open_with(fs.clone(), dir) else { return };
+    let mut last = 0;
+    let read = reader.for_each(|seq, _| {
+        assert!(seq > last);
+        last = seq;
+    });
+    let Ok(summary) = read else { return };
+    let _ = verify_with(fs.clone(), dir);
+    match Stepper::open(fs.clone(), dir, &Options::default()) {
+        Ok((log, recovery)) => {
+            assert!(summary.damage.is_empty() && recovery.next_seq > last);
+            drop(log);
+        }
+        Err(_) => {
+            let options = RepairOptions { salvage: true, rebuild_manifest: true };
+            let _ = repair_with(fs.clone(), dir, options);
+        }
+    }
+    if let Ok(reader) = Reader::open_with(fs, dir) {
+        let _ = reader.for_each(|_, _| {});
+    }
+}

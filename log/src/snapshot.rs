@@ -1,0 +1,419 @@
+//! Snapshots: a container of checksummed sections that holds what the records up to a sequence number taught.
+//!
+//! Owns: the file format of FORMAT.md section 6, writing one, and finding the newest good one. Invariants: a snapshot counts
+//! only when `SNAPSHOT` names it, which happens after its content was read back; the one before it stays. Must not know:
+//! what is in a section.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalog::Catalog;
+use crate::error::{Damage, Error};
+use crate::format::{HEADER_LEN, MAJOR, MINOR, Put, Take, is_sealed, seal_bytes};
+use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
+use crate::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
+use crate::scan::AlignedBuf;
+use xxhash_rust::xxh3::Xxh3;
+
+const HEADER_MAGIC: [u8; 8] = *b"\x89FWS\r\n\x1a\n";
+const FOOTER_MAGIC: [u8; 8] = *b"\x89FWE\r\n\x1a\n";
+const FOOTER_LEN: usize = 64;
+const SECTION_HEADER_LEN: usize = 32;
+const SECTION_ALIGN: usize = 64;
+
+/// What a snapshot says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// It holds what the records up to here, this one included, taught.
+    pub covers_seq: u64,
+    /// Landmark of the decay, ms since the Unix epoch.
+    pub landmark_ms: i64,
+    /// Half-life, ms.
+    pub half_life_ms: u64,
+    /// Hash of the configuration that matters to a fold.
+    pub config_hash: [u8; 16],
+    /// Schema fingerprint of the sections.
+    pub fingerprint: [u8; 16],
+    /// When it was taken, ms. Filled in when it is written.
+    pub taken_ms: i64,
+}
+
+/// A section to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Section<'a> {
+    /// The application's kind.
+    pub kind: u32,
+    /// The application's version of that kind.
+    pub version: u32,
+    /// Plain little-endian arrays.
+    pub bytes: &'a [u8],
+}
+
+/// A snapshot that was read and checked.
+#[derive(Debug)]
+pub struct Snapshot {
+    meta: SnapshotMeta,
+    path: PathBuf,
+    bytes: AlignedBuf,
+    sections: Vec<(u32, u32, std::ops::Range<usize>)>,
+}
+
+impl Snapshot {
+    /// What it says of itself.
+    pub fn meta(&self) -> &SnapshotMeta {
+        &self.meta
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Version and bytes of the first section of a kind. The bytes start at an address divisible by 16.
+    pub fn section(&self, kind: u32) -> Option<(u32, &[u8])> {
+        let (_, version, range) = self.sections.iter().find(|(k, _, _)| *k == kind)?;
+        Some((*version, self.bytes.bytes().get(range.clone())?))
+    }
+
+    /// Every section, in the order of writing.
+    pub fn sections(&self) -> impl Iterator<Item = Section<'_>> {
+        self.sections.iter().map(|(kind, version, range)| Section {
+            kind: *kind,
+            version: *version,
+            bytes: self.bytes.bytes().get(range.clone()).unwrap_or_default(),
+        })
+    }
+}
+
+/// What [`load_snapshot`] found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotSearch {
+    /// The newest good snapshot.
+    pub snapshot: Option<Snapshot>,
+    /// Snapshots that are named but not good. A caller says so, and replays more records.
+    pub rejected: Vec<Damage>,
+    /// Records up to here may be gone from the segments.
+    pub floor_seq: u64,
+}
+
+/// Finds the newest good snapshot in `dir`; takes no lock. Replay goes on from `covers_seq + 1`.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] when records are gone below the floor and no snapshot that is good covers them, or when `SNAPSHOT` is
+/// damaged; [`Error::NewerFormat`]; or what the system says.
+pub fn load_snapshot(dir: &Path) -> Result<SnapshotSearch, Error> {
+    load_snapshot_with(Arc::new(RealFs), dir)
+}
+
+/// As [`load_snapshot`], on another file system.
+pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch, Error> {
+    // A newer snapshot may be published, and these unlinked, while they are read.
+    for _ in 0..4 {
+        let catalog = Catalog::read(&*fs, dir)?;
+        let search = search(&*fs, dir, &catalog)?;
+        let again = crate::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
+        let same = again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
+        if search.rejected.is_empty() || same {
+            return settle(dir, search, &catalog);
+        }
+    }
+    Err(Error::Replaced { file: dir.join(SNAPSHOT) })
+}
+
+fn settle(dir: &Path, mut search: SnapshotSearch, catalog: &Catalog) -> Result<SnapshotSearch, Error> {
+    let manifest_damage: Vec<Damage> = catalog.damage.iter().filter(|d| d.file == SNAPSHOT).cloned().collect();
+    search.floor_seq = catalog.floor_seq();
+    let covered = search.snapshot.as_ref().map_or(0, |s| s.meta.covers_seq);
+    if manifest_damage.is_empty() && covered >= search.floor_seq {
+        return Ok(search);
+    }
+    let mut damage = manifest_damage;
+    damage.append(&mut search.rejected);
+    for lost in damage.iter_mut().filter(|d| d.records.is_none() && search.floor_seq > covered) {
+        lost.records = Some((covered + 1, search.floor_seq));
+    }
+    if damage.is_empty() {
+        let records = Some((covered + 1, search.floor_seq));
+        let what = "no snapshot covers the records below the floor";
+        damage.push(Damage { file: SNAPSHOT.to_owned(), offset: 0, len: 0, records, what });
+    }
+    Err(Error::Corrupt { dir: dir.to_owned(), damage })
+}
+
+fn search(fs: &dyn Fs, dir: &Path, catalog: &Catalog) -> Result<SnapshotSearch, Error> {
+    let mut search = SnapshotSearch::default();
+    let Some(manifest) = &catalog.snapshot else { return Ok(search) };
+    for named in [manifest.current, manifest.previous].into_iter().flatten() {
+        match read_named(fs, dir, &named, &manifest.store)? {
+            Ok(snapshot) => {
+                search.snapshot = Some(snapshot);
+                return Ok(search);
+            }
+            Err(damage) => search.rejected.push(damage),
+        }
+    }
+    Ok(search)
+}
+
+/// Reads and checks a snapshot that a manifest names: an error for I/O, the inner error for damage.
+pub(crate) fn read_named(
+    fs: &dyn Fs,
+    dir: &Path,
+    named: &SnapshotRef,
+    store: &[u8; 16],
+) -> Result<Result<Snapshot, Damage>, Error> {
+    let name = named.file_name();
+    let path = dir.join(&name);
+    let bad = |what| Ok(Err(Damage { file: name.clone(), offset: 0, len: 0, records: None, what }));
+    let file = match fs.open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return bad("the snapshot is missing"),
+        Err(e) => return Err(Error::io("read", &path, e)),
+    };
+    let len = file.len().map_err(|e| Error::io("read", &path, e))?;
+    if len != named.len {
+        return bad("the snapshot's length is wrong");
+    }
+    let bytes = read_whole(&*file, &path, len)?;
+    match parse(bytes, &path) {
+        Ok((snapshot, hash, found_store)) => {
+            let right = hash == named.hash && snapshot.meta.covers_seq == named.covers_seq && found_store == *store;
+            if right { Ok(Ok(snapshot)) } else { bad("it is not the snapshot that SNAPSHOT names") }
+        }
+        Err(ParseError::Bad(what)) => bad(what),
+        Err(ParseError::Newer(found)) => Err(Error::NewerFormat { file: path, found, supported: format!("{MAJOR}.x") }),
+    }
+}
+
+fn read_whole(file: &dyn FsFile, path: &Path, len: u64) -> Result<AlignedBuf, Error> {
+    let len = usize::try_from(len).map_err(|_| Error::Invalid(format!("{} is too large", path.display())))?;
+    let mut bytes = AlignedBuf::zeroed(len);
+    read_full_at(file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", path, e))?;
+    Ok(bytes)
+}
+
+pub(crate) enum ParseError {
+    Bad(&'static str),
+    Newer(String),
+}
+
+/// Checks a whole snapshot file. Returns it with the hash in its footer and its store.
+pub(crate) fn parse(bytes: AlignedBuf, path: &Path) -> Result<(Snapshot, [u8; 16], [u8; 16]), ParseError> {
+    let all = bytes.bytes();
+    if all.len() < HEADER_LEN + FOOTER_LEN {
+        return Err(ParseError::Bad("the snapshot is cut short"));
+    }
+    let (body, footer) = all.split_at(all.len() - FOOTER_LEN);
+    let (meta, store) = parse_header(&body[..HEADER_LEN])?;
+    if footer[..8] != FOOTER_MAGIC || !is_sealed(footer) {
+        return Err(ParseError::Bad("the snapshot's footer is wrong"));
+    }
+    let mut r = Take { bytes: footer, at: 8 };
+    let (count, total) = (r.u64(), r.u64());
+    r.u64();
+    let hash = r.bytes16();
+    if total != all.len() as u64 || footer[48..60].iter().any(|&b| b != 0) || footer[24..32].iter().any(|&b| b != 0) {
+        return Err(ParseError::Bad("the snapshot's footer is wrong"));
+    }
+    let mut hasher = Xxh3::new();
+    hasher.update(body);
+    if hasher.digest128().to_le_bytes() != hash {
+        return Err(ParseError::Bad("the snapshot's hash is wrong"));
+    }
+    let mut sections = Vec::new();
+    let mut at = HEADER_LEN;
+    while at < body.len() {
+        let section = parse_section(body, at)?;
+        at = section.2.end.next_multiple_of(SECTION_ALIGN);
+        sections.push(section);
+    }
+    if sections.len() as u64 != count || at != body.len() {
+        return Err(ParseError::Bad("the snapshot's sections do not add up"));
+    }
+    Ok((Snapshot { meta, path: path.to_owned(), bytes, sections }, hash, store))
+}
+
+fn parse_header(page: &[u8]) -> Result<(SnapshotMeta, [u8; 16]), ParseError> {
+    if page[..8] != HEADER_MAGIC || !is_sealed(page) {
+        return Err(ParseError::Bad("the snapshot's header is wrong"));
+    }
+    let mut r = Take { bytes: page, at: 8 };
+    let major = r.u16();
+    if major > MAJOR {
+        return Err(ParseError::Newer(format!("major version {major}")));
+    }
+    r.u16();
+    r.u32();
+    let store = r.bytes16();
+    let covers_seq = r.u64();
+    let landmark_ms = r.i64();
+    let half_life_ms = r.u64();
+    let config_hash = r.bytes16();
+    let fingerprint = r.bytes16();
+    let taken_ms = r.i64();
+    r.u64();
+    let incompat = r.u64();
+    if incompat != 0 {
+        return Err(ParseError::Newer(format!("incompatible flags {incompat:#x}")));
+    }
+    Ok((SnapshotMeta { covers_seq, landmark_ms, half_life_ms, config_hash, fingerprint, taken_ms }, store))
+}
+
+fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<usize>), ParseError> {
+    let bad = ParseError::Bad("a section of the snapshot is wrong");
+    let Some(header) = body.get(at..at + SECTION_HEADER_LEN) else { return Err(bad) };
+    let mut r = Take { bytes: header, at: 0 };
+    let (kind, version, len, crc, hcrc) = (r.u32(), r.u32(), r.u64(), r.u32(), r.u32());
+    let start = at + SECTION_HEADER_LEN;
+    let Some(end) = usize::try_from(len).ok().and_then(|len| start.checked_add(len)) else { return Err(bad) };
+    match body.get(start..end) {
+        Some(bytes) if section_hcrc(at, header) == hcrc && crc32c::crc32c(bytes) == crc => {
+            Ok((kind, version, start..end))
+        }
+        _ => Err(bad),
+    }
+}
+
+fn section_hcrc(at: usize, header: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&(at as u64).to_le_bytes()), &header[..20])
+}
+
+impl SnapshotRef {
+    /// The file's name.
+    pub(crate) fn file_name(&self) -> String {
+        format!("snap-{:016x}-{:08x}.fws", self.covers_seq, self.generation)
+    }
+}
+
+/// Writes a snapshot and makes it the current one. The caller holds `MAINT.LOCK`.
+pub(crate) fn write_snapshot(
+    fs: &dyn Fs,
+    dir: &Path,
+    meta: &SnapshotMeta,
+    sections: &[Section<'_>],
+) -> Result<(PathBuf, u64), Error> {
+    let catalog = Catalog::read(fs, dir)?;
+    if !catalog.damage.is_empty() {
+        return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
+    }
+    let Some(store) = catalog.store else { return Err(Error::Invalid("there is no log to take a snapshot of".into())) };
+    let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
+    if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
+        return Err(Error::Invalid("a snapshot must cover more than the one before it".into()));
+    }
+    let generation = old.generation + 1;
+    let mut named =
+        SnapshotRef { covers_seq: meta.covers_seq, generation: generation as u32, ..SnapshotRef::default() };
+    let tmp = dir.join(format!("tmp-snap-{generation:08x}"));
+    let path = dir.join(named.file_name());
+    let written = write_file(fs, &tmp, &SnapshotMeta { taken_ms: fs.now_ms(), ..*meta }, &store, sections);
+    let written = written.and_then(|(len, hash)| {
+        named = SnapshotRef { len, hash, ..named };
+        read_back(fs, &tmp, &named)?;
+        let done = fs.rename(&tmp, &path).and_then(|()| fs.sync_dir(dir, SyncSite::SnapshotDir));
+        done.map_err(|e| Error::io("write", &path, e))
+    });
+    if let Err(e) = written {
+        let _ = fs.remove(&tmp);
+        return Err(e);
+    }
+    // Two with one range are one snapshot taken again: the one before both stays the previous one.
+    let previous = match old.current {
+        Some(current) if current.covers_seq == meta.covers_seq => old.previous,
+        current => current,
+    };
+    let manifest = SnapshotManifest { generation, current: Some(named), previous, ..old };
+    publish_manifest(fs, dir, &manifest)?;
+    remove_old(fs, dir, &manifest)?;
+    Ok((path, named.len))
+}
+
+pub(crate) fn publish_manifest(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
+    let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
+    publish(fs, dir, SNAPSHOT, &manifest.encode(), sites)
+}
+
+/// Unlinks snapshots that the manifest, which is durable by now, does not name.
+fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
+    let named = [manifest.current, manifest.previous].map(|s| s.map(|s| s.file_name()));
+    let names = fs.list(dir).map_err(|e| Error::io("read", dir, e))?;
+    let mut removed = false;
+    for name in names {
+        let is_snapshot = name.starts_with("snap-") && name.ends_with(".fws");
+        if (is_snapshot && !named.contains(&Some(name.clone()))) || name.starts_with("tmp-snap-") {
+            removed |= fs.remove(&dir.join(&name)).is_ok();
+        }
+    }
+    if removed { fs.sync_dir(dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", dir, e)) } else { Ok(()) }
+}
+
+fn write_file(
+    fs: &dyn Fs,
+    tmp: &Path,
+    meta: &SnapshotMeta,
+    store: &[u8; 16],
+    sections: &[Section<'_>],
+) -> Result<(u64, [u8; 16]), Error> {
+    let failed = |e| Error::io("write", tmp, e);
+    let _ = fs.remove(tmp);
+    let file = fs.create_new(tmp).map_err(failed)?;
+    let mut out = Out { file: &*file, at: 0, hasher: Xxh3::new() };
+    out.put(&header_page(meta, store)).map_err(failed)?;
+    for section in sections {
+        let mut header = [0; SECTION_HEADER_LEN];
+        let mut w = Put { bytes: &mut header, at: 0 };
+        w.u32(section.kind).u32(section.version).u64(section.bytes.len() as u64).u32(crc32c::crc32c(section.bytes));
+        let hcrc = section_hcrc(out.at as usize, &header);
+        header[20..24].copy_from_slice(&hcrc.to_le_bytes());
+        out.put(&header).and_then(|()| out.put(section.bytes)).map_err(failed)?;
+        let padding = (out.at as usize).next_multiple_of(SECTION_ALIGN) - out.at as usize;
+        out.put(&[0; SECTION_ALIGN][..padding]).map_err(failed)?;
+    }
+    let hash = out.hasher.digest128().to_le_bytes();
+    let mut footer = [0; FOOTER_LEN];
+    let mut w = Put { bytes: &mut footer, at: 0 };
+    w.put(&FOOTER_MAGIC).u64(sections.len() as u64).u64(out.at + FOOTER_LEN as u64).u64(0).put(&hash);
+    seal_bytes(&mut footer);
+    out.put(&footer).map_err(failed)?;
+    let len = out.at;
+    sync(&*file, SyncSite::Snapshot).map_err(failed)?;
+    Ok((len, hash))
+}
+
+struct Out<'a> {
+    file: &'a dyn FsFile,
+    at: u64,
+    hasher: Xxh3,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        write_all_at(self.file, bytes, self.at)?;
+        self.hasher.update(bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn header_page(meta: &SnapshotMeta, store: &[u8; 16]) -> [u8; HEADER_LEN] {
+    let mut page = [0; HEADER_LEN];
+    let mut w = Put { bytes: &mut page, at: 0 };
+    w.put(&HEADER_MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(HEADER_LEN as u32).put(store);
+    w.u64(meta.covers_seq).put(&meta.landmark_ms.to_le_bytes()).u64(meta.half_life_ms).put(&meta.config_hash);
+    w.put(&meta.fingerprint).put(&meta.taken_ms.to_le_bytes());
+    seal_bytes(&mut page);
+    page
+}
+
+/// Reads a snapshot back before it gets its name, from the disk if the system lets us.
+fn read_back(fs: &dyn Fs, tmp: &Path, named: &SnapshotRef) -> Result<(), Error> {
+    let file = fs.open(tmp).map_err(|e| Error::io("read", tmp, e))?;
+    file.drop_cache();
+    let bytes = read_whole(&*file, tmp, named.len)?;
+    match parse(bytes, tmp) {
+        Ok((_, hash, _)) if hash == named.hash => Ok(()),
+        _ => Err(Error::io("verify", tmp, std::io::Error::other("what was written reads back differently"))),
+    }
+}

@@ -1,0 +1,389 @@
+//! [`BrowserFetcher`]: pages as Chromium renders them, over the DevTools protocol.
+//!
+//! It owns one Chromium, started at the first fetch and again after a crash, and the tabs in it. Each fetch has a browser context of
+//! its own, so no cookie, cache entry or storage passes from one fetch to the next. Invariant: the browser dials nothing itself; all its traffic
+//! goes through the filtering proxy, which refuses what the address guard refuses. It does not judge the page.
+
+mod cdp;
+mod errors;
+mod find;
+mod process;
+mod tab;
+mod watch;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use chromiumoxide::cdp::browser_protocol::browser::{CloseParams, GetVersionParams};
+use chromiumoxide::cdp::browser_protocol::target::{CloseTargetParams, SetDiscoverTargetsParams};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use url::{Host, Url};
+
+pub use find::{BrowserMissing, ENVIRONMENT, NAMES};
+pub use process::LaunchError;
+
+use super::dial::Dialer;
+use super::proxy::FilteringProxy;
+use super::{FetchError, FetchFuture, Fetcher, Request, Response};
+use crate::attempt::outcome::ErrorKind;
+use crate::response::Header;
+use cdp::{Cdp, Event};
+use process::Process;
+use tab::{Disguise, Loaded, Tab};
+use watch::{Failure, Patience, Watch};
+
+/// How a [`BrowserFetcher`] behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
+#[derive(Clone, Debug)]
+pub struct BrowserOptions {
+    /// The name that attempts are logged under.
+    pub name: String,
+    /// Pages open at a time; further fetches wait for their turn, and that wait is no part of their deadline.
+    pub tabs: usize,
+    /// A page is done when no request was in flight for so long after its load event.
+    pub quiet: Duration,
+    /// A page that is never quiet (it polls) is taken as it is so long after its load event.
+    pub settle_max: Duration,
+    /// The share of the deadline, in percent, after which a page whose load event never comes is taken as it is.
+    pub give_in_percent: u32,
+    /// Further command line flags for Chromium.
+    pub extra_args: Vec<String>,
+    /// What the browser says it is; none: what Chromium says of itself.
+    pub user_agent: UserAgent,
+    /// A script that runs in each document before the page's own.
+    pub init_script: Option<String>,
+}
+
+/// What the browser says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UserAgent {
+    /// What a headless Chromium says.
+    #[default]
+    Chromium,
+    /// The same without the word that says that it is headless.
+    NotHeadless,
+    /// This text.
+    Custom(String),
+}
+
+impl Default for BrowserOptions {
+    fn default() -> Self {
+        Self {
+            name: "playwright".to_owned(),
+            tabs: 4,
+            quiet: Duration::from_millis(500),
+            settle_max: Duration::from_secs(10),
+            give_in_percent: 75,
+            extra_args: Vec::new(),
+            user_agent: UserAgent::default(),
+            init_script: None,
+        }
+    }
+}
+
+impl BrowserOptions {
+    /// The options of `playwright_stealth`: the browser does not announce that a program drives it.
+    pub fn stealth() -> Self {
+        Self {
+            name: "playwright_stealth".to_owned(),
+            extra_args: vec![
+                "--disable-blink-features=AutomationControlled".to_owned(),
+                "--window-size=1920,1080".to_owned(),
+            ],
+            user_agent: UserAgent::NotHeadless,
+            ..Self::default()
+        }
+    }
+}
+
+/// Gets pages with Chromium. See the [module](self).
+///
+/// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as `network_error`.
+/// * What is no HTML (PDF, JSON, an image, an attachment) comes as the bytes that the server sent.
+/// * HTML comes as the document's text after its scripts ran, in UTF-8. `Content-Type` is set to say so when the server said otherwise, and a
+///   byte order mark overrules a `<meta charset>` that does.
+/// * Status, headers and final URL are the main document's. Requests of the page that go to refused addresses are blocked, and the page still comes.
+///
+/// Dropping it kills the browser; [`BrowserFetcher::close`] is the polite way. The sandbox is off when running as root (Chromium refuses
+/// otherwise), and on for everybody else.
+pub struct BrowserFetcher {
+    inner: Arc<Inner>,
+    slots: Semaphore,
+}
+
+struct Inner {
+    program: PathBuf,
+    options: BrowserOptions,
+    dialer: Dialer,
+    running: Mutex<Option<Arc<Running>>>,
+    closed: AtomicBool,
+}
+
+/// A Chromium that was started, and perhaps has died since.
+struct Running {
+    cdp: Cdp,
+    pid: u32,
+    process: Mutex<Option<Process>>,
+    proxy: FilteringProxy,
+    disguise: Disguise,
+}
+
+impl BrowserFetcher {
+    /// The Chromium to run: `explicit` when given, else what `FETCHWISE_CHROMIUM` or `CHROME` name, else the first of [`NAMES`] in
+    /// `PATH`, else where macOS keeps applications.
+    ///
+    /// # Errors
+    /// [`BrowserMissing`], whose text says how to install one.
+    pub fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
+        find::find(explicit)
+    }
+
+    /// A fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
+    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Self {
+        let slots = Semaphore::new(options.tabs.max(1));
+        let inner = Inner { program, options, dialer, running: Mutex::new(None), closed: AtomicBool::new(false) };
+        Self { inner: Arc::new(inner), slots }
+    }
+
+    /// Pages open at a time.
+    pub fn max_in_flight(&self) -> usize {
+        self.inner.options.tabs.max(1)
+    }
+
+    /// Starts the browser now, so that the first fetch need not wait for it.
+    ///
+    /// # Errors
+    /// [`LaunchError`] when it does not start.
+    pub async fn start(&self) -> Result<(), LaunchError> {
+        Inner::running(&self.inner).await.map(drop)
+    }
+
+    /// The process id of the browser, while there is one.
+    pub async fn pid(&self) -> Option<u32> {
+        let running = self.inner.running.lock().await;
+        running.as_ref().filter(|r| !r.cdp.is_closed()).map(|r| r.pid)
+    }
+
+    /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones fail.
+    pub async fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+        self.slots.close();
+        let running = self.inner.running.lock().await.take();
+        if let Some(running) = running {
+            running.cdp.send(None, CloseParams::default());
+            running.finish().await;
+        }
+    }
+
+    async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        self.check_url(request.url).await?;
+        let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
+        let _slot = self.slots.acquire().await.map_err(|_| closed())?;
+        let started = Instant::now();
+        let mut watch = None;
+        let work = self.work(request, started, &mut watch);
+        let result = match tokio::time::timeout(request.limits.deadline, work).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure {
+                kind: ErrorKind::Timeout,
+                message: format!("the page was not there after {} ms", request.limits.deadline.as_millis()),
+                ask_proxy: None,
+            }),
+        };
+        let duration = started.elapsed();
+        let failed = |failure: Failure, watch: Option<Watch>| {
+            let mut error = FetchError::new(failure.kind, failure.message, duration);
+            if let Some(document) = watch.as_ref().and_then(Watch::document) {
+                error.status = document.status;
+                error.headers = document.headers;
+            }
+            error
+        };
+        match result {
+            Ok(loaded) => respond(loaded, request.url, duration),
+            Err(failure) => Err(failed(failure, watch)),
+        }
+    }
+
+    /// What can be refused before the browser hears of it. A name is looked up where it is dialled, by the proxy.
+    async fn check_url(&self, url: &Url) -> Result<(), FetchError> {
+        let error = |kind, message: String| Err(FetchError::new(kind, message, Duration::ZERO));
+        match (url.scheme(), url.host()) {
+            ("http" | "https", Some(Host::Domain(_))) => Ok(()),
+            ("http" | "https", Some(address)) => match self.inner.dialer.check(&address.to_string()).await {
+                Ok(()) => Ok(()),
+                Err(why) => error(why.kind(), why.to_string()),
+            },
+            _ => error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned()),
+        }
+    }
+
+    async fn work(&self, request: Request<'_>, started: Instant, seen: &mut Option<Watch>) -> Result<Loaded, Failure> {
+        let running = Inner::running(&self.inner).await.map_err(|error| Failure {
+            kind: ErrorKind::NetworkError,
+            message: error.to_string(),
+            ask_proxy: None,
+        })?;
+        let options = &self.inner.options;
+        let patience = Patience {
+            quiet: options.quiet,
+            after_load: options.settle_max,
+            give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
+        };
+        let result = match Tab::open(&running.cdp, &running.disguise).await {
+            Ok(mut tab) => {
+                let watch = Watch::new(tab.main_frame(), request.limits.clone(), patience, Instant::now());
+                tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
+            }
+            Err(error) => Err(tab::call_failure(&error)),
+        };
+        match result {
+            Err(failure) if failure.message == tab::GONE => {
+                let how = running.death().await;
+                Err(Failure { message: format!("{} ({how})", tab::GONE), ..failure })
+            }
+            Err(failure) => Err(running.explain(failure)),
+            Ok(loaded) => Ok(loaded),
+        }
+    }
+}
+
+impl Inner {
+    /// The browser that runs, or a new one. A task of its own starts it, so that a fetch that gives up does not undo the start.
+    async fn running(this: &Arc<Self>) -> Result<Arc<Running>, LaunchError> {
+        let inner = Arc::clone(this);
+        let task = tokio::spawn(async move {
+            let mut slot = inner.running.lock().await;
+            if inner.closed.load(Ordering::Acquire) {
+                return Err(LaunchError::Closed);
+            }
+            if let Some(running) = slot.as_ref().filter(|r| !r.cdp.is_closed()) {
+                return Ok(Arc::clone(running));
+            }
+            if let Some(dead) = slot.take() {
+                dead.finish().await;
+            }
+            let running = Arc::new(inner.launch().await?);
+            *slot = Some(Arc::clone(&running));
+            Ok(running)
+        });
+        task.await.map_err(|error| LaunchError::Socket(error.to_string())).flatten()
+    }
+
+    async fn launch(&self) -> Result<Running, LaunchError> {
+        let proxy = FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
+        let (process, socket) = Process::launch(&self.program, proxy.addr(), &self.options.extra_args).await?;
+        let (root, events) = mpsc::unbounded_channel();
+        let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
+        cdp.send(None, SetDiscoverTargetsParams::new(true));
+        tokio::spawn(close_popups(cdp.clone(), events));
+        let user_agent = match &self.options.user_agent {
+            UserAgent::Chromium => None,
+            UserAgent::Custom(text) => Some(text.clone()),
+            UserAgent::NotHeadless => {
+                let version = cdp.call(None, GetVersionParams {}).await;
+                let version = version.map_err(|error| LaunchError::Socket(error.to_string()))?;
+                Some(version.user_agent.replace("HeadlessChrome", "Chrome"))
+            }
+        };
+        let disguise = Disguise { user_agent, init_script: self.options.init_script.clone() };
+        Ok(Running { cdp, pid: process.pid(), process: Mutex::new(Some(process)), proxy, disguise })
+    }
+}
+
+impl Running {
+    async fn finish(&self) {
+        if let Some(process) = self.process.lock().await.take() {
+            process.finish().await;
+        }
+    }
+
+    /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why.
+    fn explain(&self, failure: Failure) -> Failure {
+        let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
+        let known = url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
+        match known {
+            Some(known) => Failure { kind: known.kind, message: known.message, ask_proxy: None },
+            None => failure,
+        }
+    }
+
+    /// How it ended, for a message.
+    async fn death(&self) -> String {
+        match self.process.lock().await.as_mut() {
+            Some(process) => process.exit_text().await,
+            None => "it was closed".to_owned(),
+        }
+    }
+}
+
+/// A page opens further windows for advertisements; nobody looks at them.
+async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
+    while let Some(event) = events.recv().await {
+        if event.method != "Target.targetCreated" {
+            continue;
+        }
+        let info = &event.params["targetInfo"];
+        if info["type"] == "page"
+            && info["openerId"].is_string()
+            && let Some(id) = info["targetId"].as_str()
+        {
+            cdp.send(None, CloseTargetParams::new(id.to_owned()));
+        }
+    }
+}
+
+fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, FetchError> {
+    let Loaded { document, body, was_in } = loaded;
+    let Some(status) = document.status else {
+        return Err(FetchError::new(ErrorKind::NetworkError, "the page came without a response", duration));
+    };
+    let mut headers = document.headers;
+    if was_in.is_some() {
+        say_utf8(&mut headers);
+    }
+    let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
+    Ok(Response { status, headers, body, final_url, duration, truncated: document.truncated })
+}
+
+/// The document's text is in UTF-8, whatever the server's bytes were in.
+fn say_utf8(headers: &mut Vec<Header>) {
+    let said = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
+    match said {
+        Some(said) => {
+            let essence = said.value.split(';').next().unwrap_or_default().trim();
+            said.value = format!("{essence}; charset=utf-8");
+        }
+        None => headers.push(Header::new("content-type", "text/html; charset=utf-8")),
+    }
+}
+
+impl Fetcher for BrowserFetcher {
+    fn name(&self) -> &str {
+        &self.inner.options.name
+    }
+
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
+    fn renders(&self) -> bool {
+        true
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(self.fetch_page(request))
+    }
+}
+
+impl fmt::Debug for BrowserFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrowserFetcher")
+            .field("program", &self.inner.program)
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,306 @@
+//! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/command-fetcher.md`).
+//!
+//! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it died. Invariant: whatever the child
+//! says or does not say, a request ends by its deadline, in bounded memory, as a response or as an error that names the program. The child dials
+//! by itself: what we can check is the address before it hears of the URL, and the final URL it reports.
+
+mod link;
+mod wire;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Mutex, Semaphore};
+use url::Url;
+
+use super::body::{Body, BodyCollector, BodyError};
+use super::dial::Dialer;
+use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
+use crate::attempt::outcome::ErrorKind;
+use link::{Link, Running, Trouble};
+use wire::{Answer, Content, Reply};
+
+pub use link::CommandError;
+
+/// How a [`CommandFetcher`] is run.
+#[derive(Clone, Debug)]
+pub struct CommandOptions {
+    /// The name that attempts are logged under.
+    pub name: String,
+    /// The program and its arguments. No shell is involved.
+    pub argv: Vec<OsString>,
+    /// Whether the program runs a page's scripts.
+    pub renders: bool,
+    /// Requests given to the child at a time; further ones wait for their turn, and that wait is no part of their deadline.
+    pub max_in_flight: usize,
+    /// Bytes of one line of the child's. A body that does not fit comes as `body_path`.
+    pub max_line: usize,
+    /// The pause before a child that died is started again; doubled each time it dies without an answer, up to a minute.
+    pub backoff: Duration,
+    /// Where the child runs; none: where we do.
+    pub current_dir: Option<PathBuf>,
+    /// Further environment variables for the child.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl CommandOptions {
+    /// A program under `name` that renders no pages and takes 8 requests at a time.
+    pub fn new(name: impl Into<String>, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            name: name.into(),
+            argv: argv.into_iter().map(Into::into).collect(),
+            renders: false,
+            max_in_flight: 8,
+            max_line: 32 << 20,
+            backoff: Duration::from_millis(250),
+            current_dir: None,
+            env: Vec::new(),
+        }
+    }
+}
+
+/// Gets pages by asking another program. See the [module](self) and `docs/command-fetcher.md`.
+///
+/// Dropping it ends the child; [`CommandFetcher::close`] also waits for that.
+pub struct CommandFetcher {
+    options: Arc<CommandOptions>,
+    dialer: Dialer,
+    link: Mutex<Link>,
+    slots: Semaphore,
+}
+
+impl CommandFetcher {
+    /// A fetcher that asks the program of `options` for what `dialer`'s guard lets pass. Starts nothing yet.
+    pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
+        let options = Arc::new(options);
+        let slots = Semaphore::new(options.max_in_flight.max(1));
+        Self { link: Mutex::new(Link::new(Arc::clone(&options))), options, dialer, slots }
+    }
+
+    /// Requests given to the child at a time.
+    pub fn max_in_flight(&self) -> usize {
+        self.options.max_in_flight.max(1)
+    }
+
+    /// Starts the child now: a program that is not there is better known before the first fetch.
+    ///
+    /// # Errors
+    /// [`CommandError`] when it cannot be run.
+    pub async fn start(&self) -> Result<(), CommandError> {
+        self.link.lock().await.running().map(drop)
+    }
+
+    /// The process id of the child, while there is one.
+    pub async fn pid(&self) -> Option<u32> {
+        self.link.lock().await.pid()
+    }
+
+    /// Closes the child's standard input and waits for its end; kills it when that takes more than a moment. Fetches under way and later
+    /// ones fail.
+    pub async fn close(&self) {
+        self.slots.close();
+        let running = self.link.lock().await.close();
+        if let Some(running) = running {
+            running.end().await;
+        }
+    }
+
+    async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        let closed = |_| FetchError::new(ErrorKind::NetworkError, CommandError::Closed.to_string(), Duration::ZERO);
+        let _slot = self.slots.acquire().await.map_err(closed)?;
+        let started = Instant::now();
+        let deadline = request.limits.deadline;
+        match tokio::time::timeout(deadline, self.work(request, started)).await {
+            Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
+            Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
+            Err(_) => {
+                let message = format!("{} gave no answer within {} ms", self.program(), deadline.as_millis());
+                Err(FetchError::new(ErrorKind::Timeout, message, started.elapsed()))
+            }
+        }
+    }
+
+    async fn work(&self, request: Request<'_>, started: Instant) -> Result<Response, FetchError> {
+        self.check(request.url).await?;
+        let running = self.running(started + request.limits.deadline).await?;
+        let url = request.url.as_str();
+        let mut waiting =
+            running.ask(|id| wire::ask(id, url, request.limits)).map_err(|e| error(ErrorKind::NetworkError, e))?;
+        let reply = match waiting.answer().await {
+            Ok(Answer::Response(reply)) => reply,
+            Ok(Answer::Error { kind, message, status, headers }) => {
+                return Err(FetchError { status, headers, ..self.told(&kind, &message) });
+            }
+            Ok(Answer::Nonsense(why)) => {
+                return Err(error(
+                    ErrorKind::NetworkError,
+                    format!("{} answered with nonsense: {why}", self.program()),
+                ));
+            }
+            Err(Trouble::LineTooLong(len)) => {
+                let message = format!(
+                    "{} answered with a line of {len} bytes, and {} are allowed: a long body goes by body_path",
+                    self.program(),
+                    self.options.max_line
+                );
+                return Err(error(ErrorKind::TooLarge, message));
+            }
+            Err(Trouble::Gone(death)) => return Err(error(ErrorKind::NetworkError, death)),
+        };
+        self.respond(request, reply, &running).await
+    }
+
+    /// The child; after a death waits out the pause, when the deadline leaves room for it.
+    async fn running(&self, deadline: Instant) -> Result<Arc<Running>, FetchError> {
+        loop {
+            let wait = match self.link.lock().await.running() {
+                Ok(running) => return Ok(running),
+                Err(CommandError::Resting { wait_ms, .. })
+                    if Instant::now() + Duration::from_millis(wait_ms) < deadline =>
+                {
+                    Duration::from_millis(wait_ms)
+                }
+                Err(other) => return Err(error(ErrorKind::NetworkError, other)),
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Refuses what may not be dialled before the child hears of it. The child looks the name up again: a name whose answers change
+    /// gets past this, and only the child (or the network around it) can do anything about that.
+    async fn check(&self, url: &Url) -> Result<(), FetchError> {
+        let host = match (url.scheme(), url.host_str()) {
+            ("http" | "https", Some(host)) if !host.is_empty() => host,
+            _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host")),
+        };
+        self.dialer.check(host).await.map_err(|why| error(why.kind(), why))
+    }
+
+    async fn respond(&self, request: Request<'_>, reply: Reply, running: &Running) -> Result<Response, FetchError> {
+        let Reply { status, headers, content, final_url, truncated } = reply;
+        let limits = request.limits;
+        let final_url = match final_url {
+            None => request.url.clone(),
+            Some(text) => self.final_url(request.url, &text).await?,
+        };
+        let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
+        let result = if head_bytes > limits.max_headers {
+            Err((ErrorKind::TooLarge, format!("the headers are longer than {} bytes", limits.max_headers)))
+        } else {
+            match content {
+                Content::Bytes(bytes) => collect(&bytes, limits).await,
+                Content::File(path) => self.read_file(&path, running, limits).await,
+            }
+        };
+        match result {
+            Ok(body) => Ok(Response { status, headers, body, final_url, duration: Duration::ZERO, truncated }),
+            Err((kind, message)) => Err(FetchError { status: Some(status), headers, ..error(kind, message) }),
+        }
+    }
+
+    /// Where the child says it ended up: a redirect may lead into a network that is shut.
+    async fn final_url(&self, asked: &Url, text: &str) -> Result<Url, FetchError> {
+        let url = Url::parse(text).map_err(|why| {
+            let message = format!(
+                "{} names a final URL that is none ({why}): {}",
+                self.program(),
+                wire::excerpt(text.as_bytes())
+            );
+            error(ErrorKind::NetworkError, message)
+        })?;
+        if url.host() != asked.host() || url.scheme() != asked.scheme() {
+            self.check(&url).await?;
+        }
+        Ok(url)
+    }
+
+    async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, (ErrorKind, String)> {
+        let broken = |why: std::io::Error| {
+            let message = format!("{} names the body {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
+            (ErrorKind::NetworkError, message)
+        };
+        let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
+        let found = tokio::task::spawn_blocking(move || link::in_scratch(&scratch, &name)).await;
+        let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
+        let result = copy_in(&path, limits).await;
+        // It is ours now, read or not.
+        let _ = tokio::fs::remove_file(&path).await;
+        result.map_err(|why| match why {
+            BodyError::Io(why) => broken(why),
+            other => body_error(&other),
+        })
+    }
+
+    /// An error that the child told.
+    fn told(&self, kind: &str, message: &str) -> FetchError {
+        let message: String = message.chars().take(1000).collect();
+        match ErrorKind::from_name(kind) {
+            Some(known) => error(known, message),
+            None => {
+                let kind: String = kind.chars().take(100).collect();
+                let text = format!("{} told an error of the unknown kind {kind:?}: {message}", self.program());
+                error(ErrorKind::NetworkError, text)
+            }
+        }
+    }
+
+    fn program(&self) -> String {
+        format!("'{}'", link::program(&self.options))
+    }
+}
+
+async fn collect(bytes: &[u8], limits: &Limits) -> Result<Body, (ErrorKind, String)> {
+    let mut collector = BodyCollector::new(limits);
+    collector.push(bytes).await.map_err(|e| body_error(&e))?;
+    collector.finish().await.map_err(|e| body_error(&e))
+}
+
+async fn copy_in(path: &Path, limits: &Limits) -> Result<Body, BodyError> {
+    let mut file = tokio::fs::File::open(path).await.map_err(BodyError::Io)?;
+    let mut collector = BodyCollector::new(limits);
+    let mut chunk = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut chunk).await.map_err(BodyError::Io)? {
+            0 => return collector.finish().await,
+            read => collector.push(&chunk[..read]).await?,
+        }
+    }
+}
+
+fn body_error(why: &BodyError) -> (ErrorKind, String) {
+    let kind = if matches!(why, BodyError::TooLarge { .. }) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
+    (kind, why.to_string())
+}
+
+/// Its duration is filled in by the one who measures it.
+fn error(kind: ErrorKind, message: impl ToString) -> FetchError {
+    FetchError::new(kind, message.to_string(), Duration::ZERO)
+}
+
+impl Fetcher for CommandFetcher {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
+    fn renders(&self) -> bool {
+        self.options.renders
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(self.fetch_page(request))
+    }
+}
+
+impl fmt::Debug for CommandFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandFetcher").field("options", &self.options).finish_non_exhaustive()
+    }
+}
