@@ -3,11 +3,13 @@
 //! Owns names, help texts and the reading of single values. Must not read files, the environment or the clock.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::attempt::Hint;
+use crate::fetch::guard;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::router::Mode;
@@ -68,6 +70,7 @@ pub(crate) struct GlobalArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Fetch(FetchArgs),
     Select(SelectArgs),
     Explain(ExplainArgs),
     Classify(ClassifyArgs),
@@ -77,6 +80,62 @@ pub(crate) enum Command {
     Stats(StatsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+/// Fetch pages, learning on the way
+///
+/// Each URL is given to the fetcher that is likeliest to bring it for the least cost; a failure moves on to the next one. Every
+/// request is recorded as an attempt. A site that blocks is left alone for a while. A run that was interrupted is taken up
+/// where it stopped when the same command is given again.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\"}; empty lines and \
+    lines that start with # are left out.\n\n\
+    Examples:\n  \
+    fetchwise fetch https://example.org/ --out pages\n  \
+    fetchwise fetch --input urls.txt --warc crawl.warc.gz --concurrency 32 --json > results.jsonl\n  \
+    fetchwise fetch http://127.0.0.1:8080/ --allow-private-network"
+)]
+pub(crate) struct FetchArgs {
+    /// What to fetch; - reads lines from stdin
+    #[arg(value_name = "URL", required_unless_present = "input")]
+    pub(crate) urls: Vec<String>,
+    /// Read what to fetch from a file, a line each
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Keep pages in this folder, a file each
+    #[arg(short, long, value_name = "DIR", conflicts_with = "warc")]
+    pub(crate) out: Option<PathBuf>,
+    /// Keep pages in this WARC archive (compressed when the name ends in .gz)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) warc: Option<PathBuf>,
+    /// URLs under way at once
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) concurrency: u16,
+    /// A network that may be dialled although it is not public, as CIDR; repeatable
+    #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
+    pub(crate) allow_network: Vec<ipnet::IpNet>,
+    /// Loopback and private networks may be dialled
+    #[arg(long)]
+    pub(crate) allow_private_network: bool,
+    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// Do without a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Time for one request, such as 30s or 1500ms [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// The longest body, decoded, such as 10M [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_body: Option<u64>,
+    /// Try this fetcher first, for every URL
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fetcher: Option<String>,
+    /// Start from the beginning, though an earlier run was interrupted
+    #[arg(long)]
+    pub(crate) restart: bool,
 }
 
 /// Say which fetcher would be used, without any network
@@ -291,6 +350,44 @@ pub(crate) enum ByArg {
     Day,
 }
 
+/// Reads `30`, `30s`, `1500ms` or `2m`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is no time: expected a number with ms, s or m, as in 1500ms or 30s");
+    let (number, unit) = split_unit(text);
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        _ => return Err(bad()),
+    };
+    let value = number.parse::<f64>().map_err(|_| bad())? * seconds;
+    match Duration::try_from_secs_f64(value) {
+        Ok(time) if !time.is_zero() && time <= Duration::from_secs(86_400) => Ok(time),
+        _ => Err(format!("{text} is not between 1ms and a day")),
+    }
+}
+
+/// Reads `500`, `64K`, `10M`, `2G`; units are powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is no size: expected bytes, or a number with K, M or G, as in 10M");
+    let (number, unit) = split_unit(text);
+    let shift = match unit.to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(bad()),
+    };
+    let size = number.parse::<u64>().map_err(|_| bad())?;
+    size.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("{text} is out of range"))
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim_end(), &text[end..])
+}
+
 /// Reads `Name: value`.
 fn parse_header(text: &str) -> Result<Header, String> {
     match text.split_once(':') {
@@ -316,6 +413,20 @@ mod tests {
         {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert!(cli.global.json && cli.global.data_dir == Some(PathBuf::from("d")), "{line}");
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(parse_time("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!((parse_size("10M"), parse_size("3KiB"), parse_size("7")), (Ok(10 << 20), Ok(3 << 10), Ok(7)));
+        for bad in ["", "s", "-1s", "0", "1e99", "5 parsecs", "NaN"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "M", "-1", "0", "99999999999G", "1.5M", "5T"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
         }
     }
 

@@ -20,15 +20,23 @@ pub(crate) struct Line {
 }
 
 /// Why a line is no text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
     /// It is longer than it may be.
-    #[error("longer than {0} bytes")]
-    TooLong(usize),
+    #[error("longer than {max} bytes: {start}...")]
+    TooLong {
+        /// How long it may be.
+        max: usize,
+        /// How it begins.
+        start: String,
+    },
     /// It is not UTF-8.
     #[error("not valid UTF-8")]
     NotUtf8,
 }
+
+/// So many bytes of a line that is too long are shown.
+const START_BYTES: usize = 80;
 
 /// Reads lines of bounded length.
 pub(crate) struct Lines {
@@ -64,8 +72,10 @@ impl Lines {
                 None => (available, available.is_empty(), available.len()),
             };
             too_long |= text.len() + piece.len() > self.max;
-            if !too_long {
-                text.extend_from_slice(piece);
+            match too_long {
+                true if text.is_empty() => text.extend_from_slice(&piece[..piece.len().min(START_BYTES)]),
+                true => {}
+                false => text.extend_from_slice(piece),
             }
             self.from.consume(used);
             bytes += used as u64;
@@ -84,11 +94,15 @@ impl Lines {
             text.drain(..3);
         }
         let text = match too_long {
-            true => Err(LineError::TooLong(self.max)),
+            true => Err(LineError::TooLong { max: self.max, start: start_of(&text) }),
             false => String::from_utf8(text).map_err(|_| LineError::NotUtf8),
         };
         Ok(Some(Line { number: self.number, text, bytes }))
     }
+}
+
+fn start_of(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(START_BYTES)]).into_owned()
 }
 
 /// Whether a path stands for stdin.
@@ -126,6 +140,7 @@ mod tests {
     #[test]
     fn what_is_no_text_does_not_stop_the_rest() {
         let text = [b"abcdefghij\n".as_slice(), b"\xff\xfe\n", b"ok"].concat();
-        assert_eq!(lines(&text, 5), [Err(LineError::TooLong(5)), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
+        let too_long = LineError::TooLong { max: 5, start: "abcdefghij".to_owned() };
+        assert_eq!(lines(&text, 5), [Err(too_long), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
     }
 }

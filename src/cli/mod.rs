@@ -20,6 +20,7 @@ mod decide;
 mod explain;
 mod export;
 mod failure;
+mod fetch;
 mod import;
 mod input;
 mod manual;
@@ -53,6 +54,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     }
     let settings = Settings::resolve(&cli.global)?;
     match &cli.command {
+        Command::Fetch(args) => fetch::run(args, &settings, out),
         Command::Select(args) => select::run(args, &settings, out),
         Command::Explain(args) => explain::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),

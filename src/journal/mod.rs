@@ -214,6 +214,20 @@ impl Sink for Arc<Journal> {
     }
 }
 
+#[cfg(feature = "fetch")]
+impl crate::pipeline::StateLog for Journal {
+    // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
+    // holds in memory all the same.
+    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
+        let domain = entry::domain_of_url(url).unwrap_or_default();
+        let _ = self.append_link(&LinkEntry { link: link.to_owned(), domain, state: *state, at });
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        let _ = self.append_host(domain, until, at);
+    }
+}
+
 /// What a pass over the log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -314,7 +328,7 @@ pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
         Entry::Attempt(attempt) => selector.observe(&attempt),
         Entry::Link(LinkEntry { link, state, .. }) => {
             // A link without risk is as good as one that was never seen.
-            match state.risk_level > 0 || state.paused_until.is_some() {
+            match state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some() {
                 true => drop(links.insert(link, state)),
                 false => drop(links.remove(&link)),
             }

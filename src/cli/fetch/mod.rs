@@ -1,0 +1,229 @@
+//! `fetch`: the main job, for many URLs at once.
+//!
+//! Results come in the order of the input. A result counts as shown once it is flushed, and only then is its link noted as
+//! through, so that a run which is killed shows every result at least once when it is taken up again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::args::FetchArgs;
+use super::failure::{Exit, Failure};
+use super::out::Out;
+use super::settings::Settings;
+use crate::journal::State;
+use crate::pipeline::{Link, Pipeline, Report};
+use assemble::{Crawler, Wishes};
+use feed::{Feed, Item};
+use report::Show;
+use resume::Resume;
+use stop::Stop;
+
+pub(super) mod assemble;
+mod feed;
+mod report;
+mod resume;
+mod stop;
+
+/// What is under way may take so long after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(5);
+/// Results that wait for an earlier one, for each URL that may be under way.
+const AHEAD: u64 = 64;
+
+/// Runs the command.
+pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let feed = Feed::start(args)?;
+    let store = assemble::store(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let ended = runtime.block_on(async {
+        let stop = stop::listen().map_err(Failure::failed)?;
+        let crawler = Crawler::open(settings, &Wishes::from(args), store)?;
+        let resume = Resume::open(crawler.journal.dir(), args, args.restart)
+            .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
+        let total = feed.total;
+        let run = Run {
+            pipeline: Arc::clone(&crawler.pipeline),
+            concurrency: usize::from(args.concurrency),
+            feed,
+            resume,
+            show: Show::new(out, total),
+            stop,
+            under_way: JoinSet::new(),
+            links: HashMap::new(),
+            done: BTreeMap::new(),
+            begun: 0,
+            shown: 0,
+        };
+        let ended = run.go().await;
+        let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
+        let closed = crawler.close();
+        let exit = ended?;
+        closed?;
+        match state {
+            State::Degraded { reason, .. } => {
+                Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
+            }
+            _ if refused > 0 => Err(Failure::failed(format_args!("{refused} records did not reach the attempt log"))),
+            _ => Ok(exit),
+        }
+    });
+    // A name that is being looked up holds a thread that nobody can stop.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    ended
+}
+
+/// A run under way.
+struct Run<'o> {
+    pipeline: Arc<Pipeline>,
+    concurrency: usize,
+    feed: Feed,
+    resume: Resume,
+    show: Show<'o>,
+    stop: Stop,
+    under_way: JoinSet<Report>,
+    /// The links under way, with their place in the input.
+    links: HashMap<Id, (u64, Link)>,
+    /// What is done and waits for what was begun before it.
+    done: BTreeMap<u64, Done>,
+    begun: u64,
+    shown: u64,
+}
+
+enum Done {
+    Fetched(Link, Box<Report>),
+    Bad { line: u64, error: String },
+}
+
+impl Run<'_> {
+    async fn go(mut self) -> Result<Exit, Failure> {
+        let ended = self.work().await;
+        // Whatever is still under way is dropped before the journal closes.
+        self.under_way.shutdown().await;
+        let interrupted = ended?;
+        self.show_all_done()?;
+        let Self { resume, show, .. } = self;
+        let sum = show.finish();
+        match interrupted {
+            Some(Interrupted::Asked) => {
+                return Err(Failure::failed("interrupted").advise("the same command takes it up where it stopped"));
+            }
+            Some(Interrupted::Input(error)) => return Err(Failure::failed(error)),
+            None => resume.complete(),
+        }
+        Ok(if sum.unclassified > 0 { Exit::Failed } else { Exit::Done })
+    }
+
+    /// Goes through the input, or until somebody asks to stop.
+    async fn work(&mut self) -> Result<Option<Interrupted>, Failure> {
+        let (mut more, mut interrupted, mut give_up_at, mut listening) = (true, None, None, true);
+        loop {
+            let take = more && self.under_way.len() < self.concurrency && self.begun - self.shown < self.window();
+            if !more && self.under_way.is_empty() {
+                return Ok(interrupted);
+            }
+            tokio::select! {
+                biased;
+                asked = self.stop.changed(), if listening => {
+                    let times = *self.stop.borrow_and_update();
+                    listening = asked.is_ok();
+                    if times == 0 {
+                        continue;
+                    }
+                    if times > 1 {
+                        return Ok(Some(Interrupted::Asked));
+                    }
+                    (more, interrupted) = (false, Some(Interrupted::Asked));
+                    give_up_at = Some(Instant::now() + GRACE);
+                    if !self.under_way.is_empty() {
+                        self.show.note("stopping: waiting for what is under way (Ctrl-C again to leave it)");
+                    }
+                }
+                () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
+                    return Ok(interrupted);
+                }
+                Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
+                    self.ended(ended);
+                    self.show_done()?;
+                }
+                item = self.feed.next(), if take => match item {
+                    None => more = false,
+                    Some(Item::Broken(error)) => (more, interrupted) = (false, Some(Interrupted::Input(error))),
+                    Some(Item::Bad { line, error }) => {
+                        self.done.insert(self.begun, Done::Bad { line, error });
+                        self.begun += 1;
+                        self.show_done()?;
+                    }
+                    Some(Item::Link(link)) if self.resume.skips(&link) => self.show.skipped(),
+                    Some(Item::Link(link)) => self.begin(link),
+                },
+            }
+        }
+    }
+
+    /// How far the input may be ahead of the first result that is missing.
+    fn window(&self) -> u64 {
+        self.concurrency as u64 * AHEAD
+    }
+
+    fn begin(&mut self, link: Link) {
+        let (pipeline, own) = (Arc::clone(&self.pipeline), link.clone());
+        let handle = self.under_way.spawn(async move {
+            let mut report = pipeline.fetch(&own).await;
+            // Without a store nobody wants the body, which may be large.
+            report.response = None;
+            report
+        });
+        self.links.insert(handle.id(), (self.begun, link));
+        self.begun += 1;
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Report), tokio::task::JoinError>) {
+        let (id, report) = match ended {
+            Ok((id, report)) => (id, report),
+            Err(error) => {
+                let message = Some(format!("a bug in fetchwise: {error}"));
+                (error.id(), Report { error_type: Some(report::INTERNAL), message, ..Report::default() })
+            }
+        };
+        let Some((index, link)) = self.links.remove(&id) else { return };
+        let report = Report { url: link.url.clone(), ..report };
+        self.done.insert(index, Done::Fetched(link, Box::new(report)));
+    }
+
+    /// Shows what is done up to the first result that is missing.
+    fn show_done(&mut self) -> Result<(), Failure> {
+        while let Some(done) = self.done.remove(&self.shown) {
+            self.shown += 1;
+            self.show_one(&done)?;
+        }
+        Ok(())
+    }
+
+    /// Shows everything that is done, at the end of a run that leaves some undone.
+    fn show_all_done(&mut self) -> Result<(), Failure> {
+        for done in std::mem::take(&mut self.done).into_values() {
+            self.show_one(&done)?;
+        }
+        Ok(())
+    }
+
+    fn show_one(&mut self, done: &Done) -> Result<(), Failure> {
+        match done {
+            Done::Bad { line, error } => self.show.bad_line(*line, error),
+            Done::Fetched(link, report) => {
+                self.show.report(link.id.as_deref(), report)?;
+                self.resume.note(resume::hash(link));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why a run ended early.
+enum Interrupted {
+    Asked,
+    Input(String),
+}
