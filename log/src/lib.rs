@@ -39,6 +39,7 @@ mod repair;
 mod reserve;
 mod rewrite;
 mod scan;
+mod shard;
 mod snapshot;
 #[cfg(feature = "sim")]
 mod stepper;

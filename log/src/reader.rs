@@ -189,7 +189,7 @@ impl Reader {
         RecordIter { reader: self, segment: 0, ready }
     }
 
-    fn frames(
+    pub(crate) fn frames(
         &self,
         index: usize,
         summary: &mut Summary,

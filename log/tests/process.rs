@@ -321,3 +321,41 @@ fn a_blocked_append_is_let_go_when_the_disk_breaks() {
     log.append(record(b"y")).unwrap();
     log.close().unwrap();
 }
+
+#[test]
+fn acknowledgements_come_exactly_when_they_should_under_load() {
+    // Fault suite, row 11, the part that loom cannot do: the real queue, real threads, many times.
+    let each = scaled(20_000, 125_000);
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = options(Durability::Os);
+    options.queue_records = 64;
+    let (log, _) = Log::open(tmp.path(), options).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let log = &log;
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread);
+                for _ in 0..each {
+                    let ticket = log.append(record(b"x")).unwrap();
+                    match rng.below(40) {
+                        0 => {
+                            log.wait(ticket).unwrap();
+                            assert!(log.metrics().written_seq >= ticket.seq().unwrap());
+                        }
+                        1 if rng.below(20) == 0 => {
+                            log.flush().wait().unwrap();
+                            assert!(log.metrics().durable_seq >= ticket.seq().unwrap());
+                        }
+                        2 => drop(log.acknowledged(ticket)),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(log.metrics().appended, each * 8);
+    log.close().unwrap();
+    let summary = Reader::open(tmp.path()).unwrap().for_each(|_, _| {}).unwrap();
+    assert_eq!(summary.records, each * 8);
+    report("11", "appends by 8 threads with waits and flushes among them", each * 8, 0, 0);
+}

@@ -17,6 +17,10 @@ use crate::response::{Page, header};
 const NOSCRIPT_CONTENT_CHARS: u32 = 400;
 /// Visible characters under which a page with a password field may be a log-in wall.
 const LOGIN_WALL_CHARS: u32 = 600;
+/// How much of a page with little text is searched for late markers: so many bytes from its beginning ...
+const LATE_HEAD: usize = 256 << 10;
+/// ... and so many before its end.
+const LATE_TAIL: usize = 64 << 10;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -48,8 +52,11 @@ pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratc
         scratch.facts.forget();
     }
     weigh(detector, page, scratch, &mut verdict);
-    for &rule in &scratch.found.touched {
-        presence |= vendor_bit(&table.rules[rule as usize]);
+    for &index in &scratch.found.touched {
+        let rule = &table.rules[index as usize];
+        if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
+            presence |= vendor_bit(rule);
+        }
     }
     if presence != 0 {
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
@@ -173,7 +180,11 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
         enough = title_gate;
     }
     if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
-        collect(&table.late, table, scratch);
+        for (gate, scan) in &table.late {
+            if scratch.facts.visible.chars <= *gate {
+                collect(scan, table, scratch);
+            }
+        }
         read_sentences(table, charset, scratch);
         for &rule in &table.always {
             scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
@@ -188,11 +199,16 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
 }
 
 fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
-    let hits = &mut scratch.hits;
-    scan.each(&scratch.lower, &table.patterns, |hit| {
-        hits.push(hit);
-        true
-    });
+    let Scratch { hits, lower, .. } = scratch;
+    // A page with little text and a long body keeps its markers near the ends.
+    let head = lower.len().min(LATE_HEAD);
+    let tail = head.max(lower.len().saturating_sub(LATE_TAIL));
+    for (from, window) in [(0, &lower[..head]), (tail, &lower[tail..])] {
+        scan.each(window, &table.patterns, |hit| {
+            hits.push(Hit { start: hit.start + from as u32, ..hit });
+            true
+        });
+    }
 }
 
 /// Finds out where the hits stand and keeps those that stand where their rules want them.

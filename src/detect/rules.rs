@@ -20,6 +20,9 @@ pub(super) const SHIPPED: &str = include_str!("rules.toml");
 /// Rules whose gate is at most this many visible characters are looked for only once a page turned out to have no more.
 pub(super) const LATE_GATE: u32 = 1_500;
 
+/// The gates by which late patterns are kept apart: a page with more text is not searched for those of the lower tiers.
+const LATE_TIERS: [u32; 3] = [LATE_GATE, 600, 250];
+
 /// Most vendors a rule table can name.
 const VENDORS_MAX: usize = 128;
 
@@ -276,8 +279,8 @@ pub(super) struct Table {
     pub(super) parts: Vec<Part>,
     /// Patterns looked for in every page.
     pub(super) early: Scan,
-    /// Patterns looked for in pages with little text.
-    pub(super) late: Scan,
+    /// Patterns looked for in pages with little text, by the visible characters up to which they may prove something.
+    pub(super) late: [(u32, Scan); LATE_TIERS.len()],
     /// Markers of frameworks, looked for in pages with next to no text.
     pub(super) spa: Scan,
     /// Sentences, looked for in folded text.
@@ -296,7 +299,8 @@ pub(super) struct Table {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     Early,
-    Late,
+    /// In the tier of this index.
+    Late(usize),
     Spa,
     Sentence,
     Refresh,
@@ -390,7 +394,7 @@ impl Build {
             Grade::Spa => Where::Spa,
             Grade::Presence | Grade::Paywall => Where::Early,
             _ if gate > LATE_GATE => Where::Early,
-            _ => Where::Late,
+            _ => Where::Late(LATE_TIERS.iter().rposition(|tier| gate <= *tier).unwrap_or(0)),
         };
         self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
         for (n, group) in w.also.iter().enumerate() {
@@ -501,7 +505,7 @@ impl Build {
         };
         Table {
             early: scan(Where::Early),
-            late: scan(Where::Late),
+            late: std::array::from_fn(|tier| (LATE_TIERS[tier], scan(Where::Late(tier)))),
             spa: scan(Where::Spa),
             sentences: scan(Where::Sentence),
             refreshes: scan(Where::Refresh),

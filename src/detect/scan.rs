@@ -1,17 +1,24 @@
 //! Finding many byte patterns in one pass over text that is in lower case already.
 //!
-//! Each pattern is found by a *core*, the four bytes or more of it that are rarest in HTML, with the vector search of
-//! `aho-corasick`; the rest is verified around the core. Every occurrence is reported, overlapping ones too, up to a
-//! number of hits that grows with the text, so that the time stays linear whatever the text holds. This file knows
-//! patterns and offsets, not rules.
+//! Each pattern is found by a *core*, four bytes of it; the rest is verified around the core. Cores are chosen together, so
+//! that few of them, rare in HTML, cover all patterns: `recaptcha`, `hcaptcha` and `captcha.js` share one. They are
+//! looked for with the vector search of `aho-corasick`, in groups of as many as it takes at full speed. Every occurrence
+//! is reported, overlapping ones too, up to a number of hits that grows with the text, so that the time stays linear
+//! whatever the text holds. This file knows patterns and offsets, not rules.
+
+use std::collections::HashMap;
 
 use aho_corasick::packed;
-use aho_corasick::{AhoCorasick, Input, MatchKind, Span};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind, Span};
 
-/// Shortest core, in bytes: what the vector search looks at.
-const CORE_MIN: usize = 4;
-/// Longest core, in bytes: more would only be verified twice.
-const CORE_MAX: usize = 8;
+/// Length of a core, in bytes: what the vector search looks at.
+const CORE: usize = 4;
+/// Cores in one vector search. With more of them its filter lets too much through.
+const GROUP: usize = 48;
+/// Cores from which on one automaton is faster than so many vector searches.
+const AUTOMATON_FROM: usize = 10 * GROUP;
+
+type Core = [u8; CORE];
 /// Hits that any text may have, however short.
 const HITS_FREE: usize = 64;
 /// Beyond those, one hit for so many bytes.
@@ -44,8 +51,6 @@ enum Piece {
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pieces: Box<[Piece]>,
-    core_at: usize,
-    core_len: usize,
 }
 
 impl Pattern {
@@ -70,10 +75,7 @@ impl Pattern {
             rest = &rest[literal.len()..];
         }
         match pieces.first() {
-            Some(Piece::Literal(first)) if first.len() >= CORE_MIN => {
-                let (core_at, core_len) = rarest(first);
-                Ok(Self { core_at, core_len, pieces: pieces.into() })
-            }
+            Some(Piece::Literal(first)) if first.len() >= CORE => Ok(Self { pieces: pieces.into() }),
             Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
             Some(_) => Err(PatternError::UnknownWildcard),
         }
@@ -84,10 +86,6 @@ impl Pattern {
             Some(Piece::Literal(first)) => first,
             _ => &[],
         }
-    }
-
-    fn core(&self) -> &[u8] {
-        &self.first()[self.core_at..self.core_at + self.core_len]
     }
 
     /// The end of the match that starts at `start`, if there is one.
@@ -120,12 +118,25 @@ fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
     (len > 0).then_some(len)
 }
 
-/// Where the rarest stretch of `literal` starts, and how long it is.
-fn rarest(literal: &[u8]) -> (usize, usize) {
-    let cost = |window: &[u8]| window.iter().map(|b| u32::from(commonness(*b))).sum::<u32>();
-    let start = (0..=literal.len() - CORE_MIN).min_by_key(|&at| cost(&literal[at..at + CORE_MIN])).unwrap_or(0);
-    (start, (literal.len() - start).min(CORE_MAX))
+/// How often a core is met in HTML, relative to one that costs nothing to speak of.
+fn weight(core: Core) -> f64 {
+    let sum: u32 = core.iter().map(|b| u32::from(commonness(*b))).sum();
+    let common = COMMON.iter().any(|c| c.as_bytes() == core);
+    2f64.powf((f64::from(sum) - 24.0) / 3.0) * if common { 20.0 } else { 1.0 }
 }
+
+/// Stretches of markup and script that are met far more often than their letters suggest.
+const COMMON: &[&str] = &[
+    "scri", "crip", "ript", "java", "avas", "vasc", "asc ", "cook", "ooki", "okie", "http", "ttps", "href", "clas", "lass",
+    "span", "load", "wind", "indo", "ndow", "docu", "ocum", "cume", "umen", "ment", "ents", "func", "unct", "ncti", "ctio",
+    "tion", "cont", "tent", "form", "data", "head", "body", "titl", "text", "styl", "imag", "mage", "name", "type", "link",
+    "rel=", "meta", "var ", "this", "that", "with", "your", "you ", " you", "from", "have", "html", "atio", "loca", "ocat",
+    "cati", "ness", "able", "ing ", "the ", " the", " and", "and ", "ion ", "ions", "his ", "for ", " for", "not ", " not",
+    "are ", " are", "acce", "cces", "cess", "enab", "nabl", "requ", "eque", "ques", "uest", "ecur", "curi", "rity", "veri",
+    "erif", "rifi", "ific", "bloc", "lock", "brow", "rows", "owse", "wser", "chec", "heck", "ecki", "robo", "obot", "huma",
+    "uman", "butt", "main", "root", "inde", "ndex", "app.", "app-", "modu", "odul", "dule", "vend", "endo", "ndor", "poly",
+    "page", "view", "src=", "css/", "com/", ".com", "www.", "async", "id=\"", "s=\"c", "=\"co", "\"con", "ent=", "js\">",
+];
 
 /// How common a byte is in lower-case HTML, on a rough logarithmic scale.
 fn commonness(byte: u8) -> u8 {
@@ -152,66 +163,89 @@ pub(super) struct Hit {
 
 #[derive(Debug)]
 enum Engine {
-    Nothing,
     Vector(packed::Searcher),
     Automaton(AhoCorasick),
+}
+
+/// One search: an engine, and for each of its cores the patterns it stands for, as (index, offset of the core).
+#[derive(Debug)]
+struct Group {
+    engine: Engine,
+    by_core: Vec<Vec<(u32, u32)>>,
 }
 
 /// A set of patterns, ready to be searched for.
 #[derive(Debug)]
 pub(super) struct Scan {
-    engine: Engine,
-    /// For each core the engine knows: the patterns whose core begins as it does, as (index, offset of the core).
-    by_core: Vec<Vec<(u32, u32)>>,
+    groups: Vec<Group>,
 }
 
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
-        let mut patterns: Vec<_> = patterns.into_iter().collect();
-        patterns.sort_by(|(_, a), (_, b)| a.core().cmp(b.core()));
-        // In this order a core follows the one it begins with, and is found by it.
-        let mut cores: Vec<&[u8]> = Vec::new();
-        let mut by_core: Vec<Vec<(u32, u32)>> = Vec::new();
-        for (index, pattern) in patterns {
-            if !cores.last().is_some_and(|core| pattern.core().starts_with(core)) {
-                cores.push(pattern.core());
-                by_core.push(Vec::new());
-            }
-            if let Some(group) = by_core.last_mut() {
-                group.push((index, pattern.core_at as u32));
-            }
-        }
-        Self { engine: engine(&cores), by_core }
+        let patterns: Vec<_> = patterns.into_iter().collect();
+        let cores = cover(&patterns);
+        let per_group = if cores.len() >= AUTOMATON_FROM { cores.len() } else { GROUP };
+        let groups = cores.chunks(per_group.max(1)).filter_map(Group::new).collect();
+        Self { groups }
     }
 
-    /// Reports every occurrence in `text[from..]` in the order of their cores, up to the bound on hits. Stops when `found`
-    /// returns false.
+    /// Reports every occurrence in `text`, group by group, up to the bound on hits. Stops when `found` returns false.
     pub(super) fn each(&self, text: &[u8], patterns: &[Pattern], mut found: impl FnMut(Hit) -> bool) {
+        for group in &self.groups {
+            if !group.each(text, patterns, &mut found) {
+                return;
+            }
+        }
+    }
+}
+
+impl Group {
+    fn new(cores: &[(Core, Vec<(u32, u32)>)]) -> Option<Self> {
+        let bytes = cores.iter().map(|(core, _)| core);
+        let mut config = packed::Config::new();
+        config.match_kind(packed::MatchKind::LeftmostFirst).heuristic_pattern_limits(false);
+        let vector = (cores.len() <= GROUP).then(|| config.builder().extend(bytes.clone()).build()).flatten();
+        let engine = match vector {
+            Some(searcher) => Engine::Vector(searcher),
+            // Too many cores, or a processor without vectors.
+            None => AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostFirst)
+                .kind(Some(AhoCorasickKind::DFA))
+                .build(bytes)
+                .map(Engine::Automaton)
+                .ok()?,
+        };
+        Some(Self { engine, by_core: cores.iter().map(|(_, patterns)| patterns.clone()).collect() })
+    }
+
+    fn each(&self, text: &[u8], patterns: &[Pattern], found: &mut impl FnMut(Hit) -> bool) -> bool {
         let mut budget = HITS_FREE + text.len() / BYTES_PER_HIT;
         let mut at = 0;
         while let Some((core, start)) = self.next(text, at) {
+            // Cores are of one length, so no other one starts here; one may start at the next byte.
             at = start + 1;
             for &(index, core_at) in &self.by_core[core] {
                 let Some(begin) = start.checked_sub(core_at as usize) else { continue };
                 let hit = Hit { pattern: index, start: begin as u32 };
                 if patterns[index as usize].end_at(text, begin).is_some() && !found(hit) {
-                    return;
+                    return false;
                 }
             }
             budget -= 1;
             if budget == 0 {
-                return;
+                break;
             }
         }
+        true
     }
 
+    #[inline]
     fn next(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
         match &self.engine {
-            Engine::Nothing => None,
-            Engine::Vector(searcher) => {
-                searcher.find_in(text, Span { start: at, end: text.len() }).map(|m| (m.pattern().as_usize(), m.start()))
-            }
+            Engine::Vector(searcher) => searcher
+                .find_in(text, Span { start: at, end: text.len() })
+                .map(|m| (m.pattern().as_usize(), m.start())),
             Engine::Automaton(searcher) => {
                 searcher.find(Input::new(text).range(at..)).map(|m| (m.pattern().as_usize(), m.start()))
             }
@@ -219,19 +253,38 @@ impl Scan {
     }
 }
 
-fn engine(cores: &[&[u8]]) -> Engine {
-    if cores.is_empty() {
-        return Engine::Nothing;
+/// Cores that cover all patterns: again and again the one that covers most for how often it is met.
+fn cover(patterns: &[(u32, &Pattern)]) -> Vec<(Core, Vec<(u32, u32)>)> {
+    let mut by_core: HashMap<Core, Vec<(usize, u32)>> = HashMap::new();
+    for (n, (_, pattern)) in patterns.iter().enumerate() {
+        for (at, window) in pattern.first().windows(CORE).enumerate() {
+            let Ok(core) = Core::try_from(window) else { continue };
+            let places = by_core.entry(core).or_default();
+            if places.last().is_none_or(|(last, _)| *last != n) {
+                places.push((n, at as u32));
+            }
+        }
     }
-    let mut config = packed::Config::new();
-    config.match_kind(packed::MatchKind::LeftmostFirst).heuristic_pattern_limits(false);
-    if let Some(searcher) = config.builder().extend(cores).build() {
-        return Engine::Vector(searcher);
-    }
-    // Too many patterns for the vector search, or a processor without it.
-    match AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(cores) {
-        Ok(searcher) => Engine::Automaton(searcher),
-        Err(_) => Engine::Nothing,
+    let mut candidates: Vec<(Core, f64, Vec<(usize, u32)>)> =
+        by_core.into_iter().map(|(core, places)| (core, weight(core), places)).collect();
+    // The table must come out the same every time.
+    candidates.sort_unstable_by_key(|c| c.0);
+    let mut covered = vec![false; patterns.len()];
+    let mut chosen = Vec::new();
+    loop {
+        let gain = |c: &(Core, f64, Vec<(usize, u32)>)| c.2.len() as f64 / (1.0 + c.1);
+        let Some(best) = (0..candidates.len()).max_by(|a, b| gain(&candidates[*a]).total_cmp(&gain(&candidates[*b]))) else {
+            return chosen;
+        };
+        let (core, _, places) = candidates.swap_remove(best);
+        for (n, _) in &places {
+            covered[*n] = true;
+        }
+        chosen.push((core, places.into_iter().map(|(n, at)| (patterns[n].0, at)).collect()));
+        for candidate in &mut candidates {
+            candidate.2.retain(|(n, _)| !covered[*n]);
+        }
+        candidates.retain(|c| !c.2.is_empty());
     }
 }
 
