@@ -386,6 +386,16 @@ impl Log {
         }
     }
 
+    /// Everything appended so far, acknowledged at the log's durability: as [`acknowledged`](Self::acknowledged) for a caller
+    /// who has no tickets. Asks for no sync of its own.
+    pub fn settled(&self) -> Flush {
+        // Relaxed: what this thread has appended, or was told of by another one, has its numbers already.
+        match self.goal(self.shared.next_seq.load(Ordering::Relaxed)) {
+            None => Flush::done(self.shared.clone(), Ok(())),
+            Some(goal) => Flush { shared: self.shared.clone(), goal, since: None, id: None, done: None },
+        }
+    }
+
     /// Asks that everything appended so far be synced to disk, at any durability, and returns what can be awaited or
     /// [waited for](Flush::wait). The request stands even if the result is dropped. A degraded log tries once more.
     pub fn flush(&self) -> Flush {
