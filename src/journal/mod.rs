@@ -167,6 +167,12 @@ impl Journal {
         self.log.flush()
     }
 
+    /// Waits (or lets wait) until everything taken so far is acknowledged at the journal's durability: at
+    /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
+    pub fn settled(&self) -> Flush {
+        self.log.settled()
+    }
+
     /// Whether entries reach the disk.
     pub fn state(&self) -> State {
         self.log.state()

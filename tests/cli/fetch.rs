@@ -237,3 +237,20 @@ fn text_for_people_says_what_happened() {
     assert!(ran.stdout.contains("ok  ") && ran.stdout.contains("refused_address"), "{}", ran.stdout);
     assert!(ran.stderr.contains("1 delivered, 1 failed"), "{}", ran.stderr);
 }
+
+#[test]
+fn the_demo_learns_and_keeps_nothing() {
+    let place = Place::new();
+    let ran = place.run(&["demo", "--rounds", "9", "--no-browser", "--json"]);
+    let lines = ran.json();
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let of = |name: &str| lines.iter().filter(|line| line["place"] == name).collect::<Vec<_>>();
+    let library = of("library");
+    assert_eq!(
+        (library.len(), library[0]["source"].as_str(), library[8]["source"].as_str()),
+        (9, Some("probe"), Some("learned"))
+    );
+    assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
+    assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
+    assert!(!place.data().exists());
+}

@@ -1,7 +1,8 @@
 //! `fetch`: the main job, for many URLs at once.
 //!
-//! Results come in the order of the input. A result counts as shown once it is flushed, and only then is its link noted as
-//! through, so that a run which is killed shows every result at least once when it is taken up again.
+//! Results come in the order of the input. A result is shown once its attempts outlive the process, and its link is noted as
+//! through once the result is flushed, so that a run which is killed loses nothing that was shown, and shows every result at
+//! least once when it is taken up again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::args::FetchArgs;
 use super::failure::{Exit, Failure};
 use super::out::Out;
 use super::settings::Settings;
-use crate::journal::State;
+use crate::journal::{Journal, State};
 use crate::pipeline::{Link, Pipeline, Report};
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item};
@@ -24,12 +25,14 @@ use stop::Stop;
 
 pub(super) mod assemble;
 mod feed;
-mod report;
+pub(super) mod report;
 mod resume;
-mod stop;
+pub(super) mod stop;
 
 /// What is under way may take so long after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(5);
+/// The log gets so long to take what a result rests on.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Results that wait for an earlier one, for each URL that may be under way.
 const AHEAD: u64 = 64;
 
@@ -46,6 +49,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let total = feed.total;
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),
+            journal: Arc::clone(&crawler.journal),
             concurrency: usize::from(args.concurrency),
             feed,
             resume,
@@ -78,6 +82,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
 /// A run under way.
 struct Run<'o> {
     pipeline: Arc<Pipeline>,
+    journal: Arc<Journal>,
     concurrency: usize,
     feed: Feed,
     resume: Resume,
@@ -103,7 +108,7 @@ impl Run<'_> {
         // Whatever is still under way is dropped before the journal closes.
         self.under_way.shutdown().await;
         let interrupted = ended?;
-        self.show_all_done()?;
+        self.show_all_done().await?;
         let Self { resume, show, .. } = self;
         let sum = show.finish();
         match interrupted {
@@ -146,7 +151,7 @@ impl Run<'_> {
                 }
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
-                    self.show_done()?;
+                    self.show_done().await?;
                 }
                 item = self.feed.next(), if take => match item {
                     None => more = false,
@@ -154,7 +159,7 @@ impl Run<'_> {
                     Some(Item::Bad { line, error }) => {
                         self.done.insert(self.begun, Done::Bad { line, error });
                         self.begun += 1;
-                        self.show_done()?;
+                        self.show_done().await?;
                     }
                     Some(Item::Link(link)) if self.resume.skips(&link) => self.show.skipped(),
                     Some(Item::Link(link)) => self.begin(link),
@@ -194,7 +199,10 @@ impl Run<'_> {
     }
 
     /// Shows what is done up to the first result that is missing.
-    fn show_done(&mut self) -> Result<(), Failure> {
+    async fn show_done(&mut self) -> Result<(), Failure> {
+        if self.done.contains_key(&self.shown) {
+            self.settle().await;
+        }
         while let Some(done) = self.done.remove(&self.shown) {
             self.shown += 1;
             self.show_one(&done)?;
@@ -203,11 +211,17 @@ impl Run<'_> {
     }
 
     /// Shows everything that is done, at the end of a run that leaves some undone.
-    fn show_all_done(&mut self) -> Result<(), Failure> {
+    async fn show_all_done(&mut self) -> Result<(), Failure> {
+        self.settle().await;
         for done in std::mem::take(&mut self.done).into_values() {
             self.show_one(&done)?;
         }
         Ok(())
+    }
+
+    /// Waits for the log. One that fails, or stands still, says so at the end; results are shown all the same.
+    async fn settle(&self) {
+        let _ = tokio::time::timeout(SETTLE_TIME, self.journal.settled()).await;
     }
 
     fn show_one(&mut self, done: &Done) -> Result<(), Failure> {
