@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Export(ExportArgs),
     BanRate(BanRateArgs),
     Stats(StatsArgs),
+    Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -262,6 +263,24 @@ pub(crate) struct StatsArgs {
     /// A row for each; without it one row for all
     #[arg(long, value_enum)]
     pub(crate) by: Option<ByArg>,
+}
+
+/// Crawl a small town of web sites on this machine and watch learning happen
+///
+/// Sites of every temper (static, a React app, behind a challenge, PDF, flaky, drifting, closed, rate-limited) are served on
+/// loopback and crawled for real, round after round. What is learned is thrown away at the end, unless --data-dir says where to
+/// keep it.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Pages of each site
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// Do without a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
 }
 
 /// Print a completion script for a shell

@@ -17,6 +17,7 @@ mod args;
 mod ban_rate;
 mod classify;
 mod decide;
+mod demo;
 mod explain;
 mod export;
 mod failure;
@@ -62,6 +63,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Export(args) => export::run(args, &settings, out),
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
+        Command::Demo(args) => demo::run(args, &settings, out),
         Command::Completions(_) | Command::Man(_) => Ok(Exit::Done),
     }
 }

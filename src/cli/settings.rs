@@ -4,7 +4,7 @@
 //! wrong with them is found here, before a command begins.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etcetera::BaseStrategy;
@@ -26,9 +26,11 @@ const DATA_DIR: &str = "FETCHWISE_DATA_DIR";
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
 
 /// Resolved settings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     data_dir: Option<PathBuf>,
+    /// Whether the command line names it.
+    is_dir_named: bool,
     /// What the config file says.
     pub(crate) config: Config,
     router: Router,
@@ -49,6 +51,7 @@ impl Settings {
         let table = table.map(|path| load_route_table(path)).transpose()?;
         let split_share = config.split_share.unwrap_or(0.5);
         Ok(Self {
+            is_dir_named: args.data_dir.is_some(),
             data_dir: args
                 .data_dir
                 .clone()
@@ -72,6 +75,12 @@ impl Settings {
                 .advise("name a directory with --data-dir")
         })?;
         Ok(base.data_dir().join("fetchwise"))
+    }
+
+    /// The same settings with another data directory, unless the command line named one.
+    pub(crate) fn in_dir_unless_named(&self, dir: &Path) -> Self {
+        let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
+        Self { data_dir, ..self.clone() }
     }
 
     /// The detector: the shipped rules, and those of `--rules`.

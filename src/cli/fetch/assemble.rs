@@ -15,7 +15,7 @@ use crate::cli::out::note;
 use crate::cli::settings::{Settings, say_torn};
 use crate::config::FetcherConfig;
 use crate::fetch::Limits;
-use crate::fetch::browser::{BrowserFetcher, BrowserOptions};
+use crate::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use crate::fetch::command::{CommandFetcher, CommandOptions};
 use crate::fetch::dial::Dialer;
 use crate::fetch::guard::{AddressGuard, parse_network};
@@ -42,6 +42,8 @@ pub(in crate::cli) struct Wishes {
     pub(in crate::cli) chromium: Option<PathBuf>,
     /// Whether to do without it.
     pub(in crate::cli) no_browser: bool,
+    /// What the stealthy browser says it is, unless it says what any browser does.
+    pub(in crate::cli) stealth_agent: Option<String>,
     /// Time for one request.
     pub(in crate::cli) timeout: Option<Duration>,
     /// The longest body.
@@ -55,6 +57,7 @@ impl From<&FetchArgs> for Wishes {
             allow_private_network: args.allow_private_network,
             chromium: args.chromium.clone(),
             no_browser: args.no_browser,
+            stealth_agent: None,
             timeout: args.timeout,
             max_body: args.max_body,
         }
@@ -210,10 +213,12 @@ fn fetchers(
         }
         builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
     }
-    let browsers: Vec<BrowserOptions> = [BrowserOptions::default(), BrowserOptions::stealth()]
-        .into_iter()
-        .filter(|options| is_wanted(&options.name))
-        .collect();
+    let mut stealth = BrowserOptions::stealth();
+    if let Some(agent) = &wishes.stealth_agent {
+        stealth.user_agent = UserAgent::Custom(agent.clone());
+    }
+    let browsers: Vec<BrowserOptions> =
+        [BrowserOptions::default(), stealth].into_iter().filter(|options| is_wanted(&options.name)).collect();
     let program = if browsers.is_empty() { Err(String::new()) } else { chromium(settings, wishes)? };
     if let Err(reason) = &program
         && !reason.is_empty()

@@ -1,5 +1,6 @@
 //! Results of a run as they are shown: a line a URL, a bar while it goes on, a sum at the end.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ pub(super) const INTERNAL: &str = "internal_error";
 
 /// A result as JSON has it.
 #[derive(Serialize)]
-struct ReportJson<'a> {
-    url: &'a str,
+pub(in crate::cli) struct ReportJson<'a> {
+    url: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     fetcher: Option<&'a str>,
@@ -36,6 +37,37 @@ struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
+}
+
+impl<'a> ReportJson<'a> {
+    /// The result of the link that the caller calls `id`.
+    pub(in crate::cli) fn new(id: Option<&'a str>, report: &'a Report) -> Self {
+        Self {
+            url: url(report),
+            id,
+            fetcher: report.fetcher.as_deref(),
+            source: report.source.map(Source::name),
+            confidence: report.confidence,
+            status: report.status,
+            success: report.success,
+            error_type: report.error_type,
+            error: report.message.as_deref(),
+            is_banned: report.is_banned,
+            requests: report.requests,
+            bytes: report.bytes,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            file: report.file.as_deref(),
+            paused_until: report.paused_until.map(rfc3339::format),
+        }
+    }
+}
+
+/// The URL as it was given, but for one that is longer than any that is taken.
+fn url(report: &Report) -> Cow<'_, str> {
+    match report.url.len() > URL_MAX_BYTES {
+        true => Cow::Owned(shorten(&report.url)),
+        false => Cow::Borrowed(&report.url),
+    }
 }
 
 /// A line of input that is nothing to fetch, as JSON has it.
@@ -105,34 +137,10 @@ impl<'o> Show<'o> {
     /// One result.
     pub(super) fn report(&mut self, id: Option<&str>, report: &Report) -> Result<(), Failure> {
         self.sum.add(report);
-        let shortened;
-        let url = match report.url.len() > URL_MAX_BYTES {
-            true => {
-                shortened = shorten(&report.url);
-                &shortened
-            }
-            false => report.url.as_str(),
-        };
         if self.out.json {
-            self.out.object(&ReportJson {
-                url,
-                id,
-                fetcher: report.fetcher.as_deref(),
-                source: report.source.map(Source::name),
-                confidence: report.confidence,
-                status: report.status,
-                success: report.success,
-                error_type: report.error_type,
-                error: report.message.as_deref(),
-                is_banned: report.is_banned,
-                requests: report.requests,
-                bytes: report.bytes,
-                duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
-                file: report.file.as_deref(),
-                paused_until: report.paused_until.map(rfc3339::format),
-            })?;
+            self.out.object(&ReportJson::new(id, report))?;
         } else {
-            let line = words(url, report);
+            let line = words(&url(report), report);
             let out = &mut *self.out;
             // Flushed while the bar is away, so that the two do not write over each other.
             self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;

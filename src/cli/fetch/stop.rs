@@ -3,10 +3,10 @@
 use tokio::sync::watch;
 
 /// How often somebody asked the run to stop.
-pub(super) type Stop = watch::Receiver<u32>;
+pub(in crate::cli) type Stop = watch::Receiver<u32>;
 
 /// Starts listening to Ctrl-C and to a request to terminate. Called within a runtime.
-pub(super) fn listen() -> std::io::Result<Stop> {
+pub(in crate::cli) fn listen() -> std::io::Result<Stop> {
     let (asked, stop) = watch::channel(0u32);
     #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
