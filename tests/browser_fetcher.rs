@@ -193,6 +193,28 @@ async fn a_page_comes_as_its_scripts_left_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_web_components_show_is_in_the_text() {
+    let site = Site::new(|_| {
+        html(
+            "<!DOCTYPE html><html lang=en><x-outer>light</x-outer><script>for (const [name, inside] of [\
+             ['x-outer', '<p>outer <slot></slot></p><x-inner></x-inner>'], ['x-inner', '<p>inner</p>']]) \
+             customElements.define(name, class extends HTMLElement { constructor() { super(); \
+             this.attachShadow({mode: 'open'}).innerHTML = inside } })</script>",
+        )
+    })
+    .await;
+    let browser = browser();
+    bounded(&browser, async {
+        let text = text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap());
+        let outer = "<x-outer><template shadowrootmode=\"open\"><p>outer <slot></slot></p><x-inner>\
+                     <template shadowrootmode=\"open\"><p>inner</p></template></x-inner></template>light</x-outer>";
+        assert!(text.starts_with("<!DOCTYPE html><html lang=\"en\"><head>") && text.ends_with("</html>"), "{text}");
+        assert!(text.contains(outer), "{text}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn status_headers_and_final_url_are_the_main_documents() {
     let site = Site::new(|path| match path.as_str() {
         "/old" => reply(302, &[("location", "/new")], ""),
