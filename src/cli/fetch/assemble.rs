@@ -11,17 +11,25 @@ use ipnet::IpNet;
 use crate::backoff::LinkState;
 use crate::cli::args::FetchArgs;
 use crate::cli::failure::Failure;
+use crate::cli::out::note;
 use crate::cli::settings::{Settings, say_torn};
+use crate::config::FetcherConfig;
 use crate::fetch::Limits;
+use crate::fetch::browser::{BrowserFetcher, BrowserOptions};
+use crate::fetch::command::{CommandFetcher, CommandOptions};
+use crate::fetch::dial::Dialer;
 use crate::fetch::guard::{AddressGuard, parse_network};
 use crate::fetch::http::HttpFetcher;
 use crate::journal::{Check, Durability, Journal, Options};
 use crate::pipeline::{Pipeline, PipelineBuilder, PipelineSettings};
-use crate::registry::PROBE_FETCHER;
+use crate::registry::{PROBE_FETCHER, canonical};
 use crate::selector::Selector;
 use crate::store::Store;
 use crate::store::files::Files;
 use crate::store::warc::Warc;
+
+/// Other programs get so long to end.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// What a crawl needs, whoever asks for it.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +65,14 @@ impl From<&FetchArgs> for Wishes {
 pub(in crate::cli) struct Crawler {
     pub(in crate::cli) pipeline: Arc<Pipeline>,
     pub(in crate::cli) journal: Arc<Journal>,
+    children: Children,
+}
+
+/// Fetchers that run other programs, which are ended in good order.
+#[derive(Default)]
+struct Children {
+    browsers: Vec<Arc<BrowserFetcher>>,
+    commands: Vec<Arc<CommandFetcher>>,
 }
 
 impl Crawler {
@@ -77,21 +93,35 @@ impl Crawler {
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let builder = builder(selector, loaded.links).settings(limits).router(router).detector(detector);
         let builder = builder.states(Arc::clone(&journal) as _).clock(Arc::clone(&settings.clock));
-        let builder = fetchers(builder, settings, guard)?;
+        let mut children = Children::default();
+        let builder = fetchers(builder, &mut children, settings, wishes, &Dialer::new(guard.clone()), guard)?;
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
         };
-        Ok(Self { pipeline: Arc::new(builder.build()), journal })
+        Ok(Self { pipeline: Arc::new(builder.build()), journal, children })
     }
 
-    /// Writes and syncs what is left.
-    pub(in crate::cli) fn close(self) -> Result<(), Failure> {
+    /// Ends other programs, then writes and syncs what is left.
+    pub(in crate::cli) async fn close(self) -> Result<(), Failure> {
         drop(self.pipeline);
+        // A program that does not end in time is killed when its fetcher is dropped.
+        let _ = tokio::time::timeout(CLOSE_TIME, self.children.close()).await;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => Ok(journal.close()?),
             // A task that was abandoned still holds it for a moment; dropping the last one closes it.
             Err(journal) => journal.flush().wait().map_err(Failure::failed),
+        }
+    }
+}
+
+impl Children {
+    async fn close(&self) {
+        for browser in &self.browsers {
+            browser.close().await;
+        }
+        for command in &self.commands {
+            command.close().await;
         }
     }
 }
@@ -159,12 +189,79 @@ fn journal_options(settings: &Settings) -> Options {
     Options { durability, segment_bytes: log.segment_bytes, check: Check::Tail, ..Options::default() }
 }
 
-/// Adds every fetcher that is to be had, and why the others are not.
-fn fetchers(builder: PipelineBuilder, settings: &Settings, guard: AddressGuard) -> Result<PipelineBuilder, Failure> {
-    let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
-    if let Some(agent) = &settings.config.http.user_agent {
-        http = http.user_agent(agent);
+/// Adds every fetcher that is to be had, and why the others are not. Starts none.
+fn fetchers(
+    mut builder: PipelineBuilder,
+    children: &mut Children,
+    settings: &Settings,
+    wishes: &Wishes,
+    dialer: &Dialer,
+    guard: AddressGuard,
+) -> Result<PipelineBuilder, Failure> {
+    let config = &settings.config;
+    let configured: Vec<&FetcherConfig> = config.fetchers.iter().collect();
+    let is_wanted = |name: &str| {
+        configured.is_empty() || configured.iter().any(|f| canonical(&f.name) == name && f.command.is_none())
+    };
+    if is_wanted(PROBE_FETCHER) {
+        let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
+        if let Some(agent) = &config.http.user_agent {
+            http = http.user_agent(agent);
+        }
+        builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
     }
-    let http = http.build().map_err(Failure::usage)?;
-    Ok(builder.fetcher(Arc::new(http)))
+    let browsers: Vec<BrowserOptions> = [BrowserOptions::default(), BrowserOptions::stealth()]
+        .into_iter()
+        .filter(|options| is_wanted(&options.name))
+        .collect();
+    let program = if browsers.is_empty() { Err(String::new()) } else { chromium(settings, wishes)? };
+    if let Err(reason) = &program
+        && !reason.is_empty()
+    {
+        note(format_args!("warning: pages that need a browser will fail: {reason}"));
+    }
+    for options in browsers {
+        match &program {
+            Ok(program) => {
+                let tabs = config.browser.tabs.unwrap_or(options.tabs);
+                let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
+                let browser = Arc::new(browser);
+                children.browsers.push(Arc::clone(&browser));
+                builder = builder.fetcher(browser);
+            }
+            Err(reason) if reason.is_empty() => builder = builder.missing(&options.name, "there is to be no browser"),
+            Err(reason) => builder = builder.missing(&options.name, reason),
+        }
+    }
+    for fetcher in configured {
+        let Some(argv) = &fetcher.command else {
+            let shipped = [PROBE_FETCHER, "playwright", "playwright_stealth"];
+            if !shipped.contains(&canonical(&fetcher.name)) {
+                let reason = format!("the config gives {} no command, and fetchwise does not bring it", fetcher.name);
+                builder = builder.missing(&fetcher.name, reason);
+            }
+            continue;
+        };
+        let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
+        options.renders = fetcher.spec().renders;
+        options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
+        let command = Arc::new(CommandFetcher::new(options, dialer.clone()));
+        children.commands.push(Arc::clone(&command));
+        builder = builder.fetcher(command);
+    }
+    Ok(builder)
+}
+
+/// The browser's program. The inner error says why there is none, and is empty when none is wanted; a program that was named
+/// and is not there ends the command.
+fn chromium(settings: &Settings, wishes: &Wishes) -> Result<Result<PathBuf, String>, Failure> {
+    let config = &settings.config.browser;
+    if wishes.no_browser || wishes.chromium.is_none() && config.enabled == Some(false) {
+        return Ok(Err(String::new()));
+    }
+    match BrowserFetcher::find(wishes.chromium.as_deref().or(config.path.as_deref())) {
+        Ok(program) => Ok(Ok(program)),
+        Err(missing) if missing.named.is_some() => Err(Failure::usage(missing)),
+        Err(missing) => Ok(Err(missing.to_string())),
+    }
 }

@@ -59,7 +59,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         };
         let ended = run.go().await;
         let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
-        let closed = crawler.close();
+        let closed = crawler.close().await;
         let exit = ended?;
         closed?;
         match state {

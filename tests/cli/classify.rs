@@ -1,0 +1,95 @@
+//! `classify`: one response, and many.
+
+use serde_json::json;
+
+use crate::support::Place;
+
+const CHALLENGE: &str = "<html><head><title>Just a moment...</title></head><body><div id=\"challenge-form\"></div>\
+    <script>window._cf_chl_opt={}</script></body></html>";
+
+fn article() -> String {
+    format!(
+        "<html><head><title>News</title></head><body>{}</body></html>",
+        "<p>A sentence that somebody may read.</p>".repeat(20)
+    )
+}
+
+#[test]
+fn a_challenge_is_blocked_and_an_article_is_content() {
+    let place = Place::new();
+    let file = place.write("c.html", CHALLENGE);
+    let ran =
+        place.run(&["classify", &file, "--status", "403", "--header", "Server: cloudflare", "--json", "--explain"]);
+    let line = ran.one();
+    assert_eq!((ran.code, line["is_blocked"].as_bool(), line["vendor"].as_str()), (0, Some(true), Some("cloudflare")));
+    assert_eq!(line["block_type"].as_str(), Some("blocked_captcha"));
+    assert!(line["rule"].is_string() && !line["matches"].as_array().unwrap().is_empty());
+    assert!(line["heuristics"].as_array().unwrap().contains(&json!({"type": "server_cloudflare", "value": "true"})));
+    let line = place.run_with(&["classify", "-", "--json", "--url", "https://e.org/"], article()).one();
+    assert_eq!((line["is_blocked"].as_bool(), line["is_empty"].as_bool()), (Some(false), Some(false)));
+    assert_eq!((line["url"].as_str(), line["error_type"].is_null()), (Some("https://e.org/"), true));
+    for field in ["has_spa", "framework", "has_paywall", "high_script_ratio", "text_chars"] {
+        assert!(line.get(field).is_some(), "{field}");
+    }
+}
+
+#[test]
+fn a_batch_comes_in_the_order_of_its_lines_with_paths_relative_to_it() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("sub/pages")).unwrap();
+    place.write("sub/pages/c.html", CHALLENGE);
+    place.write("sub/pages/a.html", article());
+    let mut lines = String::new();
+    for n in 0..3000 {
+        let body = ["pages/c.html", "pages/a.html"][n % 2];
+        let line = json!({"url": format!("https://e.org/{n}"), "status": 200, "headers": {"Content-Type": "text/html"},
+                          "body_path": body, "label": "left alone"});
+        lines += &format!("{line}\n");
+    }
+    let batch = place.write("sub/batch.jsonl", lines);
+    let ran = place.run(&["classify", "--batch", &batch, "--json"]);
+    let results = ran.json();
+    assert_eq!((ran.code, results.len()), (0, 3000));
+    for (n, line) in results.iter().enumerate() {
+        assert_eq!(line["url"].as_str(), Some(format!("https://e.org/{n}").as_str()));
+        assert_eq!(line["is_blocked"].as_bool(), Some(n % 2 == 0), "{n}");
+    }
+}
+
+#[test]
+fn a_line_of_a_batch_that_cannot_be_read_is_named_and_the_rest_goes_on() {
+    let place = Place::new();
+    place.write("a.html", article());
+    let lines = [
+        json!({"url": "https://e.org/1", "body_path": "absent.html"}).to_string(),
+        "no json".to_owned(),
+        json!({"url": "https://e.org/3", "headers": 7, "body_path": "a.html"}).to_string(),
+        json!({"url": "https://e.org/4", "headers": [["Content-Type", "text/html"]], "body_path": "a.html"})
+            .to_string(),
+    ];
+    let batch = place.write("batch.jsonl", lines.join("\n"));
+    let ran = place.run(&["classify", "--batch", &batch, "--json"]);
+    let results = ran.json();
+    assert_eq!((ran.code, results.len()), (1, 4));
+    let errors: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
+    assert_eq!(errors, [Some("unreadable_body"), Some("invalid_line"), Some("invalid_line"), None]);
+    assert_eq!((results[0]["url"].as_str(), results[1]["line"].as_u64()), (Some("https://e.org/1"), Some(2)));
+}
+
+#[test]
+fn rules_can_be_shown_and_added_and_bad_ones_are_refused() {
+    let place = Place::new();
+    assert!(place.run(&["classify", "--show-rules"]).stdout.contains("[[rule]]"));
+    let rules = place.write("rules.toml", "[[rule]]\nid = 7\n");
+    let page = place.write("a.html", article());
+    let ran = place.run(&["classify", &page, "--rules", &rules]);
+    assert!(ran.code == 2 && ran.stderr.contains("rules.toml"), "{} {}", ran.code, ran.stderr);
+}
+
+#[test]
+fn keywords_judge_as_the_seeds_did() {
+    let place = Place::new();
+    let page = place.write("a.html", format!("{}<p>Protected by Cloudflare.</p>", article()));
+    assert_eq!(place.run(&["classify", &page, "--json"]).one()["is_blocked"].as_bool(), Some(false));
+    assert_eq!(place.run(&["classify", &page, "--json", "--keywords"]).one()["is_blocked"].as_bool(), Some(true));
+}

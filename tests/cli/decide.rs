@@ -1,0 +1,168 @@
+//! `select` and `explain`: the published examples, modes, hints, bad URLs.
+
+use serde_json::{Value, json};
+
+use crate::support::{DAY, HOUR, Place, now};
+
+fn attempts(url: &str, fetcher: &str, success: bool, count: usize, ms: i64) -> Vec<Value> {
+    let line = |n: usize| {
+        let error = if success { Value::Null } else { json!("wrong_tool") };
+        json!({"url": format!("{url}{n}"), "fetcher": fetcher, "success": success, "error_type": error,
+               "attempted_at": ms + n as i64})
+    };
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn nothing_known_means_probe_and_leaves_no_data_directory() {
+    let place = Place::new();
+    let ran = place.run(&["select", "https://example.org/", "--json"]);
+    let line = ran.one();
+    assert_eq!(
+        (ran.code, line["decision"].as_str(), line["fetcher"].as_str()),
+        (0, Some("probe"), Some("direct_access"))
+    );
+    assert_eq!((line["confidence"].as_f64(), line["mode"].as_str()), (Some(0.0), Some("learning")));
+    assert!(!place.data().exists());
+}
+
+#[test]
+fn ten_successes_are_learned_and_confident() {
+    let place = Place::new();
+    place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
+    let line = place.run(&["select", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("playwright")));
+    assert!(line["confidence"].as_f64().unwrap() > 0.9 && line["sample_size"].as_f64().unwrap() > 9.9, "{line}");
+}
+
+#[test]
+fn five_successes_give_a_confidence_of_one_half() {
+    let place = Place::new();
+    place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 5, now()));
+    let line = place.run(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    let candidate = line["candidates"].as_array().unwrap().iter().find(|c| c["fetcher"] == "playwright").unwrap();
+    assert!((candidate["confidence"].as_f64().unwrap() - 0.5).abs() < 1e-3, "{candidate}");
+}
+
+#[test]
+fn an_unseen_hosts_pdf_goes_to_the_plain_fetcher_by_its_prior() {
+    let line = Place::new().run(&["select", "--json", "https://unknown-domain.com/document.pdf"]).one();
+    assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("direct_access")));
+    assert_eq!(line["confidence"].as_f64(), Some(0.95));
+}
+
+#[test]
+fn recent_failures_outweigh_old_successes() {
+    let place = Place::new();
+    place.import(attempts("https://e.org/", "playwright", true, 5, now() - 60 * DAY));
+    place.import(attempts("https://e.org/x", "playwright", false, 2, now()));
+    let line = place.run(&["select", "--json", "https://e.org/y"]).one();
+    assert_eq!(line["decision"].as_str(), Some("probe"), "{line}");
+    assert!(line["confidence"].as_f64().unwrap() < 0.6);
+}
+
+#[test]
+fn fetchers_seen_in_the_log_are_candidates_and_can_be_wanted() {
+    let place = Place::new();
+    place.import(attempts("https://e.org/", "my_fetcher", true, 10, now()));
+    let line = place.run(&["select", "--json", "https://e.org/y"]).one();
+    assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("my_fetcher")));
+    let line = place.run(&["select", "--json", "https://f.org/", "--fetcher", "my_fetcher"]).one();
+    assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("hinted"), Some("my_fetcher")));
+    let ran = place.run(&["select", "https://f.org/", "--fetcher", "nobody"]);
+    assert!(ran.code == 2 && ran.stderr.contains("my_fetcher"), "{}", ran.stderr);
+}
+
+#[test]
+fn after_a_captcha_comes_stealth_and_after_a_shell_the_browser() {
+    let place = Place::new();
+    for (hint, want) in [("blocked", "playwright_stealth"), ("empty", "playwright")] {
+        let args = ["select", "--json", "https://e.org/", "--tried", "simple_http", "--last-failure", hint];
+        assert_eq!(place.run(&args).one()["fetcher"].as_str(), Some(want), "{hint}");
+    }
+}
+
+#[test]
+fn a_url_that_is_none_is_a_line_of_its_own_and_the_rest_goes_on() {
+    let place = Place::new();
+    let ran = place.run(&["select", "--json", "nonsense", "ftp://e.org/", "https://e.org/"]);
+    let lines = ran.json();
+    assert_eq!((ran.code, lines.len()), (1, 3));
+    for (line, url) in lines.iter().zip(["nonsense", "ftp://e.org/"]) {
+        assert_eq!((line["success"].as_bool(), line["error_type"].as_str()), (Some(false), Some("invalid_url")));
+        assert_eq!(line["url"].as_str(), Some(url));
+        assert!(line["error"].as_str().unwrap().contains(url));
+    }
+    assert_eq!(lines[2]["decision"].as_str(), Some("probe"));
+    let ran = place.run(&["explain", "nonsense", "--json"]);
+    assert_eq!((ran.code, ran.one()["error_type"].as_str()), (1, Some("invalid_url")));
+}
+
+#[test]
+fn the_router_table_serves_legacy_by_flag_and_by_variable() {
+    let place = Place::new();
+    let table = place.write("routes.csv", "domain,fetcher\nexample.org,playwright\n");
+    let args = ["select", "--json", "https://www.example.org/a", "https://other.org/", "--router", &table];
+    let ran = Ran::from(place.command(&args).env("LEARNING_MODE_ENABLED", "false").output().unwrap());
+    let lines = ran.json();
+    assert_eq!((lines[0]["decision"].as_str(), lines[0]["fetcher"].as_str()), (Some("hard_coded"), Some("playwright")));
+    assert_eq!((ran.code, lines[1]["error_type"].as_str()), (1, Some("no_route")));
+    let args = [&args[..], &["--mode", "learning"]].concat();
+    let ran = Ran::from(place.command(&args).env("LEARNING_MODE_ENABLED", "false").output().unwrap());
+    assert_eq!(ran.json()[0]["decision"].as_str(), Some("probe"));
+    let ran = place.run(&["select", "https://e.org/", "--mode", "legacy"]);
+    assert!(ran.code == 2 && ran.stderr.contains("--router"), "{}", ran.stderr);
+}
+
+use crate::support::Ran;
+
+#[test]
+fn explain_names_evidence_candidates_and_rule() {
+    let place = Place::new();
+    place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
+    let line = place.run(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    let heuristics = line["heuristics"].as_array().unwrap();
+    assert!(heuristics.contains(&json!({"type": "domain_path", "value": "wikipedia.org|wiki"})));
+    let chosen: Vec<&Value> = line["candidates"].as_array().unwrap().iter().filter(|c| c["chosen"] == true).collect();
+    assert_eq!((chosen.len(), chosen[0]["fetcher"].as_str()), (1, Some("playwright")));
+    assert!(line["steps"].as_array().unwrap().iter().any(|s| s["type"] == "domain" && s["total"].as_f64() > Some(9.0)));
+    assert_eq!(line["rule"].as_str(), Some("domain_confident"));
+    let text = place.run(&["explain", "https://wikipedia.org/wiki/Rust"]).stdout;
+    assert!(text.contains(">  playwright") && text.contains("confident on this domain"), "{text}");
+    assert!(!text.contains('\x1b'), "no colours into a pipe");
+}
+
+#[test]
+fn bad_usage_and_bad_config_end_with_two() {
+    let place = Place::new();
+    let config = place.write("c.toml", "[scoring]\ncolour = 1\n");
+    let half_life = place.write("h.toml", "half_life_days = 3\n");
+    for (args, want) in [
+        (&["select"][..], "URL"),
+        (&["frobnicate"], "frobnicate"),
+        (&["select", "https://e.org/", "--config", &config], "colour"),
+        (&["select", "https://e.org/", "--config", &half_life], "7 to 365"),
+        (&["select", "https://e.org/", "--config", "absent.toml"], "absent.toml"),
+        (&["ban-rate", "e.org", "--days", "0"], "--days"),
+        (&["fetch", "https://e.org/", "--allow-network", "everything"], "CIDR"),
+        (&["fetch", "https://e.org/", "--chromium", "absent"], "absent"),
+    ] {
+        let ran = place.run(args);
+        assert!(ran.code == 2 && ran.stderr.contains(want), "{args:?}: {} {}", ran.code, ran.stderr);
+    }
+    let ran = Ran::from(place.command(&["stats"]).env("LEARNING_MODE_ENABLED", "maybe").output().unwrap());
+    assert!(ran.code == 2 && ran.stderr.contains("LEARNING_MODE_ENABLED"));
+}
+
+#[test]
+fn help_teaches_and_shells_and_readers_are_served() {
+    let place = Place::new();
+    for command in ["fetch", "select", "explain", "classify", "import", "export", "ban-rate", "stats"] {
+        let ran = place.run(&[command, "--help"]);
+        assert!(ran.code == 0 && ran.stdout.contains("Example"), "{command}: {}", ran.stdout);
+    }
+    assert!(place.run(&["completions", "bash"]).stdout.contains("ban-rate"));
+    assert!(place.run(&["man"]).stdout.starts_with(".ie"));
+    assert_eq!(place.run(&["man", "--out", "man"]).code, 0);
+    assert!(place.path("man/fetchwise-fetch.1").exists());
+}

@@ -1,0 +1,10 @@
+//! The program as its users meet it: exit codes, fields, messages.
+
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod classify;
+mod decide;
+mod fetch;
+mod log;
+mod support;
