@@ -8,15 +8,17 @@
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr3};
 
+use super::tag::Tag;
+
 /// One token. Offsets are into the text that is tokenised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// Text between tags, entities not decoded.
     Text { start: usize, end: usize },
-    /// A start tag: its name, then its attributes up to (not including) `>`.
-    Open { start: usize, name_end: usize, attrs_end: usize, end: usize },
+    /// A start tag: its name, then its attributes up to (not including) `>`. `may_hide` when they might hide it.
+    Open { tag: Tag, start: usize, name_end: usize, attrs_end: usize, end: usize, may_hide: bool },
     /// An end tag.
-    Close { start: usize, name_end: usize, end: usize },
+    Close { tag: Tag, start: usize, name_end: usize, end: usize },
     /// The content of a raw-text element, without its tags.
     Raw { element: Raw, start: usize, end: usize },
     /// A comment, doctype or processing instruction.
@@ -54,19 +56,20 @@ pub(super) enum Raw {
 }
 
 impl Raw {
-    fn of(name: &[u8]) -> Option<Self> {
-        match name {
-            b"script" => Some(Self::Script),
-            b"style" => Some(Self::Style),
-            b"title" => Some(Self::Title),
-            b"textarea" => Some(Self::Textarea),
-            b"iframe" => Some(Self::Iframe),
-            b"noembed" => Some(Self::Noembed),
-            b"noframes" => Some(Self::Noframes),
-            b"xmp" => Some(Self::Xmp),
-            b"plaintext" => Some(Self::Plaintext),
-            _ => None,
-        }
+    #[inline]
+    fn of(tag: Tag) -> Option<Self> {
+        Some(match tag {
+            Tag::SCRIPT => Self::Script,
+            Tag::STYLE => Self::Style,
+            Tag::TITLE => Self::Title,
+            Tag::TEXTAREA => Self::Textarea,
+            Tag::IFRAME => Self::Iframe,
+            Tag::NOEMBED => Self::Noembed,
+            Tag::NOFRAMES => Self::Noframes,
+            Tag::XMP => Self::Xmp,
+            Tag::PLAINTEXT => Self::Plaintext,
+            _ => return None,
+        })
     }
 
     const fn end_tag(self) -> Option<&'static [u8]> {
@@ -178,12 +181,15 @@ impl<'t> Tokens<'t> {
     #[inline]
     fn open_tag(&mut self, start: usize) -> Token {
         let name_end = self.name_end(start + 1);
-        let (attrs_end, end) = self.tag_end(name_end);
+        let tag = Tag::of(&self.text[start + 1..name_end]);
+        // Most tags have no attributes.
+        let (attrs_end, end, may_hide) =
+            if self.text.get(name_end) == Some(&b'>') { (name_end, name_end + 1, false) } else { self.tag_end(name_end) };
         self.at = end;
-        if !self.foreign && end <= self.text.len() && attrs_end < self.text.len() {
-            self.raw = Raw::of(&self.text[start + 1..name_end]);
+        if !self.foreign && attrs_end < self.text.len() {
+            self.raw = Raw::of(tag);
         }
-        Token::Open { start, name_end, attrs_end, end }
+        Token::Open { tag, start, name_end, attrs_end, end, may_hide }
     }
 
     #[inline]
@@ -192,9 +198,10 @@ impl<'t> Tokens<'t> {
             return self.bogus_comment(start);
         }
         let name_end = self.name_end(start + 2);
-        let (_, end) = self.tag_end(name_end);
+        let tag = Tag::of(&self.text[start + 2..name_end]);
+        let end = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
         self.at = end;
-        Token::Close { start, name_end, end }
+        Token::Close { tag, start, name_end, end }
     }
 
     #[inline]
@@ -206,23 +213,28 @@ impl<'t> Tokens<'t> {
             .unwrap_or(rest.len())
     }
 
-    /// Where the attributes end and where the tag ends. A quote counts only where a value may begin: after `=`.
-    #[inline]
-    fn tag_end(&self, from: usize) -> (usize, usize) {
+    /// Where the attributes end, where the tag ends, and whether they might hide the element. A quote counts only where
+    /// a value may begin: after `=`.
+    fn tag_end(&self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
         let mut at = from;
+        let mut may_hide = false;
         loop {
-            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len()) };
+            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len(), may_hide) };
             let found = at + n;
             let byte = text[found];
+            // `style=` ends what stands before its value; `hidden` stands between values.
+            let between = &text[at..found];
+            may_hide |= between.len() >= 6
+                && (between.ends_with(b"style=") || between.ends_with(b" ") || (between.len() >= 7 && has_hidden(between)));
             if byte == b'>' {
-                return (found, found + 1);
+                return (found, found + 1, may_hide);
             }
             at = found + 1;
             if opens_value(&text[from..found]) {
                 match memchr_near(byte, &text[at..]) {
                     Some(n) => at += n + 1,
-                    None => return (text.len(), text.len()),
+                    None => return (text.len(), text.len(), may_hide),
                 }
             }
         }
@@ -250,7 +262,7 @@ impl<'t> Tokens<'t> {
             let Some(n) = memchr_near(b'>', &text[at..]) else { break text.len() };
             let found = at + n;
             let inner = &text[start + 2..found];
-            if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) || inner == b"---" {
+            if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) {
                 break found + 1;
             }
             at = found + 1;
@@ -297,6 +309,15 @@ impl<'t> Tokens<'t> {
 #[inline]
 fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
+}
+
+/// Whether `hidden` or an unquoted style is in `between`. Short as a rule.
+#[inline]
+fn has_hidden(between: &[u8]) -> bool {
+    if between.len() > 256 {
+        return true;
+    }
+    between.windows(6).any(|w| w[0] == b'h' && w == b"hidden" || w[0] == b's' && w == b"style=")
 }
 
 /// Whether a quote after `before` begins an attribute value.
