@@ -63,24 +63,34 @@ impl Facts {
         self.clear();
         let mut walk = Walk::new(text, finders);
         let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
-        let mut empty_mount = false;
+        // An element that had nothing in it so far, by its attributes.
+        let mut mount: Option<Range<usize>> = None;
         while let Some((place, token)) = walk.next() {
             match token {
-                Token::Text { start, end } | Token::CData { start, end } => {
-                    let run = &text[start..end];
-                    empty_mount &= run.iter().all(u8::is_ascii_whitespace);
-                    self.text(place, text, start..end, counting, enough);
+                Token::Text { start, end, shape } => {
+                    if !(shape.known && shape.letters == 0) {
+                        mount = None;
+                    }
+                    if shape.known && place == Place::Text {
+                        self.visible.push_known(start..end, shape);
+                    } else {
+                        self.text(place, text, start..end, counting, enough);
+                    }
                     if self.visible.chars > enough {
                         return;
                     }
                 }
                 Token::Open { tag, name_end, attrs_end, .. } => {
-                    empty_mount = self.open(tag, text, name_end..attrs_end, place);
+                    mount = matches!(tag, Tag::DIV | Tag::MAIN | Tag::SECTION).then_some(name_end..attrs_end);
+                    self.open(tag, text, name_end..attrs_end, place);
                 }
                 Token::Close { tag, .. } => {
-                    self.mounts += u32::from(std::mem::take(&mut empty_mount));
+                    if let Some(attrs) = mount.take() {
+                        self.mounts += u32::from(has_id(&text[attrs]));
+                    }
                     self.space(tag, place);
                 }
+                Token::CData { start, end } => self.text(place, text, start..end, counting, enough),
                 Token::Raw { start, end, .. } => match place {
                     Place::Title => self.title = Some(start..end),
                     _ => self.text(place, text, start..end, counting, enough),
@@ -104,13 +114,18 @@ impl Facts {
         }
     }
 
-    /// A start tag. Returns whether it may be an empty mount point.
     #[inline]
-    fn open(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) -> bool {
-        let attrs = &text[range.clone()];
+    fn open(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
         self.space(tag, place);
+        self.links += u32::from(tag == Tag::A);
+        if tag.is_counted() {
+            self.count(tag, text, range, place);
+        }
+    }
+
+    fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
+        let attrs = &text[range.clone()];
         match tag {
-            Tag::A => self.links += 1,
             Tag::IMG => self.images += 1,
             Tag::SCRIPT => self.script(attrs),
             Tag::META => self.meta(text, range),
@@ -121,11 +136,9 @@ impl Facts {
             }
             Tag::SELECT | Tag::TEXTAREA => self.inputs += 1,
             Tag::IFRAME | Tag::FRAME | Tag::OBJECT | Tag::EMBED | Tag::VIDEO | Tag::AUDIO => self.frames += 1,
-            Tag::DIV | Tag::MAIN | Tag::SECTION => return has_id(attrs),
             Tag::Component if place == Place::Code => self.components += 1,
             _ => {}
         }
-        false
     }
 
     /// Block elements separate words.
@@ -181,7 +194,7 @@ pub(super) fn locate(
             next += 1;
         }
         if place == Place::Text
-            && let Token::Text { start, end } = token
+            && let Token::Text { start, end, .. } = token
         {
             visible.push(text, start..end, counting, u32::MAX);
         }

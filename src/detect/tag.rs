@@ -1,5 +1,10 @@
 //! The elements that matter for reading a page, told apart once per tag by their name as an integer.
 
+/// Bits of the hash by which a name finds its element.
+const HASH_BITS: u32 = 9;
+/// A multiplier that gives every name below a place of its own; the table does not compile with one that does not.
+const HASH: u64 = 0x814cd8c10ff34043;
+
 macro_rules! tags {
     ($($variant:ident = $name:literal,)+) => {
         /// An element.
@@ -12,37 +17,33 @@ macro_rules! tags {
             Other,
         }
 
-        impl Tag {
-            /// The element called `name`, which is in lower case.
-            #[inline]
-            pub(super) fn of(name: &[u8]) -> Self {
-                $(const $variant: u64 = pack($name);)+
-                if name.len() <= 8 {
-                    match pack(name) {
-                        $($variant => return Self::$variant,)+
-                        _ => {}
-                    }
-                } else if name == b"plaintext" {
-                    return Self::PLAINTEXT;
-                } else if name == b"blockquote" {
-                    return Self::BLOCKQUO;
-                }
-                if name.contains(&b'-') { Self::Component } else { Self::Other }
-            }
-        }
+        const TABLE: [(u64, Tag); 1 << HASH_BITS] = {
+            let mut table = [(0, Tag::Other); 1 << HASH_BITS];
+            $(
+                let at = place(pack($name));
+                assert!(table[at].0 == 0, "two names in one place");
+                table[at] = (pack($name), Tag::$variant);
+            )+
+            table
+        };
     };
 }
 
-/// At most eight bytes as an integer.
+/// At most eight bytes as an integer, the first one lowest.
 #[inline]
 const fn pack(name: &[u8]) -> u64 {
     let mut packed = 0;
     let mut i = 0;
     while i < name.len() && i < 8 {
-        packed = packed << 8 | name[i] as u64;
+        packed |= (name[i] as u64) << (8 * i);
         i += 1;
     }
     packed
+}
+
+#[inline]
+const fn place(packed: u64) -> usize {
+    (packed.wrapping_mul(HASH) >> (64 - HASH_BITS)) as usize
 }
 
 tags! {
@@ -63,6 +64,30 @@ tags! {
 }
 
 impl Tag {
+    /// The element called `name`, which is in lower case.
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"plaintext" => Self::PLAINTEXT,
+            b"blockquote" => Self::BLOCKQUO,
+            _ if name.len() <= 8 => Self::of_packed(pack(name)),
+            _ if name.contains(&b'-') => Self::Component,
+            _ => Self::Other,
+        }
+    }
+
+    /// The element whose name, of at most eight bytes, is `packed` with the first byte lowest.
+    #[inline]
+    pub(super) fn of_packed(packed: u64) -> Self {
+        let (name, tag) = TABLE[place(packed)];
+        if name == packed && packed != 0 {
+            tag
+        } else if packed.to_le_bytes().contains(&b'-') {
+            Self::Component
+        } else {
+            Self::Other
+        }
+    }
+
     /// Elements without content.
     #[inline]
     pub(super) fn is_void(self) -> bool {
@@ -81,6 +106,16 @@ impl Tag {
             self,
             A | B | I | U | S | EM | STRONG | SPAN | FONT | SMALL | CODE | TT | BIG | SUB | SUP | ABBR | MARK | BDI | BDO | WBR
                 | KBD | VAR | TIME | LABEL | SCRIPT | STYLE
+        )
+    }
+
+    /// Elements of which [`super::facts::Facts`] keeps count, links apart.
+    #[inline]
+    pub(super) fn is_counted(self) -> bool {
+        use Tag::*;
+        matches!(
+            self,
+            IMG | SCRIPT | META | INPUT | SELECT | TEXTAREA | IFRAME | FRAME | OBJECT | EMBED | VIDEO | AUDIO | Component
         )
     }
 

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::charset::Counting;
+use super::token::Shape;
 
 /// Bytes of runs that are remembered for sentences.
 const KEPT: usize = 32 * 1024;
@@ -37,13 +38,7 @@ impl Text {
 
     /// Adds the run of text at `range` of `page`, entities not decoded, until more than `enough` characters were counted.
     pub(super) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
-        if self.kept < KEPT {
-            if self.space {
-                self.runs.push(0..0);
-            }
-            self.kept += range.len();
-            self.runs.push(range.start as u32..range.end as u32);
-        }
+        self.keep(&range);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
             // A step ends where an entity or a character cannot be cut: after white space or ASCII, else wherever it must.
@@ -51,6 +46,32 @@ impl Text {
             let (now, later) = rest.split_at(step);
             self.count(now, counting);
             rest = later;
+        }
+    }
+
+    /// Adds a run whose shape is known.
+    #[inline]
+    pub(super) fn push_known(&mut self, range: Range<usize>, shape: Shape) {
+        if shape.letters == 0 {
+            self.space = true;
+            return;
+        }
+        self.keep(&range);
+        // The gap at the beginning: of the run, or of what came before.
+        let leading = u32::from(shape.leading);
+        let first = u32::from((leading > 0 || self.space) && self.chars > 0);
+        self.chars = self.chars.saturating_add(shape.letters + shape.gaps - leading + first);
+        self.space = shape.trailing;
+    }
+
+    #[inline]
+    fn keep(&mut self, range: &Range<usize>) {
+        if self.kept < KEPT {
+            if self.space {
+                self.runs.push(0..0);
+            }
+            self.kept += range.len();
+            self.runs.push(range.start as u32..range.end as u32);
         }
     }
 
