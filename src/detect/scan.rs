@@ -22,7 +22,7 @@ type Core = [u8; CORE];
 /// Hits that any text may have, however short.
 const HITS_FREE: usize = 64;
 /// Beyond those, one hit for so many bytes.
-const BYTES_PER_HIT: usize = 128;
+const BYTES_PER_HIT: usize = 256;
 
 /// Why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
