@@ -216,8 +216,11 @@ impl<'t> Tokens<'t> {
     fn open_tag(&mut self, start: usize) -> Token {
         let (name_end, tag) = self.name(start + 1);
         // Most tags have no attributes.
-        let (attrs_end, end, may_hide) =
-            if self.text.get(name_end) == Some(&b'>') { (name_end, name_end + 1, false) } else { self.tag_end(name_end) };
+        let (attrs_end, end, may_hide) = if self.text.get(name_end) == Some(&b'>') {
+            (name_end, name_end + 1, false)
+        } else {
+            self.tag_end(name_end)
+        };
         self.at = end;
         if !self.foreign && attrs_end < self.text.len() {
             self.raw = Raw::of(tag);
