@@ -1,5 +1,5 @@
-//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded in time; one that needs Chromium fails with
-//! the message that says how to install it.
+//! `BrowserFetcher` against real servers on loopback, with the real Chromium. Each test is bounded in time; one that
+//! needs Chromium fails with the message that says how to install it.
 #![cfg(feature = "browser")]
 #![allow(clippy::unwrap_used)]
 
@@ -29,11 +29,14 @@ use url::Url;
 
 type Reply = hyper::Response<BoxBody<Bytes, Infallible>>;
 
+/// A path, and the headers it was asked for with.
+type Asked = (String, HashMap<String, String>);
+
 /// A web site on loopback that counts its connections and remembers what was asked for.
 struct Site {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    requests: Arc<Mutex<Vec<(String, HashMap<String, String>)>>>,
+    requests: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Site {
@@ -111,8 +114,14 @@ fn browser_with(options: BrowserOptions) -> BrowserFetcher {
 /// Names of our own, and no look-up that leaves the machine.
 struct Names;
 
+/// Every name that a browser of this process asked for and that is none of the tests'.
+static STRANGERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 impl Resolve for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
+        if !host.ends_with(".test") && host != "no-such-host.invalid" {
+            STRANGERS.lock().unwrap().push(host.to_owned());
+        }
         Box::pin(async move {
             match host {
                 "outside.test" => Ok(vec!["127.0.0.1".parse().unwrap()]),
@@ -160,9 +169,12 @@ fn text(response: &Response) -> String {
 }
 
 /// Runs a test with a bound in time, and closes the browser at its end.
+///
+/// No test's browser asks for a host that the test does not know: Chromium makes no request of its own.
 async fn bounded<F: Future<Output = ()>>(browser: &BrowserFetcher, test: F) {
     tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test hangs");
     browser.close().await;
+    assert!(STRANGERS.lock().unwrap().is_empty(), "{STRANGERS:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,6 +200,28 @@ async fn a_page_comes_as_its_scripts_left_it() {
         assert!(!response.truncated);
         assert_eq!(browser.name(), "playwright");
         assert!(browser.renders());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_web_components_show_is_in_the_text() {
+    let site = Site::new(|_| {
+        html(
+            "<!DOCTYPE html><html lang=en><x-outer>light</x-outer><script>for (const [name, inside] of [\
+             ['x-outer', '<p>outer <slot></slot></p><x-inner></x-inner>'], ['x-inner', '<p>inner</p>']]) \
+             customElements.define(name, class extends HTMLElement { constructor() { super(); \
+             this.attachShadow({mode: 'open'}).innerHTML = inside } })</script>",
+        )
+    })
+    .await;
+    let browser = browser();
+    bounded(&browser, async {
+        let text = text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap());
+        let outer = "<x-outer><template shadowrootmode=\"open\"><p>outer <slot></slot></p><x-inner>\
+                     <template shadowrootmode=\"open\"><p>inner</p></template></x-inner></template>light</x-outer>";
+        assert!(text.starts_with("<!DOCTYPE html><html lang=\"en\"><head>") && text.ends_with("</html>"), "{text}");
+        assert!(text.contains(outer), "{text}");
     })
     .await;
 }
@@ -684,6 +718,14 @@ async fn a_crash_ends_one_fetch_and_the_next_one_starts_a_new_browser() {
         assert_eq!(error.kind, ErrorKind::NetworkError, "{error}");
         assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
         assert_eq!(browser.pid().await, Some(second), "a crashed tab costs no browser");
+
+        // A browser that hangs as a whole, before a tab is open.
+        let stopped = std::process::Command::new("kill").args(["-STOP", &second.to_string()]).status().unwrap();
+        assert!(stopped.success());
+        let error = get(&browser, &site.url("/"), &seconds(1)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        until("a hung browser is left to hang", || !lives(second)).await;
+        assert!(text(&get(&browser, &site.url("/"), &seconds(30)).await.unwrap()).contains("here"));
     })
     .await;
 }

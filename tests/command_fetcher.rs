@@ -1,4 +1,5 @@
-//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in every way they can.
+//! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in
+//! every way they can.
 #![cfg(all(feature = "fetch", unix))]
 #![allow(clippy::unwrap_used)]
 

@@ -115,6 +115,9 @@ impl Catalog {
         catalog.check_stores(&files);
         catalog.resolve(files);
         catalog.recheck_floor(fs, dir)?;
+        let mut damage = std::mem::take(&mut catalog.damage);
+        crate::check::refine_damage(fs, &catalog.chain, &mut damage)?;
+        catalog.damage = damage;
         Ok(catalog)
     }
 

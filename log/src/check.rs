@@ -43,7 +43,7 @@ pub(crate) fn scan_segment(
     visit: &mut dyn FnMut(GoodFrame<'_>) -> bool,
 ) -> Result<SegmentReport, Error> {
     let mut scanner = Scanner::new(file, &segment.file.path, &segment.file.header, segment.extent);
-    let mut judge = Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0 };
+    let mut judge = Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0, suspect: None };
     loop {
         match scanner.step()? {
             Step::Frame(header) => {
@@ -79,6 +79,8 @@ struct Judge<'s> {
     damage: Vec<Damage>,
     torn: Option<TornTail>,
     rereads: u32,
+    /// A place that looked damaged: it gets one more look after what proved it damaged was seen.
+    suspect: Option<u64>,
 }
 
 impl Judge<'_> {
@@ -126,6 +128,12 @@ impl Judge<'_> {
                 self.torn = Some(TornTail { file, offset: at, bytes: survey.bytes, records_kept: scanner.records });
                 return Ok(false);
             }
+            if self.suspect != Some(at) {
+                // What proves that this place had been durable may have been written after we looked at it.
+                self.suspect = Some(at);
+                scanner.refresh();
+                return Ok(true);
+            }
         }
         let expected = scanner.next_seq;
         let good = scanner.skip_to_good()?;
@@ -152,4 +160,31 @@ impl Judge<'_> {
         let records = (last >= first).then_some((first, last));
         self.damage.push(Damage { file: self.segment.file.name.clone(), offset, len, records, what });
     }
+}
+
+/// Makes the ranges of missing and unreadable segments exact, by reading the ends of their neighbours.
+pub(crate) fn refine_damage(fs: &dyn Fs, chain: &[ChainSegment], damage: &mut [Damage]) -> Result<(), Error> {
+    for place in damage.iter_mut() {
+        let Some((first, last)) = place.records else { continue };
+        let next = chain.iter().position(|s| match last {
+            u64::MAX => s.file.header.first_seq > first,
+            _ => s.file.header.first_seq == last + 1,
+        });
+        let before = next.map_or(chain.last(), |next| next.checked_sub(1).and_then(|i| chain.get(i)));
+        let end = match before {
+            Some(segment) if segment.file.name == place.file => continue,
+            Some(segment) => match segment.next_seq() {
+                Some(next) => next,
+                None => {
+                    let report = segment.file.with_file(fs, |f| scan_segment(fs, segment, f, &mut |_| true))?;
+                    report.end.last_seq + 1
+                }
+            },
+            None => first,
+        };
+        let last = next.and_then(|i| chain.get(i)).map_or(last, |s| s.file.header.first_seq - 1);
+        let first = first.max(end);
+        place.records = (first <= last).then_some((first, last));
+    }
+    Ok(())
 }

@@ -275,10 +275,11 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, piece, found, title, .. } = scratch;
+    let Scratch { facts, folded, piece, found, title, lower, kept, .. } = scratch;
     folded.clear();
-    for part in [charset.text(&facts.visible.kept), charset.text(&facts.noscript.kept)] {
-        text::fold_into(&part, piece);
+    for part in [&facts.visible, &facts.noscript] {
+        part.kept_into(lower, charset.counting, kept);
+        text::fold_into(&charset.text(kept), piece);
         folded.push_str(piece);
         folded.push('\n');
     }

@@ -7,9 +7,15 @@ use std::ops::Range;
 
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
+use super::tag::Tag;
 use super::text::Text;
-use super::token::{Finders, Raw, Token};
+use super::token::{Finders, Token};
 use super::walk::{Place, Walk};
+
+/// Tokens that any page may have before reading stops.
+const TOKENS_FREE: usize = 8 * 1024;
+/// Beyond those, one token for so many bytes of page.
+const BYTES_PER_TOKEN: usize = 20;
 
 /// What is known of a page.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +24,6 @@ pub(super) struct Facts {
     pub(super) visible: Text,
     /// Characters inside `<noscript>`.
     pub(super) noscript: Text,
-    /// Bytes of text in elements that an attribute hides.
-    pub(super) hidden_bytes: u32,
     /// Whether the walk reached the end of the page.
     pub(super) complete: bool,
     pub(super) title: Option<Range<usize>>,
@@ -31,17 +35,12 @@ pub(super) struct Facts {
     pub(super) frames: u32,
     /// Scripts that run, in the page or loaded.
     pub(super) scripts: u32,
-    /// Scripts loaded from elsewhere.
-    pub(super) loaded_scripts: u32,
     pub(super) password: bool,
     pub(super) noindex: bool,
     /// Elements in the body with a hyphen in their name: components that a script fills.
     pub(super) components: u32,
     /// Elements with an id and nothing in them.
     pub(super) mounts: u32,
-    /// `<html>`, `<head>`, `<body>` or a doctype was there.
-    pub(super) document: bool,
-    pub(super) tokens: u32,
 }
 
 impl Facts {
@@ -58,106 +57,102 @@ impl Facts {
         self.complete = true;
     }
 
-    /// Walks `text` (in lower case) until more than `enough` visible characters were seen.
+    /// Walks `text` (in lower case) until more than `enough` visible characters were seen, or more tokens than a page of
+    /// its length could need for so little text.
     pub(super) fn read(&mut self, text: &[u8], finders: &Finders, counting: Counting, enough: u32) {
         self.clear();
         let mut walk = Walk::new(text, finders);
-        let mut empty_mount = false;
+        let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
+        // An element that had nothing in it so far, by its attributes.
+        let mut mount: Option<Range<usize>> = None;
         while let Some((place, token)) = walk.next() {
-            self.tokens += 1;
             match token {
-                Token::Text { start, end } | Token::CData { start, end } => {
-                    let run = &text[start..end];
-                    self.text(place, run, counting);
+                Token::Text { start, end, shape } => {
+                    if !(shape.known && shape.letters == 0) {
+                        mount = None;
+                    }
+                    if shape.known && place == Place::Text {
+                        self.visible.push_known(start..end, shape);
+                    } else {
+                        self.text(place, text, start..end, counting, enough);
+                    }
                     if self.visible.chars > enough {
                         return;
                     }
-                    empty_mount &= run.iter().all(u8::is_ascii_whitespace);
                 }
-                Token::Open { start, name_end, attrs_end, .. } => {
-                    empty_mount = self.open(text, start..attrs_end, name_end, place);
+                Token::Open { tag, name_end, attrs_end, .. } => {
+                    mount = matches!(tag, Tag::DIV | Tag::MAIN | Tag::SECTION).then_some(name_end..attrs_end);
+                    self.open(tag, text, name_end..attrs_end, place);
                 }
-                Token::Close { start, name_end, .. } => {
-                    self.mounts += u32::from(std::mem::take(&mut empty_mount));
-                    self.space(&text[start + 2..name_end], place);
+                Token::Close { tag, .. } => {
+                    if let Some(attrs) = mount.take() {
+                        self.mounts += u32::from(has_id(&text[attrs]));
+                    }
+                    self.space(tag, place);
                 }
-                Token::Raw { element, start, end } => self.raw(element, start..end, place, text, counting),
+                Token::CData { start, end } => self.text(place, text, start..end, counting, enough),
+                Token::Raw { start, end, .. } => match place {
+                    Place::Title => self.title = Some(start..end),
+                    _ => self.text(place, text, start..end, counting, enough),
+                },
                 Token::Comment { .. } => {}
+            }
+            tokens_left -= 1;
+            if tokens_left == 0 {
+                return;
             }
         }
         self.complete = true;
     }
 
-    fn text(&mut self, place: Place, run: &[u8], counting: Counting) {
-        match place {
-            Place::Text => self.visible.push(run, counting),
-            Place::Noscript => self.noscript.push(run, counting),
-            Place::Hidden => {
-                let dense = if run.len() < 64 { run.trim_ascii().len() } else { run.len() };
-                self.hidden_bytes = self.hidden_bytes.saturating_add(dense as u32);
-            }
-            _ => {}
-        }
-    }
-
-    fn raw(&mut self, element: Raw, range: Range<usize>, place: Place, text: &[u8], counting: Counting) {
-        match place {
-            Place::Title => self.title = Some(range),
-            Place::Text | Place::Noscript | Place::Hidden => self.text(place, &text[range], counting),
-            Place::Code if element == Raw::Script => {}
-            _ => {}
-        }
-    }
-
-    /// A start tag. Returns whether it may be an empty mount point.
     #[inline]
-    fn open(&mut self, text: &[u8], tag: Range<usize>, name_end: usize, place: Place) -> bool {
-        let name = &text[tag.start + 1..name_end];
-        let attrs = &text[name_end..tag.end];
-        self.space(name, place);
-        match name {
-            b"a" => self.links += 1,
-            b"img" => self.images += 1,
-            b"script" => self.script(attrs),
-            b"meta" => self.meta(text, name_end..tag.end),
-            b"input" => {
+    fn text(&mut self, place: Place, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+        match place {
+            Place::Text => self.visible.push(text, range, counting, enough),
+            Place::Noscript => self.noscript.push(text, range, counting, enough),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
+        self.space(tag, place);
+        self.links += u32::from(tag == Tag::A);
+        if tag.is_counted() {
+            self.count(tag, text, range, place);
+        }
+    }
+
+    fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
+        let attrs = &text[range.clone()];
+        match tag {
+            Tag::IMG => self.images += 1,
+            Tag::SCRIPT => self.script(attrs),
+            Tag::META => self.meta(text, range),
+            Tag::INPUT => {
                 let kind = attributes::value(attrs, b"type").unwrap_or(b"text");
                 self.password |= kind == b"password";
                 self.inputs += u32::from(kind != b"hidden");
             }
-            b"select" | b"textarea" => self.inputs += 1,
-            b"iframe" | b"frame" | b"object" | b"embed" | b"video" | b"audio" => self.frames += 1,
-            b"html" | b"head" | b"body" => self.document = true,
-            b"div" | b"main" | b"section" => return attributes_have_id(attrs),
-            _ if name.contains(&b'-') && place == Place::Code => self.components += 1,
+            Tag::SELECT | Tag::TEXTAREA => self.inputs += 1,
+            Tag::IFRAME | Tag::FRAME | Tag::OBJECT | Tag::EMBED | Tag::VIDEO | Tag::AUDIO => self.frames += 1,
+            Tag::Component if place == Place::Code => self.components += 1,
             _ => {}
         }
-        false
     }
 
     /// Block elements separate words.
     #[inline]
-    fn space(&mut self, name: &[u8], place: Place) {
-        if place == Place::Code && !is_inline(name) {
+    fn space(&mut self, tag: Tag, place: Place) {
+        if place == Place::Code && !tag.is_inline() {
             self.visible.break_word();
             self.noscript.break_word();
         }
     }
 
     fn script(&mut self, attrs: &[u8]) {
-        let mut kind: &[u8] = b"";
-        let mut loaded = false;
-        for (name, value) in Attributes::new(attrs) {
-            match name {
-                b"type" => kind = value,
-                b"src" | b"data-src" => loaded = true,
-                _ => {}
-            }
-        }
-        if memchr::memmem::find(kind, b"json").is_none() {
-            self.scripts += 1;
-            self.loaded_scripts += u32::from(loaded);
-        }
+        let data = attributes::value(attrs, b"type").is_some_and(|kind| memchr::memmem::find(kind, b"json").is_some());
+        self.scripts += u32::from(!data);
     }
 
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
@@ -199,46 +194,14 @@ pub(super) fn locate(
             next += 1;
         }
         if place == Place::Text
-            && let Token::Text { start, end } = token
+            && let Token::Text { start, end, .. } = token
         {
-            visible.push(&text[start..end], counting);
-            visible.kept.clear();
+            visible.push(text, start..end, counting, u32::MAX);
         }
     }
 }
 
-fn attributes_have_id(attrs: &[u8]) -> bool {
+#[inline]
+fn has_id(attrs: &[u8]) -> bool {
     attrs.len() > 3 && attributes::value(attrs, b"id").is_some_and(|id| !id.is_empty())
-}
-
-/// Elements that do not separate words.
-fn is_inline(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"a" | b"b"
-            | b"i"
-            | b"u"
-            | b"s"
-            | b"em"
-            | b"strong"
-            | b"span"
-            | b"font"
-            | b"small"
-            | b"code"
-            | b"tt"
-            | b"big"
-            | b"sub"
-            | b"sup"
-            | b"abbr"
-            | b"mark"
-            | b"bdi"
-            | b"bdo"
-            | b"wbr"
-            | b"kbd"
-            | b"var"
-            | b"time"
-            | b"label"
-            | b"script"
-            | b"style"
-    )
 }

@@ -38,6 +38,7 @@ mod keywords;
 mod rules;
 mod scan;
 mod sniff;
+mod tag;
 mod text;
 mod token;
 mod verdict;
@@ -114,6 +115,7 @@ pub struct Scratch {
     found: Found,
     hits: Vec<Hit>,
     offsets: Vec<u32>,
+    kept: Vec<u8>,
     folded: String,
     piece: String,
     title: String,

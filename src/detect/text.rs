@@ -1,23 +1,32 @@
 //! Visible text: counted in characters with white space collapsed, and its beginning kept, entities decoded, for the
 //! sentences that rules look for. Knows bytes and charsets, not HTML elements.
 
+use std::ops::Range;
+
 use super::charset::Counting;
+use super::token::Shape;
 
-/// How much text is kept for sentences, in bytes.
-pub(super) const KEPT: usize = 16 * 1024;
+/// Bytes of runs that are remembered for sentences.
+const KEPT: usize = 32 * 1024;
 
-/// A running count of text, and its beginning.
+/// Bytes that are counted before the caller may say that it is enough.
+const STEP: usize = 4096;
+
+/// A running count of text, and where its beginning stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Text {
     pub(super) chars: u32,
-    pub(super) kept: Vec<u8>,
+    /// Runs of text, as ranges of the page; an empty one is a break between words.
+    runs: Vec<Range<u32>>,
+    kept: usize,
     space: bool,
 }
 
 impl Text {
     pub(super) fn clear(&mut self) {
         self.chars = 0;
-        self.kept.clear();
+        self.runs.clear();
+        self.kept = 0;
         self.space = false;
     }
 
@@ -27,97 +36,199 @@ impl Text {
         self.space = true;
     }
 
-    /// Adds a run of text, entities not decoded.
-    pub(super) fn push(&mut self, run: &[u8], counting: Counting) {
-        let mut at = 0;
-        while let Some(&byte) = run.get(at) {
-            match byte {
-                b' ' | b'\n' | b'\r' | b'\t' | 0x0C => {
-                    self.space = true;
-                    at += 1;
-                }
-                b'&' => at += self.entity(&run[at..]),
-                0..=0x7F => {
-                    self.begin_char();
-                    self.keep(&[byte]);
-                    at += 1;
-                }
-                _ => at += self.wide(&run[at..], counting),
-            }
+    /// Adds the run of text at `range` of `page`, entities not decoded, until more than `enough` characters were counted.
+    pub(super) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+        self.keep(&range);
+        let mut rest = &page[range];
+        while !rest.is_empty() && self.chars <= enough {
+            // A step ends where an entity or a character cannot be cut: after white space or ASCII, else wherever it must.
+            let step = if rest.len() <= STEP { rest.len() } else { step_end(rest) };
+            let (now, later) = rest.split_at(step);
+            self.count(now, counting);
+            rest = later;
         }
+    }
+
+    /// Adds a run whose shape is known.
+    #[inline]
+    pub(super) fn push_known(&mut self, range: Range<usize>, shape: Shape) {
+        if shape.letters == 0 {
+            self.space = true;
+            return;
+        }
+        self.keep(&range);
+        // The gap at the beginning: of the run, or of what came before.
+        let leading = u32::from(shape.leading);
+        let first = u32::from((leading > 0 || self.space) && self.chars > 0);
+        self.chars = self.chars.saturating_add(shape.letters + shape.gaps - leading + first);
+        self.space = shape.trailing;
     }
 
     #[inline]
-    fn begin_char(&mut self) {
-        if self.space && self.chars > 0 {
-            self.chars = self.chars.saturating_add(1);
-            self.keep(b" ");
-        }
-        self.space = false;
-        self.chars = self.chars.saturating_add(1);
-    }
-
-    #[inline]
-    fn keep(&mut self, bytes: &[u8]) {
-        if self.kept.len() < KEPT {
-            self.kept.extend_from_slice(bytes);
+    fn keep(&mut self, range: &Range<usize>) {
+        if self.kept < KEPT {
+            if self.space {
+                self.runs.push(0..0);
+            }
+            self.kept += range.len();
+            self.runs.push(range.start as u32..range.end as u32);
         }
     }
 
-    /// A character outside ASCII. Returns the bytes it took.
-    fn wide(&mut self, run: &[u8], counting: Counting) -> usize {
-        let byte = run[0];
-        let len = match counting {
-            Counting::Single => 1,
-            Counting::Double => 2,
-            Counting::ShiftJis if (0xA1..=0xDF).contains(&byte) => 1,
-            Counting::ShiftJis => 2,
-            Counting::Utf8 => match byte {
-                // A continuation byte without its start: kept, not counted.
-                0x80..=0xBF => {
-                    self.keep(&[byte]);
-                    return 1;
+    fn count(&mut self, run: &[u8], counting: Counting) {
+        let plain = run.iter().fold(0u8, |bits, b| bits | (*b & 0x80) | u8::from(*b == b'&'));
+        if plain == 0 {
+            return self.count_plain(run);
+        }
+        let mut counter = Counter { chars: self.chars, space: self.space };
+        read(run, counting, |event| counter.event(event));
+        (self.chars, self.space) = (counter.chars, counter.space);
+    }
+
+    /// ASCII without entities: characters, and one for each stretch of white space that text stands behind.
+    fn count_plain(&mut self, run: &[u8]) {
+        let space = |b: u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
+        let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
+        let letters: usize = run.iter().map(|b| usize::from(!space(*b))).sum();
+        if letters == 0 {
+            self.space = true;
+            return;
+        }
+        // A word begins where white space ends.
+        let words: usize = run.iter().zip(&run[1..]).map(|(a, b)| usize::from(space(*a) & !space(*b))).sum();
+        let leading = space(first);
+        // The first word's white space is among `words` when the run begins with it.
+        let gaps = words - usize::from(leading) + usize::from((leading || self.space) && self.chars > 0);
+        self.chars = self.chars.saturating_add((letters + gaps) as u32);
+        self.space = space(last);
+    }
+
+    /// The text that was kept, entities decoded and white space collapsed, in the page's charset (entities in UTF-8).
+    pub(super) fn kept_into(&self, page: &[u8], counting: Counting, out: &mut Vec<u8>) {
+        out.clear();
+        let mut space = false;
+        for run in &self.runs {
+            if run.is_empty() {
+                space = true;
+                continue;
+            }
+            let bytes = page.get(run.start as usize..run.end as usize).unwrap_or_default();
+            read(bytes, counting, |event| match event {
+                Event::Space => space = true,
+                Event::Char(bytes) | Event::Stray(bytes) => {
+                    if space && !out.is_empty() {
+                        out.push(b' ');
+                    }
+                    space = false;
+                    out.extend_from_slice(bytes);
                 }
-                0xC0..=0xDF => 2,
-                0xE0..=0xEF => 3,
-                _ => 4,
-            },
-        };
-        let mut len = len.min(run.len());
-        if counting == Counting::Utf8 {
-            len = 1 + run[1..len].iter().take_while(|b| (0x80..0xC0).contains(*b)).count();
-            // No-break, zero-width and ideographic spaces.
-            if matches!(&run[..len], [0xC2, 0xA0] | [0xE2, 0x80, 0x8B..=0x8D] | [0xE3, 0x80, 0x80] | [0xEF, 0xBB, 0xBF])
-            {
-                self.space = true;
-                return len;
+            });
+            if out.len() > KEPT {
+                return;
             }
         }
-        self.begin_char();
-        self.keep(&run[..len]);
-        len
     }
+}
 
-    /// An entity, or a lone `&`. Returns the bytes it took.
-    fn entity(&mut self, run: &[u8]) -> usize {
-        match decode_entity(run) {
-            Some((c, len)) if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) => {
-                self.space = true;
-                len
+/// Where a step of at most [`STEP`] bytes may end.
+fn step_end(rest: &[u8]) -> usize {
+    let window = &rest[..STEP];
+    window[STEP - 64..].iter().rposition(|b| b.is_ascii_whitespace()).map_or(STEP, |n| STEP - 63 + n)
+}
+
+struct Counter {
+    chars: u32,
+    space: bool,
+}
+
+impl Counter {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Space => self.space = true,
+            Event::Char(_) => {
+                self.chars = self.chars.saturating_add(1 + u32::from(self.space && self.chars > 0));
+                self.space = false;
             }
-            Some((c, len)) => {
-                self.begin_char();
-                let mut buffer = [0; 4];
-                // In a single-byte charset the kept text stays in that charset: only ASCII can be put there.
-                let encoded = c.encode_utf8(&mut buffer).as_bytes();
-                self.keep(encoded);
-                len
-            }
-            None => {
-                self.begin_char();
-                self.keep(b"&");
+            Event::Stray(_) => {}
+        }
+    }
+}
+
+/// What stands next in a run of text.
+enum Event<'a> {
+    Space,
+    /// One character.
+    Char(&'a [u8]),
+    /// Bytes that are no character of their own.
+    Stray(&'a [u8]),
+}
+
+/// Reads a run of text, character by character.
+fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
+    let mut at = 0;
+    while let Some(&byte) = run.get(at) {
+        at += match byte {
+            b' ' | b'\n' | b'\r' | b'\t' | 0x0C => {
+                event(Event::Space);
                 1
             }
+            b'&' => entity(&run[at..], &mut event),
+            0..=0x7F => {
+                event(Event::Char(&[byte]));
+                1
+            }
+            _ => wide(&run[at..], counting, &mut event),
+        };
+    }
+}
+
+/// A character outside ASCII. Returns the bytes it took.
+fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> usize {
+    let byte = run[0];
+    let len = match counting {
+        Counting::Single => 1,
+        Counting::Double => 2,
+        Counting::ShiftJis if (0xA1..=0xDF).contains(&byte) => 1,
+        Counting::ShiftJis => 2,
+        Counting::Utf8 => match byte {
+            // A continuation byte without its start.
+            0x80..=0xBF => {
+                event(Event::Stray(&run[..1]));
+                return 1;
+            }
+            0xC0..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            _ => 4,
+        },
+    };
+    let mut len = len.min(run.len());
+    if counting == Counting::Utf8 {
+        len = 1 + run[1..len].iter().take_while(|b| (0x80..0xC0).contains(*b)).count();
+        // No-break, zero-width and ideographic spaces.
+        if matches!(&run[..len], [0xC2, 0xA0] | [0xE2, 0x80, 0x8B..=0x8D] | [0xE3, 0x80, 0x80] | [0xEF, 0xBB, 0xBF]) {
+            event(Event::Space);
+            return len;
+        }
+    }
+    event(Event::Char(&run[..len]));
+    len
+}
+
+/// An entity, or a lone `&`. Returns the bytes it took.
+fn entity(run: &[u8], event: &mut impl FnMut(Event<'_>)) -> usize {
+    match decode_entity(run) {
+        Some((c, len)) if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) => {
+            event(Event::Space);
+            len
+        }
+        Some((c, len)) => {
+            event(Event::Char(c.encode_utf8(&mut [0; 4]).as_bytes()));
+            len
+        }
+        None => {
+            event(Event::Char(b"&"));
+            1
         }
     }
 }
@@ -262,8 +373,10 @@ mod tests {
 
     fn count(run: &str) -> (u32, String) {
         let mut text = Text::default();
-        text.push(run.as_bytes(), Counting::Utf8);
-        (text.chars, String::from_utf8_lossy(&text.kept).into_owned())
+        text.push(run.as_bytes(), 0..run.len(), Counting::Utf8, u32::MAX);
+        let mut kept = Vec::new();
+        text.kept_into(run.as_bytes(), Counting::Utf8, &mut kept);
+        (text.chars, String::from_utf8_lossy(&kept).into_owned())
     }
 
     #[test]
@@ -286,11 +399,34 @@ mod tests {
     #[test]
     fn legacy_charsets_count_characters_not_bytes() {
         let mut text = Text::default();
-        text.push(b"\x93\xFA\x96\x7B\xB1", Counting::ShiftJis);
+        text.push(b"\x93\xFA\x96\x7B\xB1", 0..5, Counting::ShiftJis, u32::MAX);
         assert_eq!(text.chars, 3);
         text.clear();
-        text.push(b"\xEF\xF0\xE8", Counting::Single);
+        text.push(b"\xEF\xF0\xE8", 0..3, Counting::Single, u32::MAX);
         assert_eq!(text.chars, 3);
+    }
+
+    #[test]
+    fn plain_runs_count_as_the_slow_way_counts_them() {
+        let runs = ["a", " a", "a ", "  a  b ", "   ", "", "\n\tx y\r\n z", "ab cd", "é a", "& b"];
+        for first in runs {
+            for second in runs {
+                let page = format!("{first}{second}");
+                let mut text = Text::default();
+                text.push(page.as_bytes(), 0..first.len(), Counting::Utf8, u32::MAX);
+                text.push(page.as_bytes(), first.len()..page.len(), Counting::Utf8, u32::MAX);
+                let words: Vec<_> = page.split_whitespace().collect();
+                assert_eq!(text.chars as usize, words.join(" ").chars().count(), "{first:?} {second:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn counting_stops_soon_after_enough() {
+        let page = "ab ".repeat(100_000);
+        let mut text = Text::default();
+        text.push(page.as_bytes(), 0..page.len(), Counting::Utf8, 1_500);
+        assert!(text.chars > 1_500 && text.chars < 10_000);
     }
 
     #[test]

@@ -8,15 +8,17 @@
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr3};
 
+use super::tag::Tag;
+
 /// One token. Offsets are into the text that is tokenised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// Text between tags, entities not decoded.
-    Text { start: usize, end: usize },
-    /// A start tag: its name, then its attributes up to (not including) `>`.
-    Open { start: usize, name_end: usize, attrs_end: usize, end: usize },
+    Text { start: usize, end: usize, shape: Shape },
+    /// A start tag: its name, then its attributes up to (not including) `>`. `may_hide` when they might hide it.
+    Open { tag: Tag, start: usize, name_end: usize, attrs_end: usize, end: usize, may_hide: bool },
     /// An end tag.
-    Close { start: usize, name_end: usize, end: usize },
+    Close { tag: Tag, start: usize, name_end: usize, end: usize },
     /// The content of a raw-text element, without its tags.
     Raw { element: Raw, start: usize, end: usize },
     /// A comment, doctype or processing instruction.
@@ -39,6 +41,24 @@ impl Token {
     }
 }
 
+/// What a short run of text is made of, seen while its end was looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Whether the rest holds: the run was short, and ASCII without `&`.
+    pub(super) known: bool,
+    /// Bytes that are no white space.
+    pub(super) letters: u32,
+    /// Places where text follows white space.
+    pub(super) gaps: u32,
+    /// Whether it begins with white space, and then with a gap.
+    pub(super) leading: bool,
+    /// Whether it ends with white space.
+    pub(super) trailing: bool,
+}
+
+/// Bytes of a run whose shape is seen on the way.
+const SHORT: usize = 64;
+
 /// The elements whose content is not markup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raw {
@@ -54,19 +74,20 @@ pub(super) enum Raw {
 }
 
 impl Raw {
-    fn of(name: &[u8]) -> Option<Self> {
-        match name {
-            b"script" => Some(Self::Script),
-            b"style" => Some(Self::Style),
-            b"title" => Some(Self::Title),
-            b"textarea" => Some(Self::Textarea),
-            b"iframe" => Some(Self::Iframe),
-            b"noembed" => Some(Self::Noembed),
-            b"noframes" => Some(Self::Noframes),
-            b"xmp" => Some(Self::Xmp),
-            b"plaintext" => Some(Self::Plaintext),
-            _ => None,
-        }
+    #[inline]
+    fn of(tag: Tag) -> Option<Self> {
+        Some(match tag {
+            Tag::SCRIPT => Self::Script,
+            Tag::STYLE => Self::Style,
+            Tag::TITLE => Self::Title,
+            Tag::TEXTAREA => Self::Textarea,
+            Tag::IFRAME => Self::Iframe,
+            Tag::NOEMBED => Self::Noembed,
+            Tag::NOFRAMES => Self::Noframes,
+            Tag::XMP => Self::Xmp,
+            Tag::PLAINTEXT => Self::Plaintext,
+            _ => return None,
+        })
     }
 
     const fn end_tag(self) -> Option<&'static [u8]> {
@@ -134,34 +155,50 @@ impl<'t> Tokens<'t> {
         {
             return Some(token);
         }
-        let end = self.text_end(start);
+        let (end, shape) = self.text_run(start);
         self.at = end;
-        Some(Token::Text { start, end })
+        Some(Token::Text { start, end, shape })
     }
 
-    /// Where the text that starts at `from` ends: at the next `<` that begins markup.
+    /// Where the text that starts at `from` ends: at the next `<` that begins markup; and its shape when it is short.
     #[inline]
+    fn text_run(&self, from: usize) -> (usize, Shape) {
+        let near = &self.text[from..self.text.len().min(from + SHORT)];
+        let mut shape = Shape { known: true, ..Shape::default() };
+        let mut blank = false;
+        shape.leading = KIND[near[0] as usize] == BLANK;
+        for (n, &byte) in near.iter().enumerate() {
+            match KIND[byte as usize] {
+                LETTER => {
+                    shape.letters += 1;
+                    shape.gaps += u32::from(blank);
+                    blank = false;
+                }
+                BLANK => blank = true,
+                // A run begins with `<` only where it is no markup.
+                ANGLE if n > 0 && begins_markup(near.get(n + 1).or_else(|| self.text.get(from + n + 1)).copied()) => {
+                    shape.trailing = blank;
+                    return (from + n, shape);
+                }
+                _ => return (self.text_end(from + n), Shape::default()),
+            }
+        }
+        (self.text_end(from + near.len()), Shape::default())
+    }
+
+    /// Where the text that goes on at `from` ends.
     fn text_end(&self, from: usize) -> usize {
         let text = self.text;
         let mut at = from;
-        if text[at] == b'<' {
-            at += 1;
-        }
-        loop {
-            // Runs are short as a rule: look at a few bytes before calling the vector search.
-            let near = &text[at..text.len().min(at + 8)];
-            let found = match near.iter().position(|b| *b == b'<') {
-                Some(n) => at + n,
-                None => match memchr(b'<', &text[at + near.len()..]) {
-                    Some(n) => at + near.len() + n,
-                    None => return text.len(),
-                },
-            };
-            if begins_markup(text.get(found + 1).copied()) {
+        while let Some(rest) = text.get(at..) {
+            let Some(n) = memchr_near(b'<', rest) else { break };
+            let found = at + n;
+            if found > from && begins_markup(text.get(found + 1).copied()) {
                 return found;
             }
             at = found + 1;
         }
+        text.len()
     }
 
     #[inline]
@@ -177,13 +214,18 @@ impl<'t> Tokens<'t> {
 
     #[inline]
     fn open_tag(&mut self, start: usize) -> Token {
-        let name_end = self.name_end(start + 1);
-        let (attrs_end, end) = self.tag_end(name_end);
+        let (name_end, tag) = self.name(start + 1);
+        // Most tags have no attributes.
+        let (attrs_end, end, may_hide) = if self.text.get(name_end) == Some(&b'>') {
+            (name_end, name_end + 1, false)
+        } else {
+            self.tag_end(name_end)
+        };
         self.at = end;
-        if !self.foreign && end <= self.text.len() && attrs_end < self.text.len() {
-            self.raw = Raw::of(&self.text[start + 1..name_end]);
+        if !self.foreign && attrs_end < self.text.len() {
+            self.raw = Raw::of(tag);
         }
-        Token::Open { start, name_end, attrs_end, end }
+        Token::Open { tag, start, name_end, attrs_end, end, may_hide }
     }
 
     #[inline]
@@ -191,38 +233,52 @@ impl<'t> Tokens<'t> {
         if !matches!(self.text.get(start + 2), Some(b'a'..=b'z')) {
             return self.bogus_comment(start);
         }
-        let name_end = self.name_end(start + 2);
-        let (_, end) = self.tag_end(name_end);
+        let (name_end, tag) = self.name(start + 2);
+        let end = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
         self.at = end;
-        Token::Close { start, name_end, end }
+        Token::Close { tag, start, name_end, end }
     }
 
+    /// The name that begins at `from`: where it ends and whose it is.
     #[inline]
-    fn name_end(&self, from: usize) -> usize {
+    fn name(&self, from: usize) -> (usize, Tag) {
+        const HIGH: u64 = 0x8080_8080_8080_8080;
+        if let Some(Ok(word)) = self.text.get(from..from + 8).map(<[u8; 8]>::try_from) {
+            let word = u64::from_le_bytes(word);
+            // A byte up to 0x20 ends a name as well as `>` and `/`. The lowest bit that is set is exact.
+            let blank = word.wrapping_sub(0x2121_2121_2121_2121) & !word & HIGH;
+            let ends = blank | has_byte(word, b'>') | has_byte(word, b'/');
+            if ends != 0 {
+                let bits = ends.trailing_zeros() & !7;
+                return (from + (bits / 8) as usize, Tag::of_packed(word & ((1u64 << bits) - 1)));
+            }
+        }
         let rest = &self.text[from..];
-        from + rest
-            .iter()
-            .position(|b| matches!(b, b'>' | b' ' | b'/' | b'\t' | b'\n' | b'\r' | 0x0C))
-            .unwrap_or(rest.len())
+        let end = from + rest.iter().position(|b| matches!(b, b'>' | b'/' | 0..=b' ')).unwrap_or(rest.len());
+        (end, Tag::of(&self.text[from..end]))
     }
 
-    /// Where the attributes end and where the tag ends. A quote counts only where a value may begin: after `=`.
-    #[inline]
-    fn tag_end(&self, from: usize) -> (usize, usize) {
+    /// Where the attributes end, where the tag ends, and whether they might hide the element. A quote counts only where
+    /// a value may begin: after `=`.
+    fn tag_end(&self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
         let mut at = from;
+        let mut may_hide = false;
         loop {
-            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len()) };
+            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len(), may_hide) };
             let found = at + n;
             let byte = text[found];
+            // `style=` ends what stands before its value; `hidden` stands between values.
+            let between = &text[at..found];
+            may_hide |= between.len() >= 6 && has_hidden(between);
             if byte == b'>' {
-                return (found, found + 1);
+                return (found, found + 1, may_hide);
             }
             at = found + 1;
             if opens_value(&text[from..found]) {
                 match memchr_near(byte, &text[at..]) {
                     Some(n) => at += n + 1,
-                    None => return (text.len(), text.len()),
+                    None => return (text.len(), text.len(), may_hide),
                 }
             }
         }
@@ -250,7 +306,7 @@ impl<'t> Tokens<'t> {
             let Some(n) = memchr_near(b'>', &text[at..]) else { break text.len() };
             let found = at + n;
             let inner = &text[start + 2..found];
-            if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) || inner == b"---" {
+            if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) {
                 break found + 1;
             }
             at = found + 1;
@@ -293,16 +349,50 @@ impl<'t> Tokens<'t> {
     }
 }
 
+const LETTER: u8 = 0;
+const BLANK: u8 = 1;
+const ANGLE: u8 = 2;
+const OTHER: u8 = 3;
+
+/// What a byte is in text.
+static KIND: [u8; 256] = {
+    let mut kind = [LETTER; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        kind[byte] = match byte as u8 {
+            b' ' | b'\n' | b'\r' | b'\t' | 0x0C => BLANK,
+            b'<' => ANGLE,
+            b'&' | 0x80.. => OTHER,
+            _ => LETTER,
+        };
+        byte += 1;
+    }
+    kind
+};
+
 /// Whether `<` followed by `next` begins markup.
 #[inline]
 fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
+/// Whether `hidden` or `style` is in `between`, which is short as a rule.
+#[inline]
+fn has_hidden(between: &[u8]) -> bool {
+    if between.len() > 256 {
+        return true;
+    }
+    between.windows(6).any(|w| match w[1] {
+        b'i' => w == b"hidden",
+        b't' => w.starts_with(b"style"),
+        _ => false,
+    })
+}
+
 /// Whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
-    before.trim_ascii_end().last() == Some(&b'=')
+    before.last() == Some(&b'=') || before.trim_ascii_end().last() == Some(&b'=')
 }
 
 /// `>` or a quote: eight bytes at a time, which beats the vector search on the few bytes between them.

@@ -5,6 +5,7 @@
 //! the end of the body, as it does in a browser.
 
 use super::attributes::{self, Attributes};
+use super::tag::Tag;
 use super::token::{Finders, Raw, Token, Tokens};
 
 /// Where something in a page stands.
@@ -52,6 +53,7 @@ enum Why {
 
 #[derive(Clone, Copy, Debug)]
 struct Skip<'t> {
+    tag: Tag,
     name: &'t [u8],
     depth: u32,
     why: Why,
@@ -78,8 +80,10 @@ impl<'t> Walk<'t> {
         let token = self.tokens.next()?;
         let place = match token {
             Token::Text { .. } | Token::CData { .. } => self.text_place(),
-            Token::Open { start, name_end, attrs_end, .. } => self.open(start, name_end, attrs_end),
-            Token::Close { start, name_end, .. } => self.close(start, name_end),
+            Token::Open { tag, start, name_end, attrs_end, may_hide, .. } => {
+                self.open(tag, &self.text[start + 1..name_end], &self.text[name_end..attrs_end], may_hide)
+            }
+            Token::Close { tag, start, name_end, .. } => self.close(tag, start, name_end),
             Token::Raw { element, .. } => self.raw_place(element),
             Token::Comment { .. } => Place::Inert,
         };
@@ -111,30 +115,27 @@ impl<'t> Walk<'t> {
     }
 
     #[inline]
-    fn open(&mut self, start: usize, name_end: usize, attrs_end: usize) -> Place {
-        let name = &self.text[start + 1..name_end];
-        let attrs = &self.text[name_end..attrs_end];
-        if name == b"script" {
+    fn open(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) -> Place {
+        if tag == Tag::SCRIPT {
             self.data_script = is_data_script(attrs);
         }
-        if let Some(skip) = self.skip {
-            self.open_skipped(skip, name, attrs);
-        } else {
-            self.begin_skip(name, attrs);
+        match self.skip {
+            Some(skip) => self.open_skipped(skip, tag, name, attrs),
+            None => self.begin_skip(tag, name, attrs, may_hide),
         }
         let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
-        if name == b"meta" || template { Place::Inert } else { Place::Code }
+        if tag == Tag::META || template { Place::Inert } else { Place::Code }
     }
 
     #[inline]
-    fn begin_skip(&mut self, name: &'t [u8], attrs: &[u8]) {
-        let why = match name {
-            b"noscript" => Why::Noscript,
-            b"template" => Why::Template,
-            b"svg" | b"math" => Why::Foreign,
+    fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
+        let why = match tag {
+            Tag::NOSCRIPT => Why::Noscript,
+            Tag::TEMPLATE => Why::Template,
+            Tag::SVG | Tag::MATH => Why::Foreign,
             // The whole page hidden until a script shows it is still what the server sent.
-            b"html" | b"body" | b"script" | b"style" | b"title" => return,
-            _ if attrs.len() > 6 && !is_void(name) && attributes::hide(attrs) => Why::Hidden,
+            Tag::HTML | Tag::BODY | Tag::SCRIPT | Tag::STYLE | Tag::TITLE => return,
+            _ if may_hide && !tag.is_void() && attributes::hide(attrs) => Why::Hidden,
             _ => return,
         };
         if why == Why::Foreign {
@@ -143,42 +144,34 @@ impl<'t> Walk<'t> {
             }
             self.tokens.foreign = true;
         }
-        self.skip = Some(Skip { name, depth: 1, why });
+        self.skip = Some(Skip { tag, name, depth: 1, why });
     }
 
-    fn open_skipped(&mut self, skip: Skip<'t>, name: &'t [u8], attrs: &[u8]) {
-        if skip.why == Why::Foreign {
-            if breaks_out(name) {
-                self.end_skip();
-                self.begin_skip(name, attrs);
-            } else if name == skip.name && attrs.last() != Some(&b'/') {
-                self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
-            }
-        } else if name == skip.name && skip.why != Why::Noscript {
-            if closes_itself(name) {
-                // A new one ends the old one; whether the new one is hidden is its own affair.
-                self.end_skip();
-                self.begin_skip(name, attrs);
-            } else {
-                self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
-            }
-        } else if skip.name == b"p" && ends_paragraph(name) {
+    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8]) {
+        let same = tag == skip.tag && name == skip.name;
+        let ends = match skip.why {
+            Why::Foreign => tag.breaks_out(),
+            // A new one ends the old one; whether the new one is hidden is its own affair.
+            _ => (same && tag.closes_itself()) || (skip.tag == Tag::P && tag.ends_paragraph()),
+        };
+        if ends {
             self.end_skip();
-            self.begin_skip(name, attrs);
+            self.begin_skip(tag, name, attrs, true);
+        } else if same && skip.why != Why::Noscript && !(skip.why == Why::Foreign && attrs.last() == Some(&b'/')) {
+            self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
         }
     }
 
     #[inline]
-    fn close(&mut self, start: usize, name_end: usize) -> Place {
+    fn close(&mut self, tag: Tag, start: usize, name_end: usize) -> Place {
         if let Some(skip) = self.skip {
-            let name = &self.text[start + 2..name_end];
-            if name == skip.name {
+            if tag == skip.tag && &self.text[start + 2..name_end] == skip.name {
                 if skip.depth <= 1 {
                     self.end_skip();
                 } else {
                     self.skip = Some(Skip { depth: skip.depth - 1, ..skip });
                 }
-            } else if skip.why == Why::Hidden && closes_itself(skip.name) && is_list_or_table(name) {
+            } else if skip.why == Why::Hidden && skip.tag.closes_itself() && tag.is_list_or_table() {
                 self.end_skip();
             }
         }
@@ -201,68 +194,4 @@ fn is_data_script(attrs: &[u8]) -> bool {
             .iter()
             .any(|k| memchr::memmem::find(kind, k).is_some())
     })
-}
-
-pub(super) fn is_void(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"area"
-            | b"base"
-            | b"br"
-            | b"col"
-            | b"embed"
-            | b"hr"
-            | b"img"
-            | b"input"
-            | b"link"
-            | b"meta"
-            | b"param"
-            | b"source"
-            | b"track"
-            | b"wbr"
-    )
-}
-
-/// Elements whose end tag may be left out before another one of their kind.
-fn closes_itself(name: &[u8]) -> bool {
-    matches!(name, b"p" | b"li" | b"dt" | b"dd" | b"option" | b"optgroup" | b"tr" | b"td" | b"th" | b"tbody" | b"thead")
-}
-
-fn is_list_or_table(name: &[u8]) -> bool {
-    matches!(name, b"ul" | b"ol" | b"dl" | b"table" | b"select" | b"body" | b"html")
-}
-
-fn ends_paragraph(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"div"
-            | b"ul"
-            | b"ol"
-            | b"dl"
-            | b"table"
-            | b"section"
-            | b"article"
-            | b"aside"
-            | b"header"
-            | b"footer"
-            | b"main"
-            | b"nav"
-            | b"form"
-            | b"pre"
-            | b"blockquote"
-            | b"hr"
-            | b"h1"
-            | b"h2"
-            | b"h3"
-            | b"h4"
-            | b"h5"
-            | b"h6"
-            | b"figure"
-    )
-}
-
-/// HTML elements that end foreign content that was never closed.
-fn breaks_out(name: &[u8]) -> bool {
-    ends_paragraph(name)
-        || matches!(name, b"p" | b"body" | b"head" | b"img" | b"br" | b"li" | b"span" | b"b" | b"i" | b"strong")
 }

@@ -1,8 +1,8 @@
 //! Child processes that end when we end.
 //!
-//! Invariant: no child outlives us. Each child leads a process group of its own (Ctrl-C in a terminal is for us, and its whole
-//! family can be ended at once); a drop kills the group; and when this process is itself killed, a watcher (a `sh` at
-//! the other end of a pipe) sees the pipe close and kills the group. It must not know what the child is for.
+//! Invariant: no child outlives us. Each child leads a process group of its own (Ctrl-C in a terminal is for us, and
+//! its whole family can be ended at once); a drop kills the group; and when this process is itself killed, a watcher (a
+//! `sh` at the other end of a pipe) sees the pipe close and kills the group. It must not know what the child is for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -90,8 +90,9 @@ fn kill_group(pid: u32) {
 #[cfg(not(unix))]
 fn kill_group(_pid: u32) {}
 
-/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only we hold: a line `done` sends it home, an end of
-/// file means that we are gone. Without `/bin/sh` there is no watcher, and a kill -9 of ourselves may leave the child behind.
+/// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only we hold: a line `done` sends it
+/// home, an end of file means that we are gone. Without `/bin/sh` there is no watcher, and a kill -9 of ourselves may
+/// leave the child behind.
 #[cfg(unix)]
 fn watch(pid: u32, scratch: Option<&Path>) -> Option<Child> {
     const SCRIPT: &str = "trap '' HUP INT TERM; read -r line; [ \"$line\" = done ] && exit 0; \
@@ -141,8 +142,8 @@ impl Tail {
     }
 }
 
-/// The next line of `from` without its end, in `line`, and how long it really was; `line` holds `max` bytes of it at most. `None` at the
-/// end of the stream. Memory stays bounded however long the line is.
+/// The next line of `from` without its end, in `line`, and how long it really was; `line` holds `max` bytes of it at
+/// most. `None` at the end of the stream. Memory stays bounded however long the line is.
 pub(super) async fn read_line(
     from: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,

@@ -69,7 +69,8 @@ impl Warc {
 impl Store for Warc {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
         let response = page.response;
-        let mut block = format!("HTTP/1.1 {}\r\n", response.status).into_bytes();
+        let reason = http::StatusCode::from_u16(response.status).ok().and_then(|status| status.canonical_reason());
+        let mut block = format!("HTTP/1.1 {} {}\r\n", response.status, reason.unwrap_or_default()).into_bytes();
         let kept =
             response.headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
         for header in kept {

@@ -1,9 +1,9 @@
 //! The conversation with Chromium: commands out, replies and events in, over one web socket.
 //!
-//! chromiumoxide owns the socket and the types of the DevTools protocol. What this file adds is order: one task drives the
-//! connection and hands each session its events in the order in which they came, which the tab's state machine relies on.
-//! Events are kept as loose JSON, so that a newer Chromium with events or values that nobody has heard of is no error: a message that
-//! does not parse is dropped and the conversation goes on. It must not know what a page is.
+//! chromiumoxide owns the socket and the types of the DevTools protocol. What this file adds is order: one task drives
+//! the connection and hands each session its events in the order in which they came, which the tab's state machine
+//! relies on. Events are kept as loose JSON, so that a newer Chromium with events or values that nobody has heard of is
+//! no error: a message that does not parse is dropped and the conversation goes on. It must not know what a page is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -128,7 +128,8 @@ impl Cdp {
     }
 }
 
-/// Runs until the browser goes or nobody holds a handle any more. Who still waits for an answer then finds the conversation closed.
+/// Runs until the browser goes or nobody holds a handle any more. Who still waits for an answer then finds the
+/// conversation closed.
 async fn drive(
     mut connection: Connection<Event>,
     mut ops: mpsc::UnboundedReceiver<Op>,

@@ -45,8 +45,9 @@ impl fmt::Display for BrowserMissing {
 
 impl std::error::Error for BrowserMissing {}
 
-/// The Chromium to run: `explicit` when given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else what is in `PATH`, else where
-/// macOS keeps applications. A path that is named and does not hold is an error: it is never passed over in silence.
+/// The Chromium to run: `explicit` when given, else `FETCHWISE_CHROMIUM`, else `CHROME`, else what is in `PATH`, else
+/// where macOS keeps applications. A path that is named and does not hold is an error: it is never passed over in
+/// silence.
 pub(super) fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
     find_in(explicit, |name| env::var_os(name))
 }

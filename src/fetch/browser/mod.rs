@@ -1,8 +1,9 @@
 //! [`BrowserFetcher`]: pages as Chromium renders them, over the DevTools protocol.
 //!
-//! It owns one Chromium, started at the first fetch and again after a crash, and the tabs in it. Each fetch has a browser context of
-//! its own, so no cookie, cache entry or storage passes from one fetch to the next. Invariant: the browser dials nothing itself; all its traffic
-//! goes through the filtering proxy, which refuses what the address guard refuses. It does not judge the page.
+//! It owns one Chromium, started at the first fetch and again after a crash, and the tabs in it. Each fetch has a
+//! browser context of its own, so no cookie, cache entry or storage passes from one fetch to the next. Invariant: the
+//! browser dials nothing itself; all its traffic goes through the filtering proxy, which refuses what the address guard
+//! refuses. It does not judge the page.
 
 mod cdp;
 mod errors;
@@ -34,6 +35,9 @@ use cdp::{Cdp, Event};
 use process::Process;
 use tab::{Disguise, Loaded, Tab};
 use watch::{Failure, Patience, Watch};
+
+/// A browser that answers nothing for so long hangs.
+const HUNG_AFTER: Duration = Duration::from_secs(5);
 
 /// How a [`BrowserFetcher`] behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
@@ -101,14 +105,17 @@ impl BrowserOptions {
 
 /// Gets pages with Chromium. See the [module](self).
 ///
-/// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as `network_error`.
+/// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as
+///   `network_error`.
 /// * What is no HTML (PDF, JSON, an image, an attachment) comes as the bytes that the server sent.
-/// * HTML comes as the document's text after its scripts ran, in UTF-8. `Content-Type` is set to say so when the server said otherwise, and a
-///   byte order mark overrules a `<meta charset>` that does.
-/// * Status, headers and final URL are the main document's. Requests of the page that go to refused addresses are blocked, and the page still comes.
+/// * HTML comes as the document's text after its scripts ran, in UTF-8. `Content-Type` is set to say so when the server
+///   said otherwise, and a byte order mark overrules a `<meta charset>` that does.
+/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; what frames show is not.
+/// * Status, headers and final URL are the main document's. Requests of the page that go to refused addresses are
+///   blocked, and the page still comes.
 ///
-/// Dropping it kills the browser; [`BrowserFetcher::close`] is the polite way. The sandbox is off when running as root (Chromium refuses
-/// otherwise), and on for everybody else.
+/// Dropping it kills the browser; [`BrowserFetcher::close`] is the polite way. The sandbox is off when running as root
+/// (Chromium refuses otherwise), and on for everybody else.
 pub struct BrowserFetcher {
     inner: Arc<Inner>,
     slots: Semaphore,
@@ -132,8 +139,8 @@ struct Running {
 }
 
 impl BrowserFetcher {
-    /// The Chromium to run: `explicit` when given, else what `FETCHWISE_CHROMIUM` or `CHROME` name, else the first of [`NAMES`] in
-    /// `PATH`, else where macOS keeps applications.
+    /// The Chromium to run: `explicit` when given, else what `FETCHWISE_CHROMIUM` or `CHROME` name, else the first of
+    /// [`NAMES`] in `PATH`, else where macOS keeps applications.
     ///
     /// # Errors
     /// [`BrowserMissing`], whose text says how to install one.
@@ -167,7 +174,8 @@ impl BrowserFetcher {
         running.as_ref().filter(|r| !r.cdp.is_closed()).map(|r| r.pid)
     }
 
-    /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones fail.
+    /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones
+    /// fail.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
         self.slots.close();
@@ -227,14 +235,17 @@ impl BrowserFetcher {
             message: error.to_string(),
             ask_proxy: None,
         })?;
+        // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
+        let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
         let options = &self.inner.options;
         let patience = Patience {
             quiet: options.quiet,
             after_load: options.settle_max,
             give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
-        let result = match Tab::open(&running.cdp, &running.disguise).await {
+        let result = match Tab::open(&running.cdp, running.proxy.addr(), &running.disguise).await {
             Ok(mut tab) => {
+                suspicion.dispel();
                 let watch = Watch::new(tab.main_frame(), request.limits.clone(), patience, Instant::now());
                 tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
             }
@@ -252,7 +263,8 @@ impl BrowserFetcher {
 }
 
 impl Inner {
-    /// The browser that runs, or a new one. A task of its own starts it, so that a fetch that gives up does not undo the start.
+    /// The browser that runs, or a new one. A task of its own starts it, so that a fetch that gives up does not undo
+    /// the start.
     async fn running(this: &Arc<Self>) -> Result<Arc<Running>, LaunchError> {
         let inner = Arc::clone(this);
         let task = tokio::spawn(async move {
@@ -301,6 +313,14 @@ impl Running {
         }
     }
 
+    /// Kills a browser that does not even say its version; the next fetch starts a new one.
+    async fn kill_if_hung(&self) {
+        let answer = tokio::time::timeout(HUNG_AFTER, self.cdp.call(None, GetVersionParams {})).await;
+        if answer.is_err() {
+            drop(self.process.lock().await.take());
+        }
+    }
+
     /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why.
     fn explain(&self, failure: Failure) -> Failure {
         let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
@@ -316,6 +336,25 @@ impl Running {
         match self.process.lock().await.as_mut() {
             Some(process) => process.exit_text().await,
             None => "it was closed".to_owned(),
+        }
+    }
+}
+
+/// A tab that is being opened. When that is given up, somebody looks after the browser.
+struct Suspicion {
+    running: Option<Arc<Running>>,
+}
+
+impl Suspicion {
+    fn dispel(mut self) {
+        self.running = None;
+    }
+}
+
+impl Drop for Suspicion {
+    fn drop(&mut self) {
+        if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { running.kill_if_hung().await });
         }
     }
 }

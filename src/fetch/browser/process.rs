@@ -1,7 +1,7 @@
 //! One running Chromium: its flags, its profile, its start and its end.
 //!
-//! The process group and its watcher are [`ChildGroup`]'s, so no Chromium outlives us. The profile is a temporary folder and goes with
-//! the browser. It must not know what a page is.
+//! The process group and its watcher are [`ChildGroup`]'s, so no Chromium outlives us. The profile is a temporary
+//! folder and goes with the browser. It must not know what a page is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -78,9 +78,20 @@ const FLAGS: &[&str] = &[
     "--disable-renderer-backgrounding",
 ];
 
-/// Settings for which there is no flag. Without an authentication scheme that it knows, Chromium takes a 401 as it comes; otherwise it asks a
-/// person for a password, and an image that needs one is waited for for ever.
+/// Settings for which there is no flag. Without an authentication scheme that it knows, Chromium takes a 401 as it
+/// comes; otherwise it asks a person for a password, and an image that needs one is waited for for ever.
 const LOCAL_STATE: &str = r#"{"auth":{"schemes":"none"}}"#;
+
+/// Settings of the profile, which the pages' contexts inherit. The first keeps Chromium from asking a host of Google's
+/// whether a certificate error is a hotel's doing; the others repeat flags that have come and gone.
+const PREFERENCES: &str = r#"{
+    "alternate_error_pages": {"enabled": false},
+    "net": {"network_prediction_options": 2},
+    "safebrowsing": {"enabled": false},
+    "search": {"suggest_enabled": false},
+    "signin": {"allowed": false},
+    "webrtc": {"ip_handling_policy": "disable_non_proxied_udp"}
+}"#;
 
 /// Why Chromium did not start.
 #[derive(Debug, thiserror::Error)]
@@ -124,14 +135,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program`; all its traffic goes to the HTTP proxy `proxy`. Returns it with the address of its DevTools socket.
+    /// Starts `program`, with no way to any network but the HTTP proxy `proxy`, which its browser contexts have to be
+    /// given. Returns it with the address of its DevTools socket.
     pub(super) async fn launch(
         program: &Path,
         proxy: SocketAddr,
         extra: &[String],
     ) -> Result<(Self, String), LaunchError> {
         let profile = tempfile::Builder::new().prefix("fetchwise-chromium-").tempdir().map_err(LaunchError::Profile)?;
-        std::fs::write(profile.path().join("Local State"), LOCAL_STATE).map_err(LaunchError::Profile)?;
+        furnish(profile.path()).map_err(LaunchError::Profile)?;
         let mut group = ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
             .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
         let (found, socket) = oneshot::channel();
@@ -176,10 +188,11 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
         .args(FLAGS)
         .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("--proxy-server=http://{proxy}"))
-        // Without this Chromium dials loopback itself, past the proxy.
+        // What the browser itself would like to ask (updates, accounts) goes to a proxy that is nowhere: no flag stops
+        // all of it. Only the pages' contexts get the proxy that is there.
+        .arg("--proxy-server=http://nowhere.invalid:9")
         .arg("--proxy-bypass-list=<-loopback>")
-        // A second lock on the same door: what would go past the proxy can resolve no name.
+        // And without it no name resolves.
         .arg(format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {}", proxy.ip()))
         // Its sockets and shared memory files go with the profile.
         .env("TMPDIR", profile)
@@ -192,6 +205,13 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     }
     command.args(extra);
     command
+}
+
+/// Puts the settings into a new profile.
+fn furnish(profile: &Path) -> io::Result<()> {
+    std::fs::write(profile.join("Local State"), LOCAL_STATE)?;
+    std::fs::create_dir(profile.join("Default"))?;
+    std::fs::write(profile.join("Default").join("Preferences"), PREFERENCES)
 }
 
 /// Removes the profile; processes that are being killed may still write to it for a moment.

@@ -1,9 +1,10 @@
-//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the bytes that came), and
-//! the context is gone again, cookies and all.
+//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the bytes that came),
+//! and the context is gone again, cookies and all.
 //!
-//! What the events mean is [`Watch`]'s; this file carries out what it says and moves the bytes. Every wait in here ends with
-//! the browser or is cut off by the caller's deadline: dropping the future disposes of the tab.
+//! What the events mean is [`Watch`]'s; this file carries out what it says and moves the bytes. Every wait in here ends
+//! with the browser or is cut off by the caller's deadline: dropping the future disposes of the tab.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -65,7 +66,8 @@ pub(super) struct Disguise {
 pub(super) struct Loaded {
     pub(super) document: Document,
     pub(super) body: Body,
-    /// The document's encoding when the body is the document's text and that encoding is not UTF-8, which the body is in.
+    /// The document's encoding when the body is the document's text and that encoding is not UTF-8, which the body is
+    /// in.
     pub(super) was_in: Option<String>,
 }
 
@@ -95,9 +97,15 @@ impl Drop for Context {
 }
 
 impl Tab {
-    /// Opens a tab in a context of its own and sets it up.
-    pub(super) async fn open(cdp: &Cdp, disguise: &Disguise) -> Result<Self, CallError> {
-        let create = CreateBrowserContextParams { dispose_on_detach: Some(true), ..Default::default() };
+    /// Opens a tab in a context of its own, whose every request goes to `proxy`, and sets it up.
+    pub(super) async fn open(cdp: &Cdp, proxy: SocketAddr, disguise: &Disguise) -> Result<Self, CallError> {
+        let create = CreateBrowserContextParams {
+            dispose_on_detach: Some(true),
+            proxy_server: Some(format!("http://{proxy}")),
+            // Without this Chromium dials loopback itself, past the proxy.
+            proxy_bypass_list: Some("<-loopback>".to_owned()),
+            ..Default::default()
+        };
         let id = cdp.call(None, create).await?.browser_context_id;
         let mut context = Context { cdp: cdp.clone(), id: id.clone(), session: None };
         cdp.send(
@@ -118,7 +126,8 @@ impl Tab {
         Ok(tab)
     }
 
-    /// Waits for each answer: the page's events come only once its process has heard of it, and processes answer in no order.
+    /// Waits for each answer: the page's events come only once its process has heard of it, and processes answer in no
+    /// order.
     async fn set_up(&self, disguise: &Disguise) -> Result<(), CallError> {
         let documents = RequestPattern {
             resource_type: Some(ResourceType::Document),
@@ -164,7 +173,8 @@ impl Tab {
         self.target.clone()
     }
 
-    /// Navigates and waits until the page is done, or taken as it is. Never ends by itself when the server does not answer.
+    /// Navigates and waits until the page is done, or taken as it is. Never ends by itself when the server does not
+    /// answer.
     pub(super) async fn load(&mut self, watch: &mut Watch, url: &str, limits: &Limits) -> Result<Loaded, Failure> {
         let cdp = self.cdp.clone();
         let session = self.session.clone();
@@ -299,7 +309,8 @@ impl Tab {
         Ok((body, foreign))
     }
 
-    /// Asks a page that may be busy with its own script for ever: after a while that script is stopped, so that we come in.
+    /// Asks a page that may be busy with its own script for ever: after a while that script is stopped, so that we come
+    /// in.
     async fn ask_hung<C: Command + Clone>(
         &mut self,
         watch: &mut Watch,

@@ -316,13 +316,11 @@ impl Watch {
         if matches!(self.stopped, Some(End::Raw(_))) {
             current.truncated = true;
         } else if current.committed {
-            // It broke off; a script that stopped it (`window.stop()`) or another navigation is no fault of the server's.
+            // It broke off; a script that stopped it (`window.stop()`) or another navigation is no fault of the
+            // server's.
             current.truncated = !errors::is_abort(&event.error_text);
             // Nothing more comes, the load event included.
             self.loaded.get_or_insert(now);
-        } else if current.status.is_some() && event.error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
-            // An error status without a body, for which Chromium would show a page of its own.
-            self.stop(End::Bodyless);
         } else {
             let url = current.url.clone();
             self.fail_or_abort(&event.error_text, &url, now);
@@ -337,7 +335,11 @@ impl Watch {
             message: error_text.to_owned(),
             ask_proxy: from_proxy.then(|| url.to_owned()),
         };
-        if !errors::is_abort(error_text) {
+        let answered = self.current.as_ref().is_some_and(|d| d.status.is_some());
+        if answered && error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
+            // An error status without a body, for which Chromium would show a page of its own.
+            self.stop(End::Bodyless);
+        } else if !errors::is_abort(error_text) {
             self.stop(End::Failed(failure));
         } else if let Some(previous) = self.previous.take() {
             self.current = Some(previous);
@@ -433,8 +435,8 @@ impl Watch {
     }
 }
 
-/// Whether a browser makes a document of it. All else (PDF, JSON, images, feeds, attachments) is wanted as the bytes that came,
-/// not as what a viewer makes of them.
+/// Whether a browser makes a document of it. All else (PDF, JSON, images, feeds, attachments) is wanted as the bytes
+/// that came, not as what a viewer makes of them.
 fn is_rendered(headers: &[Header]) -> bool {
     let attachment = header(headers, "content-disposition")
         .is_some_and(|v| v.trim_start().get(..10).is_some_and(|start| start.eq_ignore_ascii_case("attachment")));

@@ -1,7 +1,7 @@
 //! The child: started when it is needed, spoken to by two tasks, started again after it died.
 //!
-//! One task writes requests, another reads answers and hands each to the request that waits for it; neither waits for the other, so that a child that
-//! writes before it reads blocks nobody. It must not know what a page is.
+//! One task writes requests, another reads answers and hands each to the request that waits for it; neither waits for
+//! the other, so that a child that writes before it reads blocks nobody. It must not know what a page is.
 
 use std::collections::HashMap;
 use std::io;
@@ -216,7 +216,8 @@ impl Running {
         self.scratch.path()
     }
 
-    /// Sends the line that `line_of` makes of a new id; the answer comes from what is returned, which cancels the request when it is dropped.
+    /// Sends the line that `line_of` makes of a new id; the answer comes from what is returned, which cancels the
+    /// request when it is dropped.
     pub(super) fn ask(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<Waiting, CommandError> {
         // Relaxed: ids only have to differ.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -285,7 +286,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Writes until nobody has anything to say any more, or the child does not listen. Its end closes the child's standard input.
+/// Writes until nobody has anything to say any more, or the child does not listen. Its end closes the child's standard
+/// input.
 async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, stop: CancellationToken) {
     let work = async {
         while let Some(line) = lines.recv().await {
@@ -372,7 +374,8 @@ fn spawn_reason(error: &io::Error) -> String {
     }
 }
 
-/// The file that `named` stands for, when it is in `scratch`: a child (or a site that fools it) cannot have any other file read or removed.
+/// The file that `named` stands for, when it is in `scratch`: a child (or a site that fools it) cannot have any other
+/// file read or removed.
 pub(super) fn in_scratch(scratch: &Path, named: &str) -> io::Result<PathBuf> {
     let folder = scratch.canonicalize()?;
     let file = folder.join(named).canonicalize()?;

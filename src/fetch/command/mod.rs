@@ -1,8 +1,9 @@
 //! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/command-fetcher.md`).
 //!
-//! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it died. Invariant: whatever the child
-//! says or does not say, a request ends by its deadline, in bounded memory, as a response or as an error that names the program. The child dials
-//! by itself: what we can check is the address before it hears of the URL, and the final URL it reports.
+//! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it
+//! died. Invariant: whatever the child says or does not say, a request ends by its deadline, in bounded memory, as a
+//! response or as an error that names the program. The child dials by itself: what we can check is the address before
+//! it hears of the URL, and the final URL it reports.
 
 mod link;
 mod wire;
@@ -35,11 +36,13 @@ pub struct CommandOptions {
     pub argv: Vec<OsString>,
     /// Whether the program runs a page's scripts.
     pub renders: bool,
-    /// Requests given to the child at a time; further ones wait for their turn, and that wait is no part of their deadline.
+    /// Requests given to the child at a time; further ones wait for their turn, and that wait is no part of their
+    /// deadline.
     pub max_in_flight: usize,
     /// Bytes of one line of the child's. A body that does not fit comes as `body_path`.
     pub max_line: usize,
-    /// The pause before a child that died is started again; doubled each time it dies without an answer, up to a minute.
+    /// The pause before a child that died is started again; doubled each time it dies without an answer, up to a
+    /// minute.
     pub backoff: Duration,
     /// Where the child runs; none: where we do.
     pub current_dir: Option<PathBuf>,
@@ -99,8 +102,8 @@ impl CommandFetcher {
         self.link.lock().await.pid()
     }
 
-    /// Closes the child's standard input and waits for its end; kills it when that takes more than a moment. Fetches under way and later
-    /// ones fail.
+    /// Closes the child's standard input and waits for its end; kills it when that takes more than a moment. Fetches
+    /// under way and later ones fail.
     pub async fn close(&self) {
         self.slots.close();
         let running = self.link.lock().await.close();
@@ -170,8 +173,8 @@ impl CommandFetcher {
         }
     }
 
-    /// Refuses what may not be dialled before the child hears of it. The child looks the name up again: a name whose answers change
-    /// gets past this, and only the child (or the network around it) can do anything about that.
+    /// Refuses what may not be dialled before the child hears of it. The child looks the name up again: a name whose
+    /// answers change gets past this, and only the child (or the network around it) can do anything about that.
     async fn check(&self, url: &Url) -> Result<(), FetchError> {
         let host = match (url.scheme(), url.host_str()) {
             ("http" | "https", Some(host)) if !host.is_empty() => host,
