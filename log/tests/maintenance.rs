@@ -577,3 +577,60 @@ fn compaction_runs_beside_a_writer_and_readers() {
     }
     assert!(fetchwise_log::verify(tmp.path()).unwrap().is_sound());
 }
+
+#[test]
+fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
+    if !common::full() {
+        return;
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.durability = Durability::Os;
+    options.segment_bytes = 16 << 20;
+    let (log, _) = Log::open(tmp.path(), options).unwrap();
+    let append = |seq: u64| {
+        let mut payload = [7; 263];
+        payload[..8].copy_from_slice(&seq.to_le_bytes());
+        log.append(Record { kind: 1, schema: 1, key_hash: seq, time_ms: 0, payload: &payload }).unwrap();
+    };
+    let records = 2_000_000;
+    (1..=records).for_each(append);
+    log.flush().wait().unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut last, mut done, mut took) = (0, CompactReport::default(), std::time::Duration::ZERO);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut seq = records;
+            while !stop.load(Ordering::SeqCst) {
+                seq += 1;
+                append(seq);
+            }
+            seq
+        });
+        let maintenance = Maintenance::lock(tmp.path()).unwrap();
+        for covers_seq in [records - 1, records] {
+            let meta = SnapshotMeta { covers_seq, ..SnapshotMeta::default() };
+            maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: b"x" }]).unwrap();
+        }
+        let mut options = CompactOptions::new(records / 2, 0);
+        options.max_jump = None;
+        let start = std::time::Instant::now();
+        done = maintenance.compact(&options, &mut |_, _| false, &mut |_| {}).unwrap();
+        took = start.elapsed();
+        stop.store(true, Ordering::SeqCst);
+        last = writer.join().unwrap();
+    });
+    log.close().unwrap();
+    let mut next = records / 2 + 1;
+    let summary = Reader::open(tmp.path())
+        .unwrap()
+        .for_each(|seq, record| {
+            assert_eq!((seq, &record.payload[..8]), (next, &seq.to_le_bytes()[..]));
+            next += 1;
+        })
+        .unwrap();
+    assert_eq!((summary.damage, next), (vec![], last + 1));
+    assert!(done.bytes.0 - done.bytes.1 > records / 2 * 260);
+    println!("{done:?} in {took:?}, {} records appended meanwhile", last - records);
+    report("-", "records that a compaction of 2 M beside a writer had to leave or take", records, 0, 0);
+}
