@@ -36,7 +36,7 @@ use fetchwise_log::{Log, Reader, Record};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
-use crate::backoff::LinkState;
+use crate::backoff::{LinkState, RISK_LEVEL_MAX};
 use crate::selector::{Selector, Sink, SinkError};
 use crate::time::Timestamp;
 use entry::Forgotten;
@@ -322,6 +322,8 @@ pub struct Loaded {
     pub replayed: Replayed,
     /// The state of every link that is at risk or was paused.
     pub links: HashMap<String, LinkState>,
+    /// How often each host has been paused in a row.
+    pub host_levels: HashMap<String, u8>,
 }
 
 /// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts.
@@ -329,7 +331,8 @@ pub struct Loaded {
 /// # Errors
 /// As [`replay`].
 pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
-    let mut links = HashMap::new();
+    let (mut links, mut host_levels) = (HashMap::new(), HashMap::new());
+    let base = selector.backoff().blocked_base;
     let replayed = replay(dir, |_, entry| match entry {
         Entry::Attempt(attempt) => selector.observe(&attempt),
         Entry::Link(LinkEntry { link, state, .. }) => {
@@ -339,10 +342,22 @@ pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
                 false => drop(links.remove(&link)),
             }
         }
-        Entry::Host(host) => selector.set_host_pause(&host.domain, host.paused_until),
+        Entry::Host(host) => {
+            selector.set_host_pause(&host.domain, host.paused_until);
+            match host.paused_until {
+                Some(until) => drop(host_levels.insert(host.domain, level_after(until.since(host.at), base))),
+                None => drop(host_levels.remove(&host.domain)),
+            }
+        }
         _ => {}
     })?;
-    Ok(Loaded { replayed, links })
+    Ok(Loaded { replayed, links, host_levels })
+}
+
+/// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.
+fn level_after(paused: Duration, base: Duration) -> u8 {
+    let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
+    (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
 }
 
 fn glance_at_attempts(
