@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Log, Reader, Record};
+use fetchwise_log::{Log, Reader, Record, RecordRef};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
@@ -254,16 +254,13 @@ pub struct Replayed {
 /// # Errors
 /// [`JournalError::is_refusal`] when the log is damaged (reported after everything readable was shown) or newer than this
 /// release.
-pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
+pub fn replay(dir: &Path, f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
     let mut forgotten = Forgotten::default();
-    pass(dir, |seq, record| {
-        if record.kind == schema::kind::TOMBSTONE
-            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
-        {
-            forgotten.add(seq, tombstone.target);
-        }
-        Ok(())
-    })?;
+    pass(dir, |seq, record| forgotten.look(seq, &record))?;
+    replay_without(dir, &forgotten, f)
+}
+
+fn replay_without(dir: &Path, forgotten: &Forgotten, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
     let mut found = Replayed::default();
     let torn_tail = pass(dir, |seq, record| {
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
@@ -283,6 +280,7 @@ pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, Jou
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survey {
+    forgotten: Forgotten,
     /// Attempts in the log, those that a tombstone covers among them.
     pub attempts: u64,
     /// The fetchers that made them, in the order of their first attempt.
@@ -297,13 +295,39 @@ pub struct Survey {
 /// As [`replay`].
 pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
     let mut survey = Survey::default();
-    survey.torn_tail = glance_at_attempts(dir, |attempt| {
-        survey.attempts += 1;
-        if !survey.fetchers.iter().any(|name| name == attempt.fetcher) {
-            survey.fetchers.push(attempt.fetcher.to_owned());
+    survey.torn_tail = pass(dir, |seq, record| {
+        survey.forgotten.look(seq, &record)?;
+        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
+            survey.attempts += 1;
+            if !survey.fetchers.iter().any(|name| name == attempt.fetcher) {
+                survey.fetchers.push(attempt.fetcher.to_owned());
+            }
         }
+        Ok(())
     })?;
     Ok(survey)
+}
+
+impl Survey {
+    /// As [`load`], without a further look at what this survey of `dir` has found.
+    ///
+    /// # Errors
+    /// As [`replay`].
+    pub fn load(&self, dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
+        load_without(dir, &self.forgotten, selector)
+    }
+}
+
+impl Forgotten {
+    /// Takes a record that is a tombstone.
+    fn look(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
+        if record.kind == schema::kind::TOMBSTONE
+            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
+        {
+            self.add(seq, tombstone.target);
+        }
+        Ok(())
+    }
 }
 
 /// Shows the id of every attempt in `dir` to `f`.
@@ -311,7 +335,13 @@ pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
 /// # Errors
 /// As [`replay`].
 pub fn ids(dir: &Path, mut f: impl FnMut(Uuid)) -> Result<(), JournalError> {
-    glance_at_attempts(dir, |attempt| f(attempt.id)).map(|_| ())
+    pass(dir, |_, record| {
+        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
+            f(attempt.id);
+        }
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 /// What [`load`] brought back.
@@ -329,8 +359,14 @@ pub struct Loaded {
 /// # Errors
 /// As [`replay`].
 pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
+    let mut forgotten = Forgotten::default();
+    pass(dir, |seq, record| forgotten.look(seq, &record))?;
+    load_without(dir, &forgotten, selector)
+}
+
+fn load_without(dir: &Path, forgotten: &Forgotten, selector: &Selector) -> Result<Loaded, JournalError> {
     let mut links = HashMap::new();
-    let replayed = replay(dir, |_, entry| match entry {
+    let replayed = replay_without(dir, forgotten, |_, entry| match entry {
         Entry::Attempt(attempt) => selector.observe(&attempt),
         Entry::Link(LinkEntry { link, state, .. }) => {
             // A link without risk is as good as one that was never seen.
@@ -345,18 +381,6 @@ pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
     Ok(Loaded { replayed, links })
 }
 
-fn glance_at_attempts(
-    dir: &Path,
-    mut f: impl FnMut(schema::AttemptGlance<'_>),
-) -> Result<Option<TornTail>, JournalError> {
-    pass(dir, |_, record| {
-        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
-            f(attempt);
-        }
-        Ok(())
-    })
-}
-
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
 const SETTLE: Duration = Duration::from_millis(25);
 /// How often a reader that compaction took a file away from starts anew.
@@ -365,7 +389,7 @@ const REOPENINGS_MAX: u32 = 8;
 /// One pass over all records. Says how the log ended.
 fn pass(
     dir: &Path,
-    mut f: impl FnMut(u64, fetchwise_log::RecordRef<'_>) -> Result<(), SchemaError>,
+    mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
 ) -> Result<Option<TornTail>, JournalError> {
     let (mut next, mut failed, mut reopenings, mut settled) = (0, None, 0, false);
     loop {
