@@ -34,3 +34,8 @@ pub mod store;
 pub mod time;
 
 pub use selector::Selector;
+
+/// The README's example is compiled and run with the other documentation tests.
+#[cfg(all(doctest, feature = "log"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

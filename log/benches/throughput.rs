@@ -39,6 +39,8 @@ fn fill(dir: &Path, records: u64) {
     }
     log.flush().wait().unwrap();
     rate("append, one thread, flushed at the end", records, records * PAYLOAD as u64, start.elapsed());
+    let metrics = log.metrics();
+    println!("    {} frames, {} syncs, {} appends waited for room", metrics.frames, metrics.syncs, metrics.blocked);
     log.close().unwrap();
 }
 

@@ -88,6 +88,11 @@ impl Catalog {
         self.snapshot.map_or(0, |s| s.floor_seq)
     }
 
+    /// What the newest snapshot covers, 0 without one.
+    pub(crate) fn covers_seq(&self) -> u64 {
+        self.snapshot.and_then(|s| s.current).map_or(0, |s| s.covers_seq)
+    }
+
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
         // The floor before the listing: it only rises, so a segment that was unlinked after this look was listed, or the
         // listing is repeated because opening it failed.

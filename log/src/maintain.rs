@@ -120,7 +120,8 @@ impl Maintenance {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] when it covers less than the current one; [`Error::Corrupt`] for a damaged log; or what the
+    /// [`Error::Invalid`] when it covers less than the current one, or records that are not known to be on disk (a live
+    /// writer is given a second to write and mark them); [`Error::Corrupt`] for a damaged log; or what the
     /// system says, in which case the current snapshot stays what it was.
     pub fn write_snapshot(&self, meta: &SnapshotMeta, sections: &[Section<'_>]) -> Result<(PathBuf, u64), Error> {
         self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalog::Catalog;
-use crate::check::{GoodFrame, scan_segment};
+use crate::check::{GoodFrame, lost_behind, scan_segment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
@@ -212,7 +212,12 @@ impl Reader {
         };
         summary.max_time = summary.max_time.max((report.max_time != TIME_UNKNOWN).then_some(report.max_time));
         summary.torn = report.torn;
+        let whole = report.damage.is_empty();
         summary.damage.extend(report.damage);
+        if whole && index + 1 == self.catalog.chain.len() {
+            let last_seq = segment.next_seq().map_or(report.end.last_seq, |next| next - 1);
+            summary.damage.extend(lost_behind(&self.catalog, &segment.file.name, last_seq));
+        }
         Ok(())
     }
 }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{SegmentReport, scan_segment};
+use crate::check::{SegmentReport, lost_behind, scan_segment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
+use crate::manifest::SEGMENTS;
 use crate::scan::{Extent, Scanner, Step};
 use crate::writer::{Batch, Setup, Writer};
 
@@ -90,6 +91,12 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         ..Recovery::default()
     };
     let tail = check_content(fs, plan, &catalog, &mut recovery)?;
+    recovery.rewritten = tail.rest.iter().map(|b| u64::from(b.count)).sum();
+    recovery.next_seq = tail.durable.last_seq + 1 + recovery.rewritten;
+    let last_file = catalog.chain.last().map_or(SEGMENTS, |s| &s.file.name);
+    if let Some(lost) = lost_behind(&catalog, last_file, recovery.next_seq - 1) {
+        return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: vec![lost] });
+    }
     let mut writer = Writer::new(Setup {
         fs: plan.fs.clone(),
         dir: plan.dir.to_owned(),
@@ -107,8 +114,6 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         durable_seq: tail.durable.last_seq,
     });
     remove_unfinished(fs, plan.dir, &catalog);
-    recovery.rewritten = tail.rest.iter().map(|b| u64::from(b.count)).sum();
-    recovery.next_seq = tail.durable.last_seq + 1 + recovery.rewritten;
     if recovery.torn.is_some() || !tail.rest.is_empty() {
         tail.rest.into_iter().for_each(|batch| writer.push(batch));
         writer.begin_segment()?;

@@ -292,8 +292,9 @@ impl Repair<'_> {
     /// Mends the oldest broken place; false when there is none.
     fn salvage_next(&self, catalog: &Catalog) -> Result<bool, Error> {
         let Some(store) = catalog.store else { return Ok(false) };
-        // The end of what has been looked at: number and link.
+        // The end of what has been looked at, number and link, and the one before that.
         let mut end: Option<(u32, Link)> = None;
+        let mut before = None;
         for (i, segment) in catalog.chain.iter().enumerate() {
             let header = &segment.file.header;
             if header.store != store {
@@ -314,21 +315,30 @@ impl Repair<'_> {
             let linked = catalog.damage.iter().any(|d| d.file == segment.file.name);
             if !report.damage.is_empty() || linked {
                 let next = catalog.chain.get(i + 1).map(|next| next.file.header.prev);
-                self.rewrite(segment, next, end)?;
+                self.rewrite(segment, next, end, catalog.covers_seq())?;
                 return Ok(true);
             }
+            before = end;
             end = Some((header.stands_to, self.end_of(segment)?));
         }
         // Behind the chain: unreadable segments, or one that the manifest knows of.
         let (number, link) = end.unwrap_or((0, Link { last_seq: catalog.floor_seq(), ..Link::default() }));
         let unreadable = catalog.unreadable.iter().map(|(n, _, _)| *n).filter(|n| *n > number).max();
         let known = catalog.segments.filter(|m| m.number > number && m.durable_seq > catalog.floor_seq());
-        let Some(until) = unreadable.max(known.map(|m| m.number)) else { return Ok(false) };
+        let Some(until) = unreadable.max(known.map(|m| m.number)) else {
+            return match catalog.chain.last() {
+                // A snapshot knows of more records than are left: their numbers must not be given out again.
+                Some(last) if link.last_seq < catalog.covers_seq() => {
+                    self.rewrite(last, None, before, catalog.covers_seq()).map(|()| true)
+                }
+                _ => Ok(false),
+            };
+        };
         let Some(model) = catalog.chain.last().map(|s| s.file.header.clone()).or_else(|| self.any_header(catalog))
         else {
             return Ok(false);
         };
-        let lost_to = known.map_or(0, |m| m.durable_seq);
+        let lost_to = known.map_or(0, |m| m.durable_seq).max(catalog.covers_seq());
         let slot = Slot { after: (number, link), until: None, store };
         self.fill_end(catalog, &slot, until, lost_to, &model)?;
         Ok(true)
@@ -339,14 +349,20 @@ impl Repair<'_> {
     }
 
     /// Writes a segment anew from its good frames.
-    fn rewrite(&self, segment: &ChainSegment, next: Option<Link>, before: Option<(u32, Link)>) -> Result<(), Error> {
+    fn rewrite(
+        &self,
+        segment: &ChainSegment,
+        next: Option<Link>,
+        before: Option<(u32, Link)>,
+        covers_seq: u64,
+    ) -> Result<(), Error> {
         let header = &segment.file.header;
         let (prev_number, prev) = before.unwrap_or((header.prev_number, header.prev));
         let alias = match next {
             Some(next) => Ok(next),
-            None if header.is_rewritten() => Ok(header.alias),
             // Sequence numbers that were acknowledged are not given out again.
-            None => Err(segment.durable_seq),
+            None if header.is_rewritten() => Err(header.alias.last_seq.max(covers_seq)),
+            None => Err(segment.durable_seq.max(covers_seq)),
         };
         let identity = Identity {
             store: header.store,
@@ -490,7 +506,7 @@ fn each_good_frame(
     let mut scanner = Scanner::new(file, path, header, Extent::Open);
     loop {
         match scanner.step()? {
-            Step::Frame(header) => f(GoodFrame { header, payload: scanner.payload()? })?,
+            Step::Frame(header) => f(GoodFrame { header, end: scanner.offset, payload: scanner.payload()? })?,
             Step::End => return Ok(()),
             Step::Bad(_) => {
                 if scanner.skip_to_good()?.is_none() {

@@ -6,8 +6,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::catalog::Catalog;
+use crate::check::proven_seq;
 use crate::error::{Damage, Error};
 use crate::format::{HEADER_LEN, MAJOR, MINOR, Put, Take, is_sealed, seal_bytes};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
@@ -20,6 +22,8 @@ const FOOTER_MAGIC: [u8; 8] = *b"\x89FWE\r\n\x1a\n";
 const FOOTER_LEN: usize = 64;
 const SECTION_HEADER_LEN: usize = 32;
 const SECTION_ALIGN: usize = 64;
+/// How often a live writer is given time to say what is durable.
+const PATIENCE: u32 = 50;
 
 /// What a snapshot says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -294,10 +298,7 @@ pub(crate) fn write_snapshot(
     meta: &SnapshotMeta,
     sections: &[Section<'_>],
 ) -> Result<(PathBuf, u64), Error> {
-    let catalog = Catalog::read(fs, dir)?;
-    if !catalog.damage.is_empty() {
-        return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
-    }
+    let catalog = await_durable(fs, dir, meta.covers_seq)?;
     let Some(store) = catalog.store else { return Err(Error::Invalid("there is no log to take a snapshot of".into())) };
     let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
     if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
@@ -328,6 +329,23 @@ pub(crate) fn write_snapshot(
     publish_manifest(fs, dir, &manifest)?;
     remove_old(fs, dir, &manifest)?;
     Ok((path, named.len))
+}
+
+/// Waits until the disk itself says that the records up to `covers_seq` are durable: a writer leaves that word within its
+/// idle time, or with its next frame. Otherwise a power cut could take records away that the snapshot says it has, and their
+/// numbers would be given to others.
+fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
+    for _ in 0..PATIENCE {
+        let catalog = Catalog::read(fs, dir)?;
+        if !catalog.damage.is_empty() {
+            return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
+        }
+        if proven_seq(fs, &catalog)? >= covers_seq {
+            return Ok(catalog);
+        }
+        fs.pause(Duration::from_millis(20));
+    }
+    Err(Error::Invalid(format!("records up to {covers_seq} are not known to be on disk; flush or close the log first")))
 }
 
 pub(crate) fn publish_manifest(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {

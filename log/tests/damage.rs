@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{DIR, Oracle, last_segment, options, reopen, report, scaled};
+use fetchwise_log::format::{FrameHeader, HEADER_LEN, SegmentHeader};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
 use fetchwise_log::{CompactOptions, Error, Maintenance, Reader, Stepper};
 
@@ -30,6 +31,21 @@ struct Victim {
     oracle: Oracle,
     ending: Ending,
     last: PathBuf,
+    /// The frames of the last segment, and where they are.
+    frames: Vec<(usize, FrameHeader)>,
+    born_len: u64,
+}
+
+/// The frames of an undamaged segment.
+fn frames_of(content: &[u8]) -> (Vec<(usize, FrameHeader)>, u64) {
+    let header = SegmentHeader::decode(content).unwrap();
+    let mut frames = Vec::new();
+    let mut at = HEADER_LEN;
+    while let Some(frame) = content.get(at..).and_then(|b| FrameHeader::decode(b, header.nonce, at as u64)) {
+        frames.push((at, frame));
+        at += frame.frame_len() as usize;
+    }
+    (frames, header.born_len)
 }
 
 fn victim(ending: Ending, seed: u64) -> Victim {
@@ -59,7 +75,8 @@ fn victim(ending: Ending, seed: u64) -> Victim {
     }
     let fs = fs.crash(Survival::All, &mut rng);
     let last = last_segment(&fs);
-    Victim { fs, oracle, ending, last }
+    let (frames, born_len) = frames_of(&fs.read(&last).unwrap());
+    Victim { fs, oracle, ending, last, frames, born_len }
 }
 
 /// How often what was judged how.
@@ -77,16 +94,31 @@ impl Victim {
     }
 
     /// Puts changed content in place of a file and judges how the log takes it.
-    fn try_content(&self, path: &Path, content: Vec<u8>, cut: bool, tally: &mut Tally) -> Result<(), String> {
+    fn try_content(&self, path: &Path, content: Vec<u8>, tally: &mut Tally) -> Result<(), String> {
         tally.tried += 1;
         let original = self.fs.read(path).unwrap();
+        let excused_from = if *path == self.last { self.excused_from(&content) } else { u64::MAX };
         self.fs.put(path, content);
-        let judged = self.judge(path, cut, tally);
+        let judged = self.judge(excused_from, tally);
         self.fs.put(path, original);
         judged
     }
 
-    fn judge(&self, path: &Path, cut: bool, tally: &mut Tally) -> Result<(), String> {
+    /// From which record on nothing says any more, in changed content of the last segment, that it had been durable: only
+    /// such records may be missing without a word.
+    fn excused_from(&self, changed: &[u8]) -> u64 {
+        if matches!(self.ending, Ending::Closed | Ending::Merged) {
+            return u64::MAX;
+        }
+        let original = self.fs.read(&self.last).unwrap();
+        let whole = |at: usize| changed.get(at..at + 48) == original.get(at..at + 48);
+        let left = self.frames.iter().filter(|(at, _)| whole(*at)).map(|(_, frame)| frame.durable_off);
+        let proven = left.max().unwrap_or(0).max(self.born_len);
+        let behind = self.frames.iter().find(|(at, frame)| *at as u64 + frame.frame_len() > proven);
+        behind.map_or(u64::MAX, |(_, frame)| frame.first_seq)
+    }
+
+    fn judge(&self, excused_from: u64, tally: &mut Tally) -> Result<(), String> {
         let reader = match Reader::open_with(Arc::new(self.fs.clone()), Path::new(DIR)) {
             Ok(reader) => reader,
             // A flip may not look like a newer version: checksums come first.
@@ -109,16 +141,11 @@ impl Victim {
         let reported = |seq| summary.damage.iter().any(|d| d.records.is_some_and(|(a, b)| a <= seq && seq <= b));
         let unreported: Vec<u64> = (1..=total).filter(|seq| !seen.contains(seq) && !reported(*seq)).collect();
         if let Some(first) = unreported.first() {
-            // What nothing on disk says any more cannot be missed: the end of a log that was not closed.
-            let tail = *first + unreported.len() as u64 - 1 == total && path == self.last;
-            let excusable = match self.ending {
-                Ending::Closed | Ending::Merged => false,
-                Ending::Marked => cut,
-                // The last sync covered two frames; until the next frame nothing says that they were durable.
-                Ending::Killed => cut || *first > total - 4,
-            };
-            if !tail || !excusable {
-                return Err(format!("records {unreported:?} are missing without a word"));
+            let tail = *first + unreported.len() as u64 - 1 == total;
+            if !tail || *first < excused_from {
+                return Err(format!(
+                    "records {unreported:?} are missing without a word, {excused_from} and after could be"
+                ));
             }
         }
         let opened =
@@ -156,7 +183,7 @@ fn every_truncation_is_repaired_or_refused() {
         for path in victim.files() {
             let content = victim.fs.read(&path).unwrap();
             for len in (0..content.len()).step_by(stride) {
-                if let Err(e) = victim.try_content(&path, content[..len].to_vec(), true, &mut tally) {
+                if let Err(e) = victim.try_content(&path, content[..len].to_vec(), &mut tally) {
                     panic!("{ending:?}, {} cut to {len}: {e}", path.display());
                 }
             }
@@ -178,7 +205,7 @@ fn every_bit_flip_is_repaired_or_refused() {
                 for bit in (i..content.len() * 8).step_by(stride) {
                     let mut flipped = content.clone();
                     flipped[bit / 8] ^= 1 << (bit % 8);
-                    if let Err(e) = victim.try_content(&path, flipped, false, &mut tally) {
+                    if let Err(e) = victim.try_content(&path, flipped, &mut tally) {
                         panic!("{ending:?}, {} bit {bit}: {e}", path.display());
                     }
                 }
@@ -196,7 +223,6 @@ fn every_zeroed_doubled_or_swapped_block_is_repaired_or_refused() {
             let victim = victim(ending, 40 + seed);
             for path in victim.files() {
                 let content = victim.fs.read(&path).unwrap();
-                let last_frame = content.iter().rposition(|&b| b != 0).unwrap().saturating_sub(48);
                 for block in [512, 4096] {
                     let blocks = content.len() / block;
                     for i in 0..blocks {
@@ -212,9 +238,7 @@ fn every_zeroed_doubled_or_swapped_block_is_repaired_or_refused() {
                                 changed.copy_within(b..b + block, a);
                                 changed[b..b + block].copy_from_slice(&kept);
                             }
-                            // Without its last frame, nothing says that what came before it had been durable.
-                            let cut = changed[last_frame..content.len()] != content[last_frame..];
-                            if let Err(e) = victim.try_content(&path, changed, cut, &mut tally) {
+                            if let Err(e) = victim.try_content(&path, changed, &mut tally) {
                                 panic!("{ending:?}, {} blocks of {block}: {i} and {j}: {e}", path.display());
                             }
                         }

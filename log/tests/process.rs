@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 
 use common::{dir, report, scaled};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{AppendError, Durability, Error, Log, OnFull, Options, Reader, Record, State, WaitError};
+use fetchwise_log::{
+    AppendError, Durability, Error, Log, Maintenance, OnFull, Options, Reader, Record, Section, SnapshotMeta, State,
+    WaitError, load_snapshot_with,
+};
 
 fn options(durability: Durability) -> Options {
     let mut options = Options::default();
@@ -267,6 +270,29 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
         assert_eq!((seen, summary.damage.len()), (id, 0));
         log.close().unwrap();
     }
+}
+
+#[test]
+fn maintenance_begins_on_a_full_disk_with_the_space_kept_back_for_it() {
+    let fs = SimFs::new(1);
+    let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options(Durability::Sync)).unwrap();
+    let ticket = log.append(record(b"x")).unwrap();
+    log.wait(ticket).unwrap();
+    log.close().unwrap();
+    fs.set_capacity(Some(fs.used()));
+    let maintenance = Maintenance::lock_with(Arc::new(fs.clone()), &dir()).unwrap();
+    let meta = SnapshotMeta { covers_seq: 1, ..SnapshotMeta::default() };
+    let bytes = vec![1; 10_000];
+    maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &bytes }]).unwrap();
+    assert_eq!(
+        load_snapshot_with(Arc::new(fs.clone()), &dir()).unwrap().snapshot.unwrap().section(1),
+        Some((1, &bytes[..]))
+    );
+    // With nothing left, it fails in good order.
+    let large = vec![1; 300 << 10];
+    let error = maintenance.write_snapshot(&meta, &[Section { kind: 1, version: 1, bytes: &large }]).unwrap_err();
+    assert!(error.is_storage_full(), "{error}");
+    assert!(load_snapshot_with(Arc::new(fs), &dir()).unwrap().snapshot.unwrap().section(1).is_some());
 }
 
 #[test]

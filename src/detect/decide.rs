@@ -21,6 +21,10 @@ const LOGIN_WALL_CHARS: u32 = 600;
 const LATE_HEAD: usize = 256 << 10;
 /// ... and so many before its end.
 const LATE_TAIL: usize = 64 << 10;
+/// Visible characters up to which an article is so short that all of it is near its end.
+const TEASER_CHARS: u32 = 600;
+/// A gate from here on is none: the rule holds whatever text there is.
+const NO_GATE: u32 = 100_000;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -151,7 +155,7 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
         if rule.grade == Grade::Presence {
             presence |= vendor_bit(rule);
         } else {
-            if rule.grade != Grade::Paywall || rule.gate < 100_000 {
+            if rule.gate < NO_GATE {
                 enough = enough.max(rule.gate);
             }
             scratch.hits.push(hit);
@@ -160,7 +164,7 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
     });
     for &rule in &scratch.found.touched {
         let rule = &table.rules[rule as usize];
-        if rule.grade.blocks() {
+        if rule.gate < NO_GATE {
             enough = enough.max(rule.gate);
         }
     }
@@ -230,7 +234,8 @@ fn locate(detector: &Detector, charset: Charset, scratch: &mut Scratch) {
             return;
         }
         // A paywall cuts an article off; what its header says about subscriptions is on every page.
-        if rule.grade == Grade::Paywall && place == Place::Text && visible_before.saturating_mul(3) < total {
+        let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
+        if rule.grade == Grade::Paywall && place == Place::Text && early {
             return;
         }
         let end = table.patterns[hit.pattern as usize].end_at(lower, hit.start as usize).unwrap_or(hit.start as usize);
@@ -266,9 +271,10 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
 /// Whether `part` is what stands before the first or after the last separator of `title`.
 fn is_part(title: &str, part: &str) -> bool {
     const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " · ", " » ", " / "];
-    let before = title
-        .strip_prefix(part)
-        .is_some_and(|rest| SEPARATORS.iter().any(|s| rest.starts_with(s.trim_end()) || rest.starts_with(s)));
+    let before = title.strip_prefix(part).is_some_and(|rest| {
+        let rest = rest.trim_start_matches(['.', '!', '?']);
+        SEPARATORS.iter().any(|s| rest.starts_with(s))
+    });
     let after = title.strip_suffix(part).is_some_and(|rest| SEPARATORS.iter().any(|s| rest.ends_with(s)));
     before || after
 }
@@ -329,7 +335,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
     bits & rule.needs == rule.needs
         && (rule.status.is_empty() || rule.status.contains(&page.status))
-        && facts.visible.chars <= rule.gate
+        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= rule.gate))
         && facts.links <= rule.max_links
         && facts.inputs <= rule.max_inputs
         && page.body.len() <= rule.max_bytes as usize

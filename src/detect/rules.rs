@@ -350,8 +350,9 @@ struct Lines {
 
 fn read(toml: &str) -> Result<Lines, RuleError> {
     let file: File = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
+    let mut lines = LineCounter { toml, at: 0, line: 1 };
     let rules: Vec<_> =
-        file.rule.into_iter().map(|spanned| (line_of(toml, &spanned.span()), spanned.into_inner())).collect();
+        file.rule.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect();
     let mut seen = HashMap::new();
     for (line, rule) in &rules {
         if let Some(first) = seen.insert(rule.id.as_str(), *line) {
@@ -361,8 +362,20 @@ fn read(toml: &str) -> Result<Lines, RuleError> {
     Ok(Lines { disable: file.disable, rules })
 }
 
-fn line_of(toml: &str, span: &Range<usize>) -> usize {
-    1 + toml.as_bytes()[..span.start.min(toml.len())].iter().filter(|b| **b == b'\n').count()
+/// Turns offsets, which come in ascending order, into lines.
+struct LineCounter<'t> {
+    toml: &'t str,
+    at: usize,
+    line: usize,
+}
+
+impl LineCounter<'_> {
+    fn line_of(&mut self, span: &Range<usize>) -> usize {
+        let to = span.start.clamp(self.at, self.toml.len());
+        self.line += memchr::memchr_iter(b'\n', &self.toml.as_bytes()[self.at..to]).count();
+        self.at = to;
+        self.line
+    }
 }
 
 fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {

@@ -190,13 +190,17 @@ impl<'t> Tokens<'t> {
     fn text_end(&self, from: usize) -> usize {
         let text = self.text;
         let mut at = from;
-        while let Some(rest) = text.get(at..) {
-            let Some(n) = memchr_near(b'<', rest) else { break };
-            let found = at + n;
-            if found > from && begins_markup(text.get(found + 1).copied()) {
-                return found;
+        while at < text.len() {
+            if text[at] != b'<' {
+                match memchr_near(b'<', &text[at..]) {
+                    Some(n) => at += n,
+                    None => break,
+                }
             }
-            at = found + 1;
+            if at > from && begins_markup(text.get(at + 1).copied()) {
+                return at;
+            }
+            at += 1;
         }
         text.len()
     }
