@@ -95,20 +95,25 @@ impl Settings {
     /// any, the built-in names, those of the router table and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
         let dir = self.data_dir()?;
-        let mut more: Vec<FetcherSpec> = Vec::new();
-        if self.config.fetchers.is_empty() {
-            more = built_in_fetchers();
-            more.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
-            more.extend(journal::survey(&dir)?.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
-        }
-        let selector = self.selector(more)?;
-        let loaded = journal::load(&dir, &selector)?;
+        let (selector, loaded) = if self.config.fetchers.is_empty() {
+            let survey = journal::survey(&dir)?;
+            let mut candidates = built_in_fetchers();
+            candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
+            candidates.extend(survey.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
+            let selector = self.selector(candidates)?;
+            let loaded = survey.load(&dir, &selector, self.clock.now())?;
+            (selector, loaded)
+        } else {
+            let selector = self.selector(Vec::new())?;
+            let loaded = journal::load(&dir, &selector, self.clock.now())?;
+            (selector, loaded)
+        };
         say_torn(loaded.replayed.torn_tail.as_ref());
         Ok((selector, loaded))
     }
 
     /// A selector without evidence. Its candidates are those of the config, then `more`.
-    pub(crate) fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
+    fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now());
         more.into_iter().fold(builder, crate::selector::SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }

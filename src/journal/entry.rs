@@ -87,7 +87,7 @@ pub(super) fn domain_of_url(url: &str) -> Option<String> {
 }
 
 /// All tombstones of a log: what lies before the last one of its target is forgotten.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Forgotten {
     domains: HashMap<String, u64>,
     links: HashMap<String, u64>,

@@ -17,7 +17,7 @@
 //! let (journal, _) = Journal::open(dir, Options::default()).unwrap();
 //! let journal = Arc::new(journal);
 //! let mut selector = Selector::builder().build().unwrap();
-//! journal::load(dir, &selector).unwrap();
+//! journal::load(dir, &selector, Timestamp::now()).unwrap();
 //! selector.set_sink(Box::new(journal.clone()));
 //!
 //! let now = Timestamp::now();
@@ -32,11 +32,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Log, Reader, Record};
+use fetchwise_log::{Log, Reader, Record, RecordRef};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
-use crate::backoff::{LinkState, RISK_LEVEL_MAX};
+use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
 use crate::selector::{Selector, Sink, SinkError};
 use crate::time::Timestamp;
 use entry::Forgotten;
@@ -254,16 +254,13 @@ pub struct Replayed {
 /// # Errors
 /// [`JournalError::is_refusal`] when the log is damaged (reported after everything readable was shown) or newer than this
 /// release.
-pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
+pub fn replay(dir: &Path, f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
     let mut forgotten = Forgotten::default();
-    pass(dir, |seq, record| {
-        if record.kind == schema::kind::TOMBSTONE
-            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
-        {
-            forgotten.add(seq, tombstone.target);
-        }
-        Ok(())
-    })?;
+    pass(dir, |seq, record| forgotten.look(seq, &record))?;
+    replay_without(dir, &forgotten, f)
+}
+
+fn replay_without(dir: &Path, forgotten: &Forgotten, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
     let mut found = Replayed::default();
     let torn_tail = pass(dir, |seq, record| {
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
@@ -283,6 +280,7 @@ pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, Jou
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survey {
+    forgotten: Forgotten,
     /// Attempts in the log, those that a tombstone covers among them.
     pub attempts: u64,
     /// The fetchers that made them, in the order of their first attempt.
@@ -297,13 +295,39 @@ pub struct Survey {
 /// As [`replay`].
 pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
     let mut survey = Survey::default();
-    survey.torn_tail = glance_at_attempts(dir, |attempt| {
-        survey.attempts += 1;
-        if !survey.fetchers.iter().any(|name| name == attempt.fetcher) {
-            survey.fetchers.push(attempt.fetcher.to_owned());
+    survey.torn_tail = pass(dir, |seq, record| {
+        survey.forgotten.look(seq, &record)?;
+        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
+            survey.attempts += 1;
+            if !survey.fetchers.iter().any(|name| name == attempt.fetcher) {
+                survey.fetchers.push(attempt.fetcher.to_owned());
+            }
         }
+        Ok(())
     })?;
     Ok(survey)
+}
+
+impl Survey {
+    /// As [`load`], without a further look at what this survey of `dir` has found.
+    ///
+    /// # Errors
+    /// As [`replay`].
+    pub fn load(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
+        load_without(dir, &self.forgotten, selector, now)
+    }
+}
+
+impl Forgotten {
+    /// Takes a record that is a tombstone.
+    fn look(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
+        if record.kind == schema::kind::TOMBSTONE
+            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
+        {
+            self.add(seq, tombstone.target);
+        }
+        Ok(())
+    }
 }
 
 /// Shows the id of every attempt in `dir` to `f`.
@@ -311,7 +335,13 @@ pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
 /// # Errors
 /// As [`replay`].
 pub fn ids(dir: &Path, mut f: impl FnMut(Uuid)) -> Result<(), JournalError> {
-    glance_at_attempts(dir, |attempt| f(attempt.id)).map(|_| ())
+    pass(dir, |_, record| {
+        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
+            f(attempt.id);
+        }
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 /// What [`load`] brought back.
@@ -326,16 +356,34 @@ pub struct Loaded {
     pub host_levels: HashMap<String, u8>,
 }
 
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts.
+/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
+pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
+    let mut forgotten = Forgotten::default();
+    pass(dir, |seq, record| forgotten.look(seq, &record))?;
+    load_without(dir, &forgotten, selector, now)
+}
+
+fn load_without(
+    dir: &Path,
+    forgotten: &Forgotten,
+    selector: &Selector,
+    now: Timestamp,
+) -> Result<Loaded, JournalError> {
     let (mut links, mut host_levels) = (HashMap::new(), HashMap::new());
-    let base = selector.backoff().blocked_base;
-    let replayed = replay(dir, |_, entry| match entry {
-        Entry::Attempt(attempt) => selector.observe(&attempt),
-        Entry::Link(LinkEntry { link, state, .. }) => {
+    let backoff = selector.backoff();
+    // What was written while the clock was wrong counts as of now, and pauses nothing for longer than it could.
+    let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
+    let within = |until: Timestamp| until.min(now.saturating_add(longest));
+    let replayed = replay_without(dir, forgotten, |_, entry| match entry {
+        Entry::Attempt(mut attempt) => {
+            attempt.attempted_at = attempt.attempted_at.min(now);
+            selector.observe(&attempt);
+        }
+        Entry::Link(LinkEntry { link, mut state, .. }) => {
+            state.paused_until = state.paused_until.map(within);
             // A link without risk is as good as one that was never seen.
             match state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some() {
                 true => drop(links.insert(link, state)),
@@ -343,9 +391,11 @@ pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
             }
         }
         Entry::Host(host) => {
-            selector.set_host_pause(&host.domain, host.paused_until);
+            selector.set_host_pause(&host.domain, host.paused_until.map(within));
             match host.paused_until {
-                Some(until) => drop(host_levels.insert(host.domain, level_after(until.since(host.at), base))),
+                Some(until) => {
+                    drop(host_levels.insert(host.domain, level_after(until.since(host.at), backoff.blocked_base)));
+                }
                 None => drop(host_levels.remove(&host.domain)),
             }
         }
@@ -360,18 +410,6 @@ fn level_after(paused: Duration, base: Duration) -> u8 {
     (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
 }
 
-fn glance_at_attempts(
-    dir: &Path,
-    mut f: impl FnMut(schema::AttemptGlance<'_>),
-) -> Result<Option<TornTail>, JournalError> {
-    pass(dir, |_, record| {
-        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
-            f(attempt);
-        }
-        Ok(())
-    })
-}
-
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
 const SETTLE: Duration = Duration::from_millis(25);
 /// How often a reader that compaction took a file away from starts anew.
@@ -380,7 +418,7 @@ const REOPENINGS_MAX: u32 = 8;
 /// One pass over all records. Says how the log ended.
 fn pass(
     dir: &Path,
-    mut f: impl FnMut(u64, fetchwise_log::RecordRef<'_>) -> Result<(), SchemaError>,
+    mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
 ) -> Result<Option<TornTail>, JournalError> {
     let (mut next, mut failed, mut reopenings, mut settled) = (0, None, 0, false);
     loop {
@@ -450,7 +488,7 @@ mod tests {
         }
         drop(std::mem::replace(&mut live, selector()));
         let again = selector();
-        let loaded = load(dir.path(), &again).unwrap();
+        let loaded = load(dir.path(), &again, minutes(500)).unwrap();
         assert_eq!((loaded.replayed.attempts, loaded.replayed.torn_tail), (200, None));
         let masses = again.masses(("domain", "e.org"), Kind::Page, "mine", minutes(500));
         assert_eq!(masses.attempts, 100);
@@ -474,10 +512,26 @@ mod tests {
         journal.append_host("f.org", None, minutes(1)).unwrap();
         journal.close().unwrap();
         let selector = selector();
-        let loaded = load(dir.path(), &selector).unwrap();
+        let loaded = load(dir.path(), &selector, T0).unwrap();
+        assert_eq!(loaded.host_levels, HashMap::from([("e.org".to_owned(), 2)]));
         assert_eq!(loaded.links, HashMap::from([("a".to_owned(), paused)]));
         assert_eq!(selector.host_pause("e.org"), Some(minutes(30)));
         assert_eq!(selector.host_pause("f.org"), None);
+    }
+
+    #[test]
+    fn what_a_wrong_clock_wrote_counts_as_of_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let years_ahead = minutes(4 * 365 * 24 * 60);
+        journal.append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered()).unwrap();
+        journal.append_host("e.org", Some(years_ahead), years_ahead).unwrap();
+        journal.close().unwrap();
+        let selector = selector();
+        load(dir.path(), &selector, T0).unwrap();
+        let masses = selector.masses(("domain", "e.org"), Kind::Page, "playwright", T0);
+        assert!((masses.total - 1.0).abs() < 1e-9, "{masses:?}");
+        assert_eq!(selector.host_pause("e.org"), Some(minutes(24 * 60)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::flight::{Lead, Role, landed};
 use super::hosts::{Admission, Hosts, Trial};
-use super::{Link, Pipeline, Report};
+use super::{Available, Link, Pipeline, Report};
 use crate::attempt::outcome::{ErrorKind, Next};
 use crate::attempt::{Attempt, Hint, Tag, stored_headers};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
@@ -76,7 +76,17 @@ struct Run<'p> {
     arm: Mode,
     shadow: Option<String>,
     last_attempt_at: Option<Timestamp>,
+    /// Why a fetcher that was chosen could not be had.
+    why_unavailable: Option<String>,
     report: Report,
+}
+
+/// Why there is no page.
+enum Failed {
+    /// A request was made and brought none.
+    Attempt(ErrorKind),
+    /// The fetcher could not be had: no request was made.
+    Unavailable(String),
 }
 
 /// A decision and all that it takes to go ahead with it.
@@ -128,6 +138,7 @@ impl<'p> Run<'p> {
             arm: Mode::Learning,
             shadow: None,
             last_attempt_at: None,
+            why_unavailable: None,
             report: Report::default(),
         })
     }
@@ -138,7 +149,11 @@ impl<'p> Run<'p> {
             let take = go.take;
             match self.attempt(go).await {
                 Ok(response) => return self.deliver(response).await,
-                Err(kind) => {
+                Err(Failed::Unavailable(why)) => {
+                    self.excluded.insert(take.fetcher);
+                    self.why_unavailable = Some(format!("{} is not available: {why}", self.name(take.fetcher)));
+                }
+                Err(Failed::Attempt(kind)) => {
                     end = Some(kind);
                     if self.after(kind, take) {
                         break;
@@ -242,7 +257,11 @@ impl<'p> Run<'p> {
             pipeline.selector.select(self.url, &situation).ok()?
         };
         match decision {
-            Decision::Take(take) if pipeline.fetcher(take.fetcher).is_some() => Some(take),
+            Decision::Take(take)
+                if pipeline.fetcher(take.fetcher).is_some() && !self.excluded.contains(take.fetcher) =>
+            {
+                Some(take)
+            }
             Decision::Take(take) => {
                 self.no_fetcher(why_missing(pipeline, pipeline.selector.fetcher_name(take.fetcher)));
                 None
@@ -263,20 +282,23 @@ impl<'p> Run<'p> {
     }
 
     /// Makes one request, and a second one when the first failed in a way that may pass. Records both.
-    async fn attempt(&mut self, go: Go<'p>) -> Result<Response, ErrorKind> {
+    async fn attempt(&mut self, go: Go<'p>) -> Result<Response, Failed> {
         let Go { take, lead, place: _place } = go;
         let settings = &self.pipeline.settings;
         // A probe is short because a longer request can follow: the retry, which is there once.
         let is_probe = take.source == Source::Probe && self.attempts == 0;
         let limits = if is_probe { &settings.probe_limits } else { &settings.limits };
-        self.attempts += 1;
         let ended = match self.request(take, limits, true).await {
-            Err(kind) if kind.is_transient() && !self.retried => {
+            Err(Failed::Attempt(kind)) if kind.is_transient() && !self.retried => {
                 self.retried = true;
                 self.request(take, &settings.limits, false).await
             }
             ended => ended,
         };
+        if let Err(Failed::Unavailable(_)) = ended {
+            return ended;
+        }
+        self.attempts += 1;
         if let Some(lead) = lead {
             lead.verdict();
         }
@@ -289,14 +311,16 @@ impl<'p> Run<'p> {
         take: Take,
         limits: &crate::fetch::Limits,
         may_retry: bool,
-    ) -> Result<Response, ErrorKind> {
+    ) -> Result<Response, Failed> {
         let pipeline = self.pipeline;
-        let Some(available) = pipeline.fetcher(take.fetcher) else { return Err(ErrorKind::InvalidUrl) };
-        let fetcher = &available.fetcher;
-        let at = self.pipeline.clock.now();
+        let Some(Available { fetcher, .. }) = pipeline.fetcher(take.fetcher) else {
+            return Err(Failed::Unavailable(why_missing(pipeline, self.name(take.fetcher))));
+        };
+        let at = pipeline.clock.now();
         let begun = Instant::now();
         let request = Request { url: self.url, limits };
         let result = match tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(request)).await {
+            Ok(Err(error)) if error.unavailable => return Err(Failed::Unavailable(error.message)),
             Ok(result) => result,
             Err(_) => {
                 let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
@@ -309,9 +333,13 @@ impl<'p> Run<'p> {
         self.record(take, fetcher.name(), at, &judged, final_yet);
         match (judged.end, result) {
             (Ok(()), Ok(response)) => Ok(response),
-            (Err(kind), _) => Err(kind),
-            (Ok(()), Err(error)) => Err(error.kind),
+            (Err(kind), _) => Err(Failed::Attempt(kind)),
+            (Ok(()), Err(error)) => Err(Failed::Attempt(error.kind)),
         }
+    }
+
+    fn name(&self, fetcher: FetcherId) -> &'p str {
+        self.pipeline.selector.fetcher_name(fetcher)
     }
 
     /// Reads what came.
@@ -326,7 +354,7 @@ impl<'p> Run<'p> {
                 for extractor in &self.pipeline.extractors {
                     extractor.extract(&page, &verdict, &mut heuristics);
                 }
-                let message = end.err().map(|kind| describe(kind, &verdict));
+                let message = end.err().map(|kind| describe(kind, Some(response.status), &verdict));
                 Judged {
                     end,
                     message,
@@ -488,6 +516,7 @@ impl<'p> Run<'p> {
     }
 
     fn no_fetcher(&mut self, message: String) {
+        let message = self.why_unavailable.take().unwrap_or(message);
         self.report.error_type = Some(Report::NO_FETCHER);
         self.report.message = Some(message);
     }
@@ -509,14 +538,17 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-fn describe(kind: ErrorKind, verdict: &detect::Verdict) -> String {
+fn describe(kind: ErrorKind, status: Option<u16>, verdict: &detect::Verdict) -> String {
     match kind {
         ErrorKind::BlockedCaptcha
         | ErrorKind::Blocked403
         | ErrorKind::WrongTool
         | ErrorKind::EmptyContent
         | ErrorKind::Queued => verdict.reason(),
-        _ => kind.to_string(),
+        _ => match status {
+            Some(status) => format!("{kind} (status {status})"),
+            None => kind.to_string(),
+        },
     }
 }
 
