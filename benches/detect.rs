@@ -19,9 +19,28 @@ use lol_html::{HtmlRewriter, Settings, doc_text, element};
 
 /// Markers that a bare scan looks for: a few of the table's, the way a scan without a tokeniser would.
 const MARKERS: &[&str] = &[
-    "_cf_chl_opt", "captcha-delivery.com", "px-captcha", "_Incapsula_Resource", "errors.edgesuite.net", "gokuProps",
-    "KPSDK", "sucuri_cloudproxy_js", "ddos-guard", "anubis_challenge", "sgcaptcha", "istlWasHere", "_fs-ch-", "rbzns",
-    "qrator", "validateCaptcha", "g-recaptcha", "h-captcha", "__NEXT_DATA__", "__NUXT__", "id=\"root\"", "id=\"app\"",
+    "_cf_chl_opt",
+    "captcha-delivery.com",
+    "px-captcha",
+    "_Incapsula_Resource",
+    "errors.edgesuite.net",
+    "gokuProps",
+    "KPSDK",
+    "sucuri_cloudproxy_js",
+    "ddos-guard",
+    "anubis_challenge",
+    "sgcaptcha",
+    "istlWasHere",
+    "_fs-ch-",
+    "rbzns",
+    "qrator",
+    "validateCaptcha",
+    "g-recaptcha",
+    "h-captcha",
+    "__NEXT_DATA__",
+    "__NUXT__",
+    "id=\"root\"",
+    "id=\"app\"",
 ];
 
 fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {

@@ -117,7 +117,9 @@ fn pages(rule: &Table) -> Vec<(String, Made)> {
         });
     }
     for cookie in strings(rule, "cookie") {
-        push(&format!("cookie {cookie}"), &|m| m.headers.push(Header::new("Set-Cookie", format!("{cookie}=1; path=/"))));
+        push(&format!("cookie {cookie}"), &|m| {
+            m.headers.push(Header::new("Set-Cookie", format!("{cookie}=1; path=/")))
+        });
     }
     for host in strings(rule, "host") {
         push(&format!("host {host}"), &|m| m.final_url = Some(format!("https://{}/", host.replace('*', "a"))));
@@ -210,7 +212,8 @@ fn a_marker_that_a_reader_sees_quoted_blocks_nothing() {
             if sentences.iter().any(|s| pattern.contains(s) || s.contains(&pattern)) {
                 continue;
             }
-            let html = format!("<html><body><h1>Notes</h1>{article}<pre>{}</pre></body></html>", escape(&fill(&pattern)));
+            let html =
+                format!("<html><body><h1>Notes</h1>{article}<pre>{}</pre></body></html>", escape(&fill(&pattern)));
             let page = Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
             let verdict = detector.inspect(&page, &mut scratch);
             assert!(!verdict.is_blocked, "{}: {pattern}: {}", rule["id"], verdict.reason());

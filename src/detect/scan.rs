@@ -127,15 +127,16 @@ fn weight(core: Core) -> f64 {
 
 /// Stretches of markup and script that are met far more often than their letters suggest.
 const COMMON: &[&str] = &[
-    "scri", "crip", "ript", "java", "avas", "vasc", "asc ", "cook", "ooki", "okie", "http", "ttps", "href", "clas", "lass",
-    "span", "load", "wind", "indo", "ndow", "docu", "ocum", "cume", "umen", "ment", "ents", "func", "unct", "ncti", "ctio",
-    "tion", "cont", "tent", "form", "data", "head", "body", "titl", "text", "styl", "imag", "mage", "name", "type", "link",
-    "rel=", "meta", "var ", "this", "that", "with", "your", "you ", " you", "from", "have", "html", "atio", "loca", "ocat",
-    "cati", "ness", "able", "ing ", "the ", " the", " and", "and ", "ion ", "ions", "his ", "for ", " for", "not ", " not",
-    "are ", " are", "acce", "cces", "cess", "enab", "nabl", "requ", "eque", "ques", "uest", "ecur", "curi", "rity", "veri",
-    "erif", "rifi", "ific", "bloc", "lock", "brow", "rows", "owse", "wser", "chec", "heck", "ecki", "robo", "obot", "huma",
-    "uman", "butt", "main", "root", "inde", "ndex", "app.", "app-", "modu", "odul", "dule", "vend", "endo", "ndor", "poly",
-    "page", "view", "src=", "css/", "com/", ".com", "www.", "async", "id=\"", "s=\"c", "=\"co", "\"con", "ent=", "js\">",
+    "scri", "crip", "ript", "java", "avas", "vasc", "asc ", "cook", "ooki", "okie", "http", "ttps", "href", "clas",
+    "lass", "span", "load", "wind", "indo", "ndow", "docu", "ocum", "cume", "umen", "ment", "ents", "func", "unct",
+    "ncti", "ctio", "tion", "cont", "tent", "form", "data", "head", "body", "titl", "text", "styl", "imag", "mage",
+    "name", "type", "link", "rel=", "meta", "var ", "this", "that", "with", "your", "you ", " you", "from", "have",
+    "html", "atio", "loca", "ocat", "cati", "ness", "able", "ing ", "the ", " the", " and", "and ", "ion ", "ions",
+    "his ", "for ", " for", "not ", " not", "are ", " are", "acce", "cces", "cess", "enab", "nabl", "requ", "eque",
+    "ques", "uest", "ecur", "curi", "rity", "veri", "erif", "rifi", "ific", "bloc", "lock", "brow", "rows", "owse",
+    "wser", "chec", "heck", "ecki", "robo", "obot", "huma", "uman", "butt", "main", "root", "inde", "ndex", "app.",
+    "app-", "modu", "odul", "dule", "vend", "endo", "ndor", "poly", "page", "view", "src=", "css/", "com/", ".com",
+    "www.", "async", "id=\"", "s=\"c", "=\"co", "\"con", "ent=", "js\">",
 ];
 
 /// How common a byte is in lower-case HTML, on a rough logarithmic scale.
@@ -243,9 +244,9 @@ impl Group {
     #[inline]
     fn next(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
         match &self.engine {
-            Engine::Vector(searcher) => searcher
-                .find_in(text, Span { start: at, end: text.len() })
-                .map(|m| (m.pattern().as_usize(), m.start())),
+            Engine::Vector(searcher) => {
+                searcher.find_in(text, Span { start: at, end: text.len() }).map(|m| (m.pattern().as_usize(), m.start()))
+            }
             Engine::Automaton(searcher) => {
                 searcher.find(Input::new(text).range(at..)).map(|m| (m.pattern().as_usize(), m.start()))
             }
@@ -273,7 +274,8 @@ fn cover(patterns: &[(u32, &Pattern)]) -> Vec<(Core, Vec<(u32, u32)>)> {
     let mut chosen = Vec::new();
     loop {
         let gain = |c: &(Core, f64, Vec<(usize, u32)>)| c.2.len() as f64 / (1.0 + c.1);
-        let Some(best) = (0..candidates.len()).max_by(|a, b| gain(&candidates[*a]).total_cmp(&gain(&candidates[*b]))) else {
+        let Some(best) = (0..candidates.len()).max_by(|a, b| gain(&candidates[*a]).total_cmp(&gain(&candidates[*b])))
+        else {
             return chosen;
         };
         let (core, _, places) = candidates.swap_remove(best);

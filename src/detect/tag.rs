@@ -92,10 +92,7 @@ impl Tag {
     #[inline]
     pub(super) fn is_void(self) -> bool {
         use Tag::*;
-        matches!(
-            self,
-            AREA | BASE | BR | COL | EMBED | HR | IMG | INPUT | LINK | META | PARAM | SOURCE | TRACK | WBR
-        )
+        matches!(self, AREA | BASE | BR | COL | EMBED | HR | IMG | INPUT | LINK | META | PARAM | SOURCE | TRACK | WBR)
     }
 
     /// Elements that do not separate words.
@@ -104,8 +101,31 @@ impl Tag {
         use Tag::*;
         matches!(
             self,
-            A | B | I | U | S | EM | STRONG | SPAN | FONT | SMALL | CODE | TT | BIG | SUB | SUP | ABBR | MARK | BDI | BDO | WBR
-                | KBD | VAR | TIME | LABEL | SCRIPT | STYLE
+            A | B
+                | I
+                | U
+                | S
+                | EM
+                | STRONG
+                | SPAN
+                | FONT
+                | SMALL
+                | CODE
+                | TT
+                | BIG
+                | SUB
+                | SUP
+                | ABBR
+                | MARK
+                | BDI
+                | BDO
+                | WBR
+                | KBD
+                | VAR
+                | TIME
+                | LABEL
+                | SCRIPT
+                | STYLE
         )
     }
 
@@ -115,7 +135,18 @@ impl Tag {
         use Tag::*;
         matches!(
             self,
-            IMG | SCRIPT | META | INPUT | SELECT | TEXTAREA | IFRAME | FRAME | OBJECT | EMBED | VIDEO | AUDIO | Component
+            IMG | SCRIPT
+                | META
+                | INPUT
+                | SELECT
+                | TEXTAREA
+                | IFRAME
+                | FRAME
+                | OBJECT
+                | EMBED
+                | VIDEO
+                | AUDIO
+                | Component
         )
     }
 
@@ -136,8 +167,28 @@ impl Tag {
         use Tag::*;
         matches!(
             self,
-            DIV | UL | OL | DL | TABLE | SECTION | ARTICLE | ASIDE | HEADER | FOOTER | MAIN | NAV | FORM | PRE | BLOCKQUO | HR
-                | H1 | H2 | H3 | H4 | H5 | H6 | FIGURE
+            DIV | UL
+                | OL
+                | DL
+                | TABLE
+                | SECTION
+                | ARTICLE
+                | ASIDE
+                | HEADER
+                | FOOTER
+                | MAIN
+                | NAV
+                | FORM
+                | PRE
+                | BLOCKQUO
+                | HR
+                | H1
+                | H2
+                | H3
+                | H4
+                | H5
+                | H6
+                | FIGURE
         )
     }
 

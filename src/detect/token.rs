@@ -220,8 +220,11 @@ impl<'t> Tokens<'t> {
     fn open_tag(&mut self, start: usize) -> Token {
         let (name_end, tag) = self.name(start + 1);
         // Most tags have no attributes.
-        let (attrs_end, end, may_hide) =
-            if self.text.get(name_end) == Some(&b'>') { (name_end, name_end + 1, false) } else { self.tag_end(name_end) };
+        let (attrs_end, end, may_hide) = if self.text.get(name_end) == Some(&b'>') {
+            (name_end, name_end + 1, false)
+        } else {
+            self.tag_end(name_end)
+        };
         self.at = end;
         if !self.foreign && attrs_end < self.text.len() {
             self.raw = Raw::of(tag);
@@ -393,7 +396,9 @@ fn has_hidden(between: &[u8]) -> bool {
 /// Whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
-    before.last() == Some(&b'=') || before.trim_ascii_end().last() == Some(&b'=')
+    let Some(name) = before.trim_ascii_end().strip_suffix(b"=") else { return false };
+    // Without a name before it, `=` is a name itself.
+    !matches!(name.trim_ascii_end().last(), None | Some(b'=' | b'"' | b'\'' | b'/'))
 }
 
 /// `>` or a quote: eight bytes at a time, which beats the vector search on the few bytes between them.
