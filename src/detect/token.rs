@@ -77,15 +77,15 @@ impl Raw {
     #[inline]
     fn of(tag: Tag) -> Option<Self> {
         Some(match tag {
-            Tag::SCRIPT => Self::Script,
-            Tag::STYLE => Self::Style,
-            Tag::TITLE => Self::Title,
-            Tag::TEXTAREA => Self::Textarea,
-            Tag::IFRAME => Self::Iframe,
-            Tag::NOEMBED => Self::Noembed,
-            Tag::NOFRAMES => Self::Noframes,
-            Tag::XMP => Self::Xmp,
-            Tag::PLAINTEXT => Self::Plaintext,
+            Tag::Script => Self::Script,
+            Tag::Style => Self::Style,
+            Tag::Title => Self::Title,
+            Tag::Textarea => Self::Textarea,
+            Tag::Iframe => Self::Iframe,
+            Tag::Noembed => Self::Noembed,
+            Tag::Noframes => Self::Noframes,
+            Tag::Xmp => Self::Xmp,
+            Tag::Plaintext => Self::Plaintext,
             _ => return None,
         })
     }
