@@ -109,11 +109,11 @@ impl Reader {
             match c {
                 '>' => break,
                 '"' | '\'' => {
-                    let mut back = self.at - 1;
-                    while back > from && self.text[back - 1].is_ascii_whitespace() {
-                        back -= 1;
-                    }
-                    if back > from && self.text[back - 1] == '=' {
+                    // A value begins after a name and `=`; without a name, `=` is a name itself.
+                    let before: String = self.text[from..self.at - 1].iter().collect();
+                    let trim = |s: &str| s.trim_end_matches(|c: char| c.is_ascii_whitespace()).to_owned();
+                    let name = trim(&before).strip_suffix('=').map(trim);
+                    if name.is_some_and(|n| !n.is_empty() && !n.ends_with(['=', '"', '\'', '/'])) {
                         while self.peek(0)? != c {
                             self.at += 1;
                         }
@@ -200,8 +200,7 @@ impl Count {
         rest.reverse();
         while let Some(c) = rest.pop() {
             let c = if c == '&' { entity(&mut rest) } else { c };
-            if is_space(c) || matches!(c, '\u{A0}' | '\u{200B}'..='\u{200D}' | '\u{3000}' | '\u{FEFF}') || c == '\u{1}'
-            {
+            if is_space(c) || matches!(c, '\u{A0}' | '\u{200B}'..='\u{200D}' | '\u{3000}' | '\u{FEFF}') || c == WHITE {
                 self.space = true;
             } else {
                 self.chars += 1 + usize::from(self.space && self.chars > 0);
@@ -211,7 +210,10 @@ impl Count {
     }
 }
 
-/// The character of the entity that begins before `rest` (reversed); `&` when there is none; U+1 for white space.
+/// Stands for white space that was written as an entity: a character no page has.
+const WHITE: char = '\u{10FFFE}';
+
+/// The character of the entity that begins before `rest` (reversed); `&` when there is none.
 fn entity(rest: &mut Vec<char>) -> char {
     let ahead: String = rest.iter().rev().take(40).collect();
     let (len, c) = if let Some(number) = ahead.strip_prefix('#') {
@@ -232,10 +234,10 @@ fn entity(rest: &mut Vec<char>) -> char {
             return '&';
         }
         let white = ["nbsp", "ensp", "emsp", "thinsp", "shy", "zwnj", "zwj"].contains(&run.as_str());
-        (run.len() + 1, if white { '\u{1}' } else { 'x' })
+        (run.len() + 1, if white { WHITE } else { 'x' })
     };
     rest.truncate(rest.len() - len);
-    if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) { '\u{1}' } else { c }
+    if c.is_whitespace() || ('\u{200B}'..='\u{200D}').contains(&c) { WHITE } else { c }
 }
 
 /// The slow reading.
