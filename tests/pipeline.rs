@@ -1,5 +1,6 @@
 //! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries, escalation,
 //! pauses. Browsers have a file of their own; here a plain fetcher with another user agent stands for stealth.
+#![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::net::IpAddr;

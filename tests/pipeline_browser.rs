@@ -1,5 +1,6 @@
 //! The pipeline with a real Chromium: a shell is taken to the browser, and the site is remembered for it.
 
+#![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::sync::Arc;

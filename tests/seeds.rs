@@ -2,6 +2,7 @@
 //!
 //! Where the plans contradict themselves the design takes a side; the tests say which one they follow.
 
+#![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::path::Path;

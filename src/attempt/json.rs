@@ -92,6 +92,14 @@ pub enum ImportError {
         /// Its value.
         got: String,
     },
+    /// The two fields that tell of a block do not agree.
+    #[error("`is_banned` is {is_banned} although `error_type` is {error_type:?}")]
+    Ban {
+        /// What `is_banned` says.
+        is_banned: bool,
+        /// What `error_type` says.
+        error_type: &'static str,
+    },
 }
 
 /// What was odd about a line that was taken all the same.
@@ -414,7 +422,7 @@ fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bo
         }
         (true, None, Some(true)) => Err(ImportError::Contradiction { field: "is_banned", got: "true".to_owned() }),
         (false, Some(ErrorType::Known(kind)), Some(banned)) if banned != kind.is_banned() => {
-            Err(ImportError::Contradiction { field: "is_banned", got: banned.to_string() })
+            Err(ImportError::Ban { is_banned: banned, error_type: kind.name() })
         }
         _ => Ok(()),
     }

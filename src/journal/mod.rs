@@ -394,9 +394,11 @@ fn load_without(
             selector.set_host_pause(&host.domain, host.paused_until.map(within));
             match host.paused_until {
                 Some(until) => {
-                    drop(host_levels.insert(host.domain, level_after(until.since(host.at), backoff.blocked_base)));
+                    host_levels.insert(host.domain, level_after(until.since(host.at), backoff.blocked_base));
                 }
-                None => drop(host_levels.remove(&host.domain)),
+                None => {
+                    host_levels.remove(&host.domain);
+                }
             }
         }
         _ => {}
