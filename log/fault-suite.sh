@@ -15,7 +15,7 @@ export FETCHWISE_FAULTS
 start=$(date +%s)
 
 status=0
-cargo test -p fetchwise-log --tests -- --nocapture >"$log" 2>&1 || status=$?
+cargo test -p fetchwise-log --tests --no-fail-fast -- --nocapture >"$log" 2>&1 || status=$?
 # Row 11: every interleaving of the acknowledgement protocol. A directory of its own, because of the flag.
 RUSTFLAGS="--cfg loom" cargo test -p fetchwise-log --lib --release \
     --target-dir "${CARGO_TARGET_DIR:-../target}/loom" -- loom >"$log.loom" 2>&1 || status=$?

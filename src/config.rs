@@ -353,13 +353,26 @@ impl Config {
             ("scoring.value", scoring.value),
             ("scoring.blocked_cost", scoring.blocked_cost),
             ("scoring.min_attempts", scoring.min_attempts),
-            ("http.timeout_s", self.http.timeout_s),
-            ("http.probe_timeout_s", self.http.probe_timeout_s),
         ];
         for (key, value) in amounts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
             if !(0.0..=1e9).contains(&value) {
                 return bad(key, &value, "it can be any number from 0 up");
             }
+        }
+        for (key, value) in
+            [("http.timeout_s", self.http.timeout_s), ("http.probe_timeout_s", self.http.probe_timeout_s)]
+        {
+            if !value.is_none_or(|seconds| (0.001..=86_400.0).contains(&seconds)) {
+                return bad(key, &value, "it can be 0.001 to 86400");
+            }
+        }
+        if self.http.max_body == Some(0) {
+            return bad("http.max_body", &0, "it can be 1 or more");
+        }
+        let names: Vec<&str> = self.fetchers.iter().map(|fetcher| crate::registry::canonical(&fetcher.name)).collect();
+        if let Some(twice) = names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name))
+        {
+            return bad("fetcher.name", twice, "each fetcher can be listed once");
         }
         if let Some(phi) = scoring.phi
             && !(0.0..1.0).contains(&phi)
@@ -515,6 +528,8 @@ mod tests {
         assert!(error_of("[[fetcher]]\nname = 'x'\nclass = 'fast'").contains("\"fast\""));
         assert!(error_of("[scoring]\nphi = 1.0").contains("scoring.phi"));
         assert!(error_of("mode = ").contains("c.toml"));
+        assert!(error_of("[http]\ntimeout_s = 0.0").contains("http.timeout_s"));
+        assert!(error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'").contains("once"));
     }
 
     #[test]

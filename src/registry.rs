@@ -84,7 +84,7 @@ impl FetcherSpec {
             Class::Unknown => (12.0, 0.5, 1.0, false),
         };
         let false_success = if renders { 0.0 } else { 0.05 };
-        Self { name: name.into(), class, cost, quality, prior, false_success, renders }
+        Self { name: canonical(name).into(), class, cost, quality, prior, false_success, renders }
     }
 
     /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].

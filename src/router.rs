@@ -102,7 +102,9 @@ impl RouteTable {
     /// # Errors
     /// [`TableError::Conflict`] when the domain goes elsewhere already.
     pub fn insert(&mut self, domain: &str, fetcher: &str) -> Result<(), TableError> {
-        let domain = domain_of(&domain.trim().to_ascii_lowercase()).to_owned();
+        let text = domain.trim();
+        let host = url::Host::parse(text).map_or_else(|_| text.to_ascii_lowercase(), |host| host.to_string());
+        let domain = domain_of(&host).to_owned();
         let fetcher = canonical(fetcher.trim()).to_owned();
         match self.routes.get(&domain) {
             Some(first) if *first != fetcher => {
@@ -206,7 +208,8 @@ impl Router {
         };
         if settled || !serve_table {
             let shadow = if ask_both && !settled { self.route(selector, domain).ok() } else { None };
-            return Ok(Routed { decision: learned, arm: Mode::Learning, shadow });
+            let arm = if serve_table { Mode::Legacy } else { Mode::Learning };
+            return Ok(Routed { decision: learned, arm, shadow });
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
@@ -320,6 +323,8 @@ mod tests {
         let mut table = RouteTable::default();
         table.insert("a.org", "playwright").unwrap();
         table.insert("www.a.org", "playwright").unwrap();
+        table.insert("b\u{fc}cher.de", "playwright").unwrap();
+        assert_eq!(table.get("xn--bcher-kva.de"), Some("playwright"));
         assert!(matches!(table.insert("a.org", "direct_access"), Err(TableError::Conflict { .. })));
     }
 }

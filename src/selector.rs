@@ -235,6 +235,12 @@ impl Selector {
         let mut candidates = Candidates::new();
         let mut steps = Steps { selector: self, depth: features.path_depth, steps: Vec::new() };
         let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
+        if let Decision::Paused { .. } = decision {
+            // What it would be without the pause is what one wants to know.
+            let link = LinkState { paused_until: None, ..situation.link };
+            let awake = Situation { link, host_trial: true, ..*situation };
+            self.decide(url, &features, &awake, &mut candidates, &mut steps);
+        }
         let mut heuristics = features.heuristics();
         for extractor in &self.extractors {
             extractor
@@ -447,9 +453,9 @@ pub struct Explanation {
     pub url: String,
     /// Its heuristics.
     pub heuristics: Vec<Heuristic>,
-    /// Each step from prior to estimate, in order, over all candidates. Empty when paused.
+    /// Each step from prior to estimate, in order, over all candidates; while paused as if it were not.
     pub steps: Vec<EvidenceStep>,
-    /// The candidates with their numbers. Empty when paused.
+    /// The candidates with their numbers; while paused as if it were not.
     pub candidates: Vec<CandidateView>,
     /// What was decided.
     pub decision: Decision,

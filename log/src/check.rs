@@ -93,7 +93,7 @@ impl Judge<'_> {
         if self.segment.extent == Extent::Open {
             let known = scanner.proven.max(self.segment.durable_off);
             if known > scanner.offset {
-                let last = self.last_known_seq().unwrap_or(u64::MAX);
+                let last = self.last_lost_seq(scanner.next_seq, None);
                 let what = "the segment ends before what had been durable";
                 self.push(scanner.offset, known - scanner.offset, scanner.next_seq, last, what);
             }
@@ -147,11 +147,22 @@ impl Judge<'_> {
                     Extent::Fixed(end) => end,
                     Extent::Open => scanner.proven.max(self.segment.durable_off),
                 };
-                let last = self.last_known_seq().unwrap_or(u64::MAX);
+                let behind = scanner.survey()?.next_seq;
+                let last = self.last_lost_seq(expected, behind);
                 self.push(at, end.saturating_sub(at), expected, last, what);
             }
         }
         Ok(good.is_some())
+    }
+
+    /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago; then a
+    /// frame header that can still be read knows better, or nobody.
+    fn last_lost_seq(&self, expected: u64, behind: Option<u64>) -> u64 {
+        if let Some(next) = self.segment.next_seq() {
+            return next - 1;
+        }
+        let known = self.last_known_seq().max(behind.map(|next| next - 1));
+        known.filter(|last| *last >= expected).unwrap_or(u64::MAX)
     }
 
     fn last_known_seq(&self) -> Option<u64> {

@@ -237,10 +237,12 @@ impl<'f> Scanner<'f> {
     pub(crate) fn survey(&mut self) -> Result<Survey, Error> {
         let start = self.offset;
         let last_byte = self.last_nonzero(start)?;
-        let mut survey = Survey { proven: self.proven, bytes: last_byte.map_or(0, |at| at + 1 - start) };
+        let bytes = last_byte.map_or(0, |at| at + 1 - start);
+        let mut survey = Survey { proven: self.proven, bytes, next_seq: None };
         let mut from = start;
         while let Some((offset, header)) = self.next_header(from)? {
             survey.proven = survey.proven.max(header.durable_off);
+            survey.next_seq = survey.next_seq.max(Some(header.next_seq()));
             from = offset + FRAME_ALIGN;
         }
         Ok(survey)
@@ -337,4 +339,6 @@ pub(crate) struct Survey {
     pub(crate) proven: u64,
     /// Bytes from the bad place to the last one that is not zero.
     pub(crate) bytes: u64,
+    /// The sequence number after the last frame whose header can be read.
+    pub(crate) next_seq: Option<u64>,
 }

@@ -413,6 +413,9 @@ fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bo
             Err(ImportError::Contradiction { field: "error_type", got: format!("{:?}", kind.name()) })
         }
         (true, None, Some(true)) => Err(ImportError::Contradiction { field: "is_banned", got: "true".to_owned() }),
+        (false, Some(ErrorType::Known(kind)), Some(banned)) if banned != kind.is_banned() => {
+            Err(ImportError::Contradiction { field: "is_banned", got: banned.to_string() })
+        }
         _ => Ok(()),
     }
 }

@@ -174,7 +174,6 @@ pub const STORED_HEADERS: &[&str] = &[
     "cf-ray",
     "cf-mitigated",
     "retry-after",
-    "location",
     "via",
     "x-cache",
     "x-amzn-waf-action",
@@ -194,7 +193,12 @@ impl Attempt {
     /// [`UrlError`] when the URL cannot be fetched.
     pub fn new(url: &url::Url, fetcher: &str, at: Timestamp) -> Result<Self, UrlError> {
         let features = UrlFeatures::extract(url)?;
-        let text = crate::heuristic::url::identity(url);
+        // Nobody's password belongs into a log.
+        let bare = match url.username().is_empty() && url.password().is_none() {
+            true => None,
+            false => Some(crate::heuristic::url::parse(url.as_str())?),
+        };
+        let text = crate::heuristic::url::identity(bare.as_ref().unwrap_or(url));
         Ok(Self {
             id: Uuid::now_v7(),
             link: text.to_owned(),

@@ -101,11 +101,11 @@ impl Settings {
             candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
             candidates.extend(survey.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
             let selector = self.selector(candidates)?;
-            let loaded = survey.load(&dir, &selector)?;
+            let loaded = survey.load(&dir, &selector, self.clock.now())?;
             (selector, loaded)
         } else {
             let selector = self.selector(Vec::new())?;
-            let loaded = journal::load(&dir, &selector)?;
+            let loaded = journal::load(&dir, &selector, self.clock.now())?;
             (selector, loaded)
         };
         say_torn(loaded.replayed.torn_tail.as_ref());

@@ -81,7 +81,7 @@ impl Facts {
                     }
                 }
                 Token::Open { tag, name_end, attrs_end, .. } => {
-                    mount = matches!(tag, Tag::DIV | Tag::MAIN | Tag::SECTION).then_some(name_end..attrs_end);
+                    mount = matches!(tag, Tag::Div | Tag::Main | Tag::Section).then_some(name_end..attrs_end);
                     self.open(tag, text, name_end..attrs_end, place);
                 }
                 Token::Close { tag, .. } => {
@@ -126,16 +126,16 @@ impl Facts {
     fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
         let attrs = &text[range.clone()];
         match tag {
-            Tag::IMG => self.images += 1,
-            Tag::SCRIPT => self.script(attrs),
-            Tag::META => self.meta(text, range),
-            Tag::INPUT => {
+            Tag::Img => self.images += 1,
+            Tag::Script => self.script(attrs),
+            Tag::Meta => self.meta(text, range),
+            Tag::Input => {
                 let kind = attributes::value(attrs, b"type").unwrap_or(b"text");
                 self.password |= kind == b"password";
                 self.inputs += u32::from(kind != b"hidden");
             }
-            Tag::SELECT | Tag::TEXTAREA => self.inputs += 1,
-            Tag::IFRAME | Tag::FRAME | Tag::OBJECT | Tag::EMBED | Tag::VIDEO | Tag::AUDIO => self.frames += 1,
+            Tag::Select | Tag::Textarea => self.inputs += 1,
+            Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
             Tag::Component if place == Place::Code => self.components += 1,
             _ => {}
         }

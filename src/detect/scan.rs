@@ -266,27 +266,37 @@ fn cover(patterns: &[(u32, &Pattern)]) -> Vec<(Core, Vec<(u32, u32)>)> {
             }
         }
     }
-    let mut candidates: Vec<(Core, f64, Vec<(usize, u32)>)> =
-        by_core.into_iter().map(|(core, places)| (core, weight(core), places)).collect();
+    let mut candidates: Vec<Candidate> =
+        by_core.into_iter().map(|(core, places)| Candidate { core, cost: 1.0 + weight(core), places }).collect();
     // The table must come out the same every time.
-    candidates.sort_unstable_by_key(|c| c.0);
+    candidates.sort_unstable_by_key(|c| c.core);
     let mut covered = vec![false; patterns.len()];
     let mut chosen = Vec::new();
-    loop {
-        let gain = |c: &(Core, f64, Vec<(usize, u32)>)| c.2.len() as f64 / (1.0 + c.1);
-        let Some(best) = (0..candidates.len()).max_by(|a, b| gain(&candidates[*a]).total_cmp(&gain(&candidates[*b])))
-        else {
-            return chosen;
-        };
-        let (core, _, places) = candidates.swap_remove(best);
+    while let Some(best) = (0..candidates.len()).max_by(|a, b| candidates[*a].gain().total_cmp(&candidates[*b].gain()))
+    {
+        let Candidate { core, places, .. } = candidates.swap_remove(best);
         for (n, _) in &places {
             covered[*n] = true;
         }
         chosen.push((core, places.into_iter().map(|(n, at)| (patterns[n].0, at)).collect()));
         for candidate in &mut candidates {
-            candidate.2.retain(|(n, _)| !covered[*n]);
+            candidate.places.retain(|(n, _)| !covered[*n]);
         }
-        candidates.retain(|c| !c.2.is_empty());
+        candidates.retain(|c| !c.places.is_empty());
+    }
+    chosen
+}
+
+/// A core that might be chosen: what it costs, and the patterns that have it, with its offset in them.
+struct Candidate {
+    core: Core,
+    cost: f64,
+    places: Vec<(usize, u32)>,
+}
+
+impl Candidate {
+    fn gain(&self) -> f64 {
+        self.places.len() as f64 / self.cost
     }
 }
 

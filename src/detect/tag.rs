@@ -47,28 +47,28 @@ const fn place(packed: u64) -> usize {
 }
 
 tags! {
-    A = b"a", ABBR = b"abbr", AREA = b"area", ARTICLE = b"article", ASIDE = b"aside", AUDIO = b"audio", B = b"b", BASE = b"base",
-    BDI = b"bdi", BDO = b"bdo", BIG = b"big", BODY = b"body", BR = b"br", CODE = b"code", COL = b"col", DD = b"dd", DIV = b"div",
-    DL = b"dl", DT = b"dt", EM = b"em", EMBED = b"embed", FIGURE = b"figure", FONT = b"font", FOOTER = b"footer",
-    FORM = b"form", FRAME = b"frame", H1 = b"h1", H2 = b"h2", H3 = b"h3", H4 = b"h4", H5 = b"h5", H6 = b"h6", HEAD = b"head",
-    HEADER = b"header", HR = b"hr", HTML = b"html", I = b"i", IFRAME = b"iframe", IMG = b"img", INPUT = b"input", KBD = b"kbd",
-    LABEL = b"label", LI = b"li", LINK = b"link", MAIN = b"main", MARK = b"mark", MATH = b"math", META = b"meta", NAV = b"nav",
-    NOEMBED = b"noembed", NOFRAMES = b"noframes", NOSCRIPT = b"noscript", OBJECT = b"object", OL = b"ol",
-    OPTGROUP = b"optgroup", OPTION = b"option", P = b"p", PARAM = b"param", PRE = b"pre", S = b"s", SCRIPT = b"script",
-    SECTION = b"section", SELECT = b"select", SMALL = b"small", SOURCE = b"source", SPAN = b"span", STRONG = b"strong",
-    STYLE = b"style", SUB = b"sub", SUP = b"sup", SVG = b"svg", TABLE = b"table", TBODY = b"tbody", TD = b"td",
-    TEMPLATE = b"template", TEXTAREA = b"textarea", TH = b"th", THEAD = b"thead", TIME = b"time", TITLE = b"title", TR = b"tr",
-    TRACK = b"track", TT = b"tt", U = b"u", UL = b"ul", VAR = b"var", VIDEO = b"video", WBR = b"wbr", XMP = b"xmp",
+    A = b"a", Abbr = b"abbr", Area = b"area", Article = b"article", Aside = b"aside", Audio = b"audio", B = b"b", Base = b"base",
+    Bdi = b"bdi", Bdo = b"bdo", Big = b"big", Body = b"body", Br = b"br", Code = b"code", Col = b"col", Dd = b"dd", Div = b"div",
+    Dl = b"dl", Dt = b"dt", Em = b"em", Embed = b"embed", Figure = b"figure", Font = b"font", Footer = b"footer",
+    Form = b"form", Frame = b"frame", H1 = b"h1", H2 = b"h2", H3 = b"h3", H4 = b"h4", H5 = b"h5", H6 = b"h6", Head = b"head",
+    Header = b"header", Hr = b"hr", Html = b"html", I = b"i", Iframe = b"iframe", Img = b"img", Input = b"input", Kbd = b"kbd",
+    Label = b"label", Li = b"li", Link = b"link", Main = b"main", Mark = b"mark", Math = b"math", Meta = b"meta", Nav = b"nav",
+    Noembed = b"noembed", Noframes = b"noframes", Noscript = b"noscript", Object = b"object", Ol = b"ol",
+    Optgroup = b"optgroup", Option = b"option", P = b"p", Param = b"param", Pre = b"pre", S = b"s", Script = b"script",
+    Section = b"section", Select = b"select", Small = b"small", Source = b"source", Span = b"span", Strong = b"strong",
+    Style = b"style", Sub = b"sub", Sup = b"sup", Svg = b"svg", Table = b"table", Tbody = b"tbody", Td = b"td",
+    Template = b"template", Textarea = b"textarea", Th = b"th", Thead = b"thead", Time = b"time", Title = b"title", Tr = b"tr",
+    Track = b"track", Tt = b"tt", U = b"u", Ul = b"ul", Var = b"var", Video = b"video", Wbr = b"wbr", Xmp = b"xmp",
     // Longer names, by their first eight bytes; no element has just these.
-    BLOCKQUO = b"blockquo", PLAINTEXT = b"plaintex",
+    Blockquote = b"blockquo", Plaintext = b"plaintex",
 }
 
 impl Tag {
     /// The element called `name`, which is in lower case.
     pub(super) fn of(name: &[u8]) -> Self {
         match name {
-            b"plaintext" => Self::PLAINTEXT,
-            b"blockquote" => Self::BLOCKQUO,
+            b"plaintext" => Self::Plaintext,
+            b"blockquote" => Self::Blockquote,
             _ if name.len() <= 8 => Self::of_packed(pack(name)),
             _ if name.contains(&b'-') => Self::Component,
             _ => Self::Other,
@@ -92,7 +92,7 @@ impl Tag {
     #[inline]
     pub(super) fn is_void(self) -> bool {
         use Tag::*;
-        matches!(self, AREA | BASE | BR | COL | EMBED | HR | IMG | INPUT | LINK | META | PARAM | SOURCE | TRACK | WBR)
+        matches!(self, Area | Base | Br | Col | Embed | Hr | Img | Input | Link | Meta | Param | Source | Track | Wbr)
     }
 
     /// Elements that do not separate words.
@@ -105,27 +105,27 @@ impl Tag {
                 | I
                 | U
                 | S
-                | EM
-                | STRONG
-                | SPAN
-                | FONT
-                | SMALL
-                | CODE
-                | TT
-                | BIG
-                | SUB
-                | SUP
-                | ABBR
-                | MARK
-                | BDI
-                | BDO
-                | WBR
-                | KBD
-                | VAR
-                | TIME
-                | LABEL
-                | SCRIPT
-                | STYLE
+                | Em
+                | Strong
+                | Span
+                | Font
+                | Small
+                | Code
+                | Tt
+                | Big
+                | Sub
+                | Sup
+                | Abbr
+                | Mark
+                | Bdi
+                | Bdo
+                | Wbr
+                | Kbd
+                | Var
+                | Time
+                | Label
+                | Script
+                | Style
         )
     }
 
@@ -135,17 +135,17 @@ impl Tag {
         use Tag::*;
         matches!(
             self,
-            IMG | SCRIPT
-                | META
-                | INPUT
-                | SELECT
-                | TEXTAREA
-                | IFRAME
-                | FRAME
-                | OBJECT
-                | EMBED
-                | VIDEO
-                | AUDIO
+            Img | Script
+                | Meta
+                | Input
+                | Select
+                | Textarea
+                | Iframe
+                | Frame
+                | Object
+                | Embed
+                | Video
+                | Audio
                 | Component
         )
     }
@@ -153,13 +153,13 @@ impl Tag {
     /// Elements whose end tag may be left out before another one of their kind.
     pub(super) fn closes_itself(self) -> bool {
         use Tag::*;
-        matches!(self, P | LI | DT | DD | OPTION | OPTGROUP | TR | TD | TH | TBODY | THEAD)
+        matches!(self, P | Li | Dt | Dd | Option | Optgroup | Tr | Td | Th | Tbody | Thead)
     }
 
     /// Elements whose end ends what was left open in them.
     pub(super) fn is_list_or_table(self) -> bool {
         use Tag::*;
-        matches!(self, UL | OL | DL | TABLE | SELECT | BODY | HTML)
+        matches!(self, Ul | Ol | Dl | Table | Select | Body | Html)
     }
 
     /// Elements that end a paragraph that was left open.
@@ -167,35 +167,35 @@ impl Tag {
         use Tag::*;
         matches!(
             self,
-            DIV | UL
-                | OL
-                | DL
-                | TABLE
-                | SECTION
-                | ARTICLE
-                | ASIDE
-                | HEADER
-                | FOOTER
-                | MAIN
-                | NAV
-                | FORM
-                | PRE
-                | BLOCKQUO
-                | HR
+            Div | Ul
+                | Ol
+                | Dl
+                | Table
+                | Section
+                | Article
+                | Aside
+                | Header
+                | Footer
+                | Main
+                | Nav
+                | Form
+                | Pre
+                | Blockquote
+                | Hr
                 | H1
                 | H2
                 | H3
                 | H4
                 | H5
                 | H6
-                | FIGURE
+                | Figure
         )
     }
 
-    /// HTML elements that end foreign content that was never closed.
+    /// Html elements that end foreign content that was never closed.
     pub(super) fn breaks_out(self) -> bool {
         use Tag::*;
-        self.ends_paragraph() || matches!(self, P | BODY | HEAD | IMG | BR | LI | SPAN | B | I | STRONG)
+        self.ends_paragraph() || matches!(self, P | Body | Head | Img | Br | Li | Span | B | I | Strong)
     }
 }
 
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn names_are_told_apart_whatever_their_length() {
         assert_eq!(Tag::of(b"a"), Tag::A);
-        assert_eq!(Tag::of(b"noscript"), Tag::NOSCRIPT);
-        assert_eq!(Tag::of(b"blockquote"), Tag::BLOCKQUO);
-        assert_eq!(Tag::of(b"plaintext"), Tag::PLAINTEXT);
+        assert_eq!(Tag::of(b"noscript"), Tag::Noscript);
+        assert_eq!(Tag::of(b"blockquote"), Tag::Blockquote);
+        assert_eq!(Tag::of(b"plaintext"), Tag::Plaintext);
         assert_eq!(Tag::of(b"my-app"), Tag::Component);
         assert_eq!(Tag::of(b"noscripts"), Tag::Other);
         assert_eq!(Tag::of(b"font\xff"), Tag::Other);

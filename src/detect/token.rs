@@ -77,15 +77,15 @@ impl Raw {
     #[inline]
     fn of(tag: Tag) -> Option<Self> {
         Some(match tag {
-            Tag::SCRIPT => Self::Script,
-            Tag::STYLE => Self::Style,
-            Tag::TITLE => Self::Title,
-            Tag::TEXTAREA => Self::Textarea,
-            Tag::IFRAME => Self::Iframe,
-            Tag::NOEMBED => Self::Noembed,
-            Tag::NOFRAMES => Self::Noframes,
-            Tag::XMP => Self::Xmp,
-            Tag::PLAINTEXT => Self::Plaintext,
+            Tag::Script => Self::Script,
+            Tag::Style => Self::Style,
+            Tag::Title => Self::Title,
+            Tag::Textarea => Self::Textarea,
+            Tag::Iframe => Self::Iframe,
+            Tag::Noembed => Self::Noembed,
+            Tag::Noframes => Self::Noframes,
+            Tag::Xmp => Self::Xmp,
+            Tag::Plaintext => Self::Plaintext,
             _ => return None,
         })
     }
@@ -396,7 +396,9 @@ fn has_hidden(between: &[u8]) -> bool {
 /// Whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
-    before.last() == Some(&b'=') || before.trim_ascii_end().last() == Some(&b'=')
+    let Some(name) = before.trim_ascii_end().strip_suffix(b"=") else { return false };
+    // Without a name before it, `=` is a name itself.
+    !matches!(name.trim_ascii_end().last(), None | Some(b'=' | b'"' | b'\'' | b'/'))
 }
 
 /// `>` or a quote: eight bytes at a time, which beats the vector search on the few bytes between them.

@@ -116,7 +116,7 @@ impl<'t> Walk<'t> {
 
     #[inline]
     fn open(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) -> Place {
-        if tag == Tag::SCRIPT {
+        if tag == Tag::Script {
             self.data_script = is_data_script(attrs);
         }
         match self.skip {
@@ -124,17 +124,17 @@ impl<'t> Walk<'t> {
             None => self.begin_skip(tag, name, attrs, may_hide),
         }
         let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
-        if tag == Tag::META || template { Place::Inert } else { Place::Code }
+        if tag == Tag::Meta || template { Place::Inert } else { Place::Code }
     }
 
     #[inline]
     fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let why = match tag {
-            Tag::NOSCRIPT => Why::Noscript,
-            Tag::TEMPLATE => Why::Template,
-            Tag::SVG | Tag::MATH => Why::Foreign,
+            Tag::Noscript => Why::Noscript,
+            Tag::Template => Why::Template,
+            Tag::Svg | Tag::Math => Why::Foreign,
             // The whole page hidden until a script shows it is still what the server sent.
-            Tag::HTML | Tag::BODY | Tag::SCRIPT | Tag::STYLE | Tag::TITLE => return,
+            Tag::Html | Tag::Body | Tag::Script | Tag::Style | Tag::Title => return,
             _ if may_hide && !tag.is_void() && attributes::hide(attrs) => Why::Hidden,
             _ => return,
         };

@@ -101,6 +101,10 @@ impl Cell {
         let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
         let most = (RECENT_MAX * decay.up(newest)) as f32;
+        if !most.is_finite() || !mass.is_finite() {
+            // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until masses are rebased.
+            return;
+        }
         let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let (mut success, mut total) = unpack(packed);
             total += mass;

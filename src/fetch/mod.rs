@@ -107,12 +107,20 @@ pub struct FetchError {
     pub status: Option<u16>,
     /// The headers that came before it went wrong.
     pub headers: Vec<Header>,
+    /// The fetcher itself is not to be had (its program does not start): nobody was asked for anything, and nothing is
+    /// recorded.
+    pub unavailable: bool,
 }
 
 impl FetchError {
     /// An error of `kind`, before any response.
     pub fn new(kind: ErrorKind, message: impl Into<String>, duration: Duration) -> Self {
-        Self { kind, message: message.into(), duration, status: None, headers: Vec::new() }
+        Self { kind, message: message.into(), duration, status: None, headers: Vec::new(), unavailable: false }
+    }
+
+    /// The fetcher cannot work at all.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self { unavailable: true, ..Self::new(ErrorKind::NetworkError, message, Duration::ZERO) }
     }
 }
 

@@ -17,7 +17,7 @@
 //! let (journal, _) = Journal::open(dir, Options::default()).unwrap();
 //! let journal = Arc::new(journal);
 //! let mut selector = Selector::builder().build().unwrap();
-//! journal::load(dir, &selector).unwrap();
+//! journal::load(dir, &selector, Timestamp::now()).unwrap();
 //! selector.set_sink(Box::new(journal.clone()));
 //!
 //! let now = Timestamp::now();
@@ -36,7 +36,7 @@ use fetchwise_log::{Log, Reader, Record, RecordRef};
 use uuid::Uuid;
 
 use crate::attempt::Attempt;
-use crate::backoff::LinkState;
+use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
 use crate::selector::{Selector, Sink, SinkError};
 use crate::time::Timestamp;
 use entry::Forgotten;
@@ -313,8 +313,8 @@ impl Survey {
     ///
     /// # Errors
     /// As [`replay`].
-    pub fn load(&self, dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
-        load_without(dir, &self.forgotten, selector)
+    pub fn load(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
+        load_without(dir, &self.forgotten, selector, now)
     }
 }
 
@@ -352,33 +352,62 @@ pub struct Loaded {
     pub replayed: Replayed,
     /// The state of every link that is at risk or was paused.
     pub links: HashMap<String, LinkState>,
+    /// How often each host has been paused in a row.
+    pub host_levels: HashMap<String, u8>,
 }
 
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts.
+/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn load(dir: &Path, selector: &Selector) -> Result<Loaded, JournalError> {
+pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
     let mut forgotten = Forgotten::default();
     pass(dir, |seq, record| forgotten.look(seq, &record))?;
-    load_without(dir, &forgotten, selector)
+    load_without(dir, &forgotten, selector, now)
 }
 
-fn load_without(dir: &Path, forgotten: &Forgotten, selector: &Selector) -> Result<Loaded, JournalError> {
-    let mut links = HashMap::new();
+fn load_without(
+    dir: &Path,
+    forgotten: &Forgotten,
+    selector: &Selector,
+    now: Timestamp,
+) -> Result<Loaded, JournalError> {
+    let (mut links, mut host_levels) = (HashMap::new(), HashMap::new());
+    let backoff = selector.backoff();
+    // What was written while the clock was wrong counts as of now, and pauses nothing for longer than it could.
+    let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
+    let within = |until: Timestamp| until.min(now.saturating_add(longest));
     let replayed = replay_without(dir, forgotten, |_, entry| match entry {
-        Entry::Attempt(attempt) => selector.observe(&attempt),
-        Entry::Link(LinkEntry { link, state, .. }) => {
+        Entry::Attempt(mut attempt) => {
+            attempt.attempted_at = attempt.attempted_at.min(now);
+            selector.observe(&attempt);
+        }
+        Entry::Link(LinkEntry { link, mut state, .. }) => {
+            state.paused_until = state.paused_until.map(within);
             // A link without risk is as good as one that was never seen.
             match state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some() {
                 true => drop(links.insert(link, state)),
                 false => drop(links.remove(&link)),
             }
         }
-        Entry::Host(host) => selector.set_host_pause(&host.domain, host.paused_until),
+        Entry::Host(host) => {
+            selector.set_host_pause(&host.domain, host.paused_until.map(within));
+            match host.paused_until {
+                Some(until) => {
+                    drop(host_levels.insert(host.domain, level_after(until.since(host.at), backoff.blocked_base)));
+                }
+                None => drop(host_levels.remove(&host.domain)),
+            }
+        }
         _ => {}
     })?;
-    Ok(Loaded { replayed, links })
+    Ok(Loaded { replayed, links, host_levels })
+}
+
+/// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.
+fn level_after(paused: Duration, base: Duration) -> u8 {
+    let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
+    (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
 }
 
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
@@ -459,7 +488,7 @@ mod tests {
         }
         drop(std::mem::replace(&mut live, selector()));
         let again = selector();
-        let loaded = load(dir.path(), &again).unwrap();
+        let loaded = load(dir.path(), &again, minutes(500)).unwrap();
         assert_eq!((loaded.replayed.attempts, loaded.replayed.torn_tail), (200, None));
         let masses = again.masses(("domain", "e.org"), Kind::Page, "mine", minutes(500));
         assert_eq!(masses.attempts, 100);
@@ -483,10 +512,26 @@ mod tests {
         journal.append_host("f.org", None, minutes(1)).unwrap();
         journal.close().unwrap();
         let selector = selector();
-        let loaded = load(dir.path(), &selector).unwrap();
+        let loaded = load(dir.path(), &selector, T0).unwrap();
+        assert_eq!(loaded.host_levels, HashMap::from([("e.org".to_owned(), 2)]));
         assert_eq!(loaded.links, HashMap::from([("a".to_owned(), paused)]));
         assert_eq!(selector.host_pause("e.org"), Some(minutes(30)));
         assert_eq!(selector.host_pause("f.org"), None);
+    }
+
+    #[test]
+    fn what_a_wrong_clock_wrote_counts_as_of_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let years_ahead = minutes(4 * 365 * 24 * 60);
+        journal.append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered()).unwrap();
+        journal.append_host("e.org", Some(years_ahead), years_ahead).unwrap();
+        journal.close().unwrap();
+        let selector = selector();
+        load(dir.path(), &selector, T0).unwrap();
+        let masses = selector.masses(("domain", "e.org"), Kind::Page, "playwright", T0);
+        assert!((masses.total - 1.0).abs() < 1e-9, "{masses:?}");
+        assert_eq!(selector.host_pause("e.org"), Some(minutes(24 * 60)));
     }
 
     #[test]

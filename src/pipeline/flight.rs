@@ -1,7 +1,7 @@
 //! Single flight: one probe at a time for each host. Those who come while it is under way wait for its verdict.
 //!
 //! Invariant: a host has at most one leader, and its followers wake when the leader's [`Lead`] is dropped, however that
-//! comes about (a verdict, an error, a cancelled fetch).
+//! comes about. They know whether there was a verdict; after a cancelled probe one of them leads.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// The probes under way, by domain.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    by_domain: Arc<DashMap<String, watch::Receiver<()>>>,
+    by_domain: Arc<DashMap<String, watch::Receiver<bool>>>,
 }
 
 /// What a caller that wants to probe is to do.
@@ -20,14 +20,21 @@ pub(crate) enum Role {
     /// Probe; the others wait until this is dropped.
     Leader(Lead),
     /// Wait for the leader's verdict.
-    Follower(watch::Receiver<()>),
+    Follower(watch::Receiver<bool>),
 }
 
 /// The right to probe a host. Dropping it lets the followers go on.
 pub(crate) struct Lead {
     domain: String,
-    by_domain: Arc<DashMap<String, watch::Receiver<()>>>,
-    _done: watch::Sender<()>,
+    by_domain: Arc<DashMap<String, watch::Receiver<bool>>>,
+    verdict: watch::Sender<bool>,
+}
+
+impl Lead {
+    /// The probe has ended and what it showed is in the evidence: the followers can go on.
+    pub(crate) fn verdict(self) {
+        self.verdict.send_replace(true);
+    }
 }
 
 impl Flights {
@@ -36,18 +43,19 @@ impl Flights {
         match self.by_domain.entry(domain.to_owned()) {
             Entry::Occupied(flight) => Role::Follower(flight.get().clone()),
             Entry::Vacant(free) => {
-                let (done, landed) = watch::channel(());
+                let (verdict, landed) = watch::channel(false);
                 free.insert(landed);
-                Role::Leader(Lead { domain: domain.to_owned(), by_domain: Arc::clone(&self.by_domain), _done: done })
+                Role::Leader(Lead { domain: domain.to_owned(), by_domain: Arc::clone(&self.by_domain), verdict })
             }
         }
     }
 }
 
-/// Waits until the leader is through.
-pub(crate) async fn landed(mut flight: watch::Receiver<()>) {
-    // Nothing is ever sent: the error that ends the wait is the sender's drop.
-    while flight.changed().await.is_ok() {}
+/// Waits until the leader is through. Whether there is a verdict.
+pub(crate) async fn landed(mut flight: watch::Receiver<bool>) -> bool {
+    // An error means that the leader is gone; what it said last stays.
+    let _ = flight.wait_for(|verdict| *verdict).await;
+    *flight.borrow()
 }
 
 impl Drop for Lead {
@@ -70,8 +78,11 @@ mod tests {
         let waiting = tokio::spawn(landed(flight));
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
+        lead.verdict();
+        assert!(waiting.await.unwrap());
+        let Role::Leader(lead) = flights.join("e.org") else { panic!("the flight is over") };
+        let Role::Follower(flight) = flights.join("e.org") else { panic!("the second one follows") };
         drop(lead);
-        waiting.await.unwrap();
-        assert!(matches!(flights.join("e.org"), Role::Leader(_)));
+        assert!(!landed(flight).await, "a cancelled probe leaves no verdict");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use tokio::sync::Semaphore;
 
 use crate::attempt::Attempt;
@@ -136,6 +137,7 @@ pub struct PipelineBuilder {
     store: Option<Arc<dyn Store>>,
     states: Option<Arc<dyn StateLog>>,
     links: HashMap<String, LinkState>,
+    host_levels: HashMap<String, u8>,
     clock: Arc<Clock>,
 }
 
@@ -203,6 +205,13 @@ impl PipelineBuilder {
         self
     }
 
+    /// Starts with these hosts paused so many times in a row, as a replay found them.
+    #[must_use]
+    pub fn host_levels(mut self, levels: HashMap<String, u8>) -> Self {
+        self.host_levels = levels;
+        self
+    }
+
     /// Sets the clock; the system's unless set.
     #[must_use]
     pub fn clock(mut self, clock: Arc<Clock>) -> Self {
@@ -233,7 +242,7 @@ impl PipelineBuilder {
             links: self.links.into_iter().collect(),
             clock: self.clock,
             flights: flight::Flights::default(),
-            hosts: hosts::Hosts::default(),
+            hosts: hosts::Hosts::with_levels(self.host_levels),
         }
     }
 }
@@ -285,6 +294,7 @@ impl Pipeline {
             store: None,
             states: None,
             links: HashMap::new(),
+            host_levels: HashMap::new(),
             clock: Arc::default(),
         }
     }
@@ -309,17 +319,40 @@ impl Pipeline {
         self.fetchers.get(id.index())?.as_ref()
     }
 
-    /// Keeps a link's new state: in memory while it is at risk, and in the log.
-    fn keep_state(&self, link: &str, url: &str, state: LinkState, at: Timestamp) {
-        let at_risk = state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some();
-        let known = if at_risk {
-            self.links.insert(link.to_owned(), state);
-            true
-        } else {
-            self.links.remove(link).is_some()
+    /// Changes a link's state: in memory while it is at risk, and in the log. Both under the entry's lock, so that the log
+    /// has the changes in the order in which they were made.
+    fn keep_state(
+        &self,
+        link: &str,
+        url: &str,
+        at: Timestamp,
+        change: impl FnOnce(LinkState) -> LinkState,
+    ) -> LinkState {
+        let say = |state: &LinkState| {
+            if let Some(states) = &self.states {
+                states.link_state(link, url, state, at);
+            }
         };
-        if let Some(states) = self.states.as_ref().filter(|_| known) {
-            states.link_state(link, url, &state, at);
+        let at_risk = |state: &LinkState| state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some();
+        match self.links.entry(link.to_owned()) {
+            Entry::Occupied(mut entry) => {
+                let state = change(*entry.get());
+                say(&state);
+                if at_risk(&state) {
+                    entry.insert(state);
+                } else {
+                    entry.remove();
+                }
+                state
+            }
+            Entry::Vacant(entry) => {
+                let state = change(LinkState::default());
+                if at_risk(&state) {
+                    say(&state);
+                    entry.insert(state);
+                }
+                state
+            }
         }
     }
 

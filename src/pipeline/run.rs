@@ -5,11 +5,12 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use tokio::sync::SemaphorePermit;
 use url::Url;
 
 use super::flight::{Lead, Role, landed};
-use super::hosts::{Admission, Hosts};
-use super::{Link, Pipeline, Report};
+use super::hosts::{Admission, Hosts, Trial};
+use super::{Available, Link, Pipeline, Report};
 use crate::attempt::outcome::{ErrorKind, Next};
 use crate::attempt::{Attempt, Hint, Tag, stored_headers};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
@@ -68,13 +69,33 @@ struct Run<'p> {
     banned: bool,
     retry_after: Option<Duration>,
     /// This URL is the one trial of a host whose pause has ended.
-    trial: bool,
+    trial: Option<Trial<'p>>,
     /// Another URL's probe has been waited for.
     followed: bool,
     /// The first decision's arm.
     arm: Mode,
     shadow: Option<String>,
+    last_attempt_at: Option<Timestamp>,
+    /// Why a fetcher that was chosen could not be had.
+    why_unavailable: Option<String>,
     report: Report,
+}
+
+/// Why there is no page.
+enum Failed {
+    /// A request was made and brought none.
+    Attempt(ErrorKind),
+    /// The fetcher could not be had: no request was made.
+    Unavailable(String),
+}
+
+/// A decision and all that it takes to go ahead with it.
+struct Go<'p> {
+    take: Take,
+    /// The right to probe, when it is a probe.
+    lead: Option<Lead>,
+    /// Waiting for a free place is no part of the deadline: the site has not been asked yet.
+    place: SemaphorePermit<'p>,
 }
 
 impl<'p> Run<'p> {
@@ -112,20 +133,27 @@ impl<'p> Run<'p> {
             retried: false,
             banned: false,
             retry_after: None,
-            trial: false,
+            trial: None,
             followed: false,
             arm: Mode::Learning,
             shadow: None,
+            last_attempt_at: None,
+            why_unavailable: None,
             report: Report::default(),
         })
     }
 
     async fn go(mut self) -> Report {
         let mut end = None;
-        while let Some((take, lead)) = self.decide().await {
-            match self.attempt(take, lead).await {
+        while let Some(go) = self.decide().await {
+            let take = go.take;
+            match self.attempt(go).await {
                 Ok(response) => return self.deliver(response).await,
-                Err(kind) => {
+                Err(Failed::Unavailable(why)) => {
+                    self.excluded.insert(take.fetcher);
+                    self.why_unavailable = Some(format!("{} is not available: {why}", self.name(take.fetcher)));
+                }
+                Err(Failed::Attempt(kind)) => {
                     end = Some(kind);
                     if self.after(kind, take) {
                         break;
@@ -139,15 +167,15 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The next decision, with the right to probe when it is one. None when the URL ends here; the report says why.
-    async fn decide(&mut self) -> Option<(Take, Option<Lead>)> {
+    /// The next decision, with all that it takes to go ahead. None when the URL ends here; the report says why.
+    async fn decide(&mut self) -> Option<Go<'p>> {
         loop {
             let now = self.pipeline.clock.now();
             let mut take = self.ask(now)?;
-            if self.attempts == 0 && !self.trial {
+            if self.attempts == 0 && self.trial.is_none() {
                 match Hosts::admit(&self.pipeline.selector, &self.domain, now) {
                     Admission::Open => {}
-                    Admission::Trial => self.trial = true,
+                    Admission::Trial(trial) => self.trial = Some(trial),
                     Admission::Wait(until) => {
                         self.paused(until, true);
                         return None;
@@ -156,30 +184,51 @@ impl<'p> Run<'p> {
             }
             let claims = !take.breaker_ignored;
             if claims && !self.pipeline.selector.claim_breaker_trial(&self.domain, take.fetcher, now) {
-                self.excluded.insert(take.fetcher);
+                // Whoever has the trial has opened the breaker again: the next answer knows that.
                 continue;
             }
-            if take.source != Source::Probe || self.attempts > 0 {
-                return Some((take, None));
-            }
-            if self.followed {
-                (take.source, take.rule) = (Source::Inferred, Rule::SharedProbe);
-                return Some((take, None));
-            }
-            match self.pipeline.flights.join(&self.domain) {
-                Role::Leader(lead) => return Some((take, Some(lead))),
-                Role::Follower(flight) => {
-                    landed(flight).await;
-                    self.followed = true;
+            let mut lead = None;
+            if take.source == Source::Probe && self.attempts == 0 {
+                if self.followed {
+                    (take.source, take.rule) = (Source::Inferred, Rule::SharedProbe);
+                } else {
+                    match self.pipeline.flights.join(&self.domain) {
+                        Role::Leader(right) => lead = Some(right),
+                        Role::Follower(flight) => {
+                            self.followed = landed(flight).await;
+                            continue;
+                        }
+                    }
                 }
             }
+            // The place comes last: a follower that held the leader's only place would wait for it for ever.
+            if let Some(place) = self.place(&take).await {
+                return Some(Go { take, lead, place });
+            }
         }
+    }
+
+    /// A free place with the fetcher. None when the host was paused while this URL waited for it: ask again.
+    async fn place(&self, take: &Take) -> Option<SemaphorePermit<'p>> {
+        let places = &self.pipeline.fetcher(take.fetcher)?.places;
+        if let Ok(place) = places.try_acquire() {
+            return Some(place);
+        }
+        let place = places.acquire().await.ok()?;
+        let now = self.pipeline.clock.now();
+        let paused = self.pipeline.selector.host_pause(&self.domain).is_some_and(|until| until > now);
+        (self.trial.is_some() || !paused).then_some(place)
     }
 
     /// Asks the router (at first) or the selector (later) once.
     fn ask(&mut self, now: Timestamp) -> Option<Take> {
         let pipeline = self.pipeline;
         let first = self.attempts == 0;
+        if first {
+            // Another fetch of the same link may have ended while this one waited.
+            self.state = pipeline.link_state(&self.id);
+            self.hint = self.state.hint;
+        }
         let situation = Situation {
             now,
             // The pause was looked at before the first attempt; this URL's own failures do not stop it half way.
@@ -188,7 +237,7 @@ impl<'p> Run<'p> {
             excluded: self.excluded,
             attempts: self.attempts,
             wanted: self.wanted.filter(|_| first),
-            host_trial: self.trial,
+            host_trial: self.trial.is_some(),
         };
         let decision = if first {
             match pipeline.router.decide(&pipeline.selector, self.url, &situation, self.link.learning) {
@@ -208,7 +257,11 @@ impl<'p> Run<'p> {
             pipeline.selector.select(self.url, &situation).ok()?
         };
         match decision {
-            Decision::Take(take) if pipeline.fetcher(take.fetcher).is_some() => Some(take),
+            Decision::Take(take)
+                if pipeline.fetcher(take.fetcher).is_some() && !self.excluded.contains(take.fetcher) =>
+            {
+                Some(take)
+            }
             Decision::Take(take) => {
                 self.no_fetcher(why_missing(pipeline, pipeline.selector.fetcher_name(take.fetcher)));
                 None
@@ -229,20 +282,27 @@ impl<'p> Run<'p> {
     }
 
     /// Makes one request, and a second one when the first failed in a way that may pass. Records both.
-    async fn attempt(&mut self, take: Take, lead: Option<Lead>) -> Result<Response, ErrorKind> {
-        self.attempts += 1;
+    async fn attempt(&mut self, go: Go<'p>) -> Result<Response, Failed> {
+        let Go { take, lead, place: _place } = go;
         let settings = &self.pipeline.settings;
-        let limits = if take.source == Source::Probe { &settings.probe_limits } else { &settings.limits };
-        let first = self.request(take, limits, true).await;
-        // The verdict is in the evidence: whoever waited for it can go on.
-        drop(lead);
-        match first {
-            Err(kind) if kind.is_transient() && !self.retried => {
+        // A probe is short because a longer request can follow: the retry, which is there once.
+        let is_probe = take.source == Source::Probe && self.attempts == 0;
+        let limits = if is_probe { &settings.probe_limits } else { &settings.limits };
+        let ended = match self.request(take, limits, true).await {
+            Err(Failed::Attempt(kind)) if kind.is_transient() && !self.retried => {
                 self.retried = true;
                 self.request(take, &settings.limits, false).await
             }
             ended => ended,
+        };
+        if let Err(Failed::Unavailable(_)) = ended {
+            return ended;
         }
+        self.attempts += 1;
+        if let Some(lead) = lead {
+            lead.verdict();
+        }
+        ended
     }
 
     /// Makes one request and records it. `may_retry` says that a failure which may pass is not final yet.
@@ -251,16 +311,16 @@ impl<'p> Run<'p> {
         take: Take,
         limits: &crate::fetch::Limits,
         may_retry: bool,
-    ) -> Result<Response, ErrorKind> {
+    ) -> Result<Response, Failed> {
         let pipeline = self.pipeline;
-        let Some(available) = pipeline.fetcher(take.fetcher) else { return Err(ErrorKind::InvalidUrl) };
-        // Waiting for a free place is no part of the deadline: the site has not been asked yet.
-        let _place = available.places.acquire().await;
-        let fetcher = &available.fetcher;
-        let at = self.pipeline.clock.now();
+        let Some(Available { fetcher, .. }) = pipeline.fetcher(take.fetcher) else {
+            return Err(Failed::Unavailable(why_missing(pipeline, self.name(take.fetcher))));
+        };
+        let at = pipeline.clock.now();
         let begun = Instant::now();
         let request = Request { url: self.url, limits };
         let result = match tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(request)).await {
+            Ok(Err(error)) if error.unavailable => return Err(Failed::Unavailable(error.message)),
             Ok(result) => result,
             Err(_) => {
                 let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
@@ -273,9 +333,13 @@ impl<'p> Run<'p> {
         self.record(take, fetcher.name(), at, &judged, final_yet);
         match (judged.end, result) {
             (Ok(()), Ok(response)) => Ok(response),
-            (Err(kind), _) => Err(kind),
-            (Ok(()), Err(error)) => Err(error.kind),
+            (Err(kind), _) => Err(Failed::Attempt(kind)),
+            (Ok(()), Err(error)) => Err(Failed::Attempt(error.kind)),
         }
+    }
+
+    fn name(&self, fetcher: FetcherId) -> &'p str {
+        self.pipeline.selector.fetcher_name(fetcher)
     }
 
     /// Reads what came.
@@ -290,7 +354,7 @@ impl<'p> Run<'p> {
                 for extractor in &self.pipeline.extractors {
                     extractor.extract(&page, &verdict, &mut heuristics);
                 }
-                let message = end.err().map(|kind| describe(kind, &verdict));
+                let message = end.err().map(|kind| describe(kind, Some(response.status), &verdict));
                 Judged {
                     end,
                     message,
@@ -322,8 +386,7 @@ impl<'p> Run<'p> {
         self.report.status = judged.status;
         self.report.message.clone_from(&judged.message);
         self.report.bytes = judged.bytes;
-        self.state.attempt_count = self.state.attempt_count.saturating_add(1);
-        self.state.last_attempt_at = Some(at);
+        self.last_attempt_at = Some(at);
         let Ok(attempt) = Attempt::new(self.url, name, at) else { return };
         let mut attempt = match judged.end {
             Ok(()) => attempt.delivered(),
@@ -368,13 +431,9 @@ impl<'p> Run<'p> {
     async fn deliver(mut self, response: Response) -> Report {
         let now = self.pipeline.clock.now();
         let pipeline = self.pipeline;
-        pipeline.keep_state(
-            &self.id,
-            self.url.as_str(),
-            self.state.after(FetchEnd::Delivered, None, pipeline.selector.backoff(), now),
-            now,
-        );
-        if pipeline.hosts.delivered(&pipeline.selector, &self.domain, self.trial) {
+        self.keep_state(FetchEnd::Delivered, None, now);
+        if self.trial.is_some() {
+            pipeline.hosts.trial_delivered(&pipeline.selector, &self.domain);
             pipeline.keep_host_pause(&self.domain, None, now);
         }
         self.finish();
@@ -412,25 +471,34 @@ impl<'p> Run<'p> {
             _ if self.banned => FetchEnd::Blocked,
             _ => FetchEnd::Failed,
         };
-        let settings = pipeline.selector.backoff();
         if end == FetchEnd::Blocked {
-            let until = pipeline.hosts.blocked(&pipeline.selector, &self.domain, &self.id, self.trial, settings, now);
+            let (trial, settings) = (self.trial.is_some(), pipeline.selector.backoff());
+            let until = pipeline.hosts.blocked(&pipeline.selector, &self.domain, &self.id, trial, settings, now);
             if until.is_some() {
                 pipeline.keep_host_pause(&self.domain, until, now);
             }
-        } else if self.trial {
-            Hosts::inconclusive(&pipeline.selector, &self.domain, now);
         }
-        if end != FetchEnd::Neutral {
-            self.state.hint = Some(Hint::after(kind));
-        }
-        let state = self.state.after(end, self.retry_after, settings, now);
-        pipeline.keep_state(&self.id, self.url.as_str(), state, now);
+        let hint = (end != FetchEnd::Neutral).then(|| Hint::after(kind));
+        let state = self.keep_state(end, hint, now);
         self.finish();
         self.report.error_type = Some(kind.name());
         self.report.paused_until = state.pause_at(now);
         self.report.bytes = 0;
         self.report
+    }
+
+    /// Brings the link's state up to date, from what it is now: another fetch of the same link may have ended meanwhile.
+    fn keep_state(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) -> LinkState {
+        let settings = self.pipeline.selector.backoff();
+        self.pipeline.keep_state(&self.id, self.url.as_str(), now, |state| {
+            let state = LinkState {
+                attempt_count: state.attempt_count.saturating_add(self.requests),
+                last_attempt_at: self.last_attempt_at.or(state.last_attempt_at),
+                hint: hint.or(state.hint),
+                ..state
+            };
+            state.after(end, self.retry_after, settings, now)
+        })
     }
 
     fn finish(&mut self) {
@@ -448,6 +516,7 @@ impl<'p> Run<'p> {
     }
 
     fn no_fetcher(&mut self, message: String) {
+        let message = self.why_unavailable.take().unwrap_or(message);
         self.report.error_type = Some(Report::NO_FETCHER);
         self.report.message = Some(message);
     }
@@ -469,14 +538,17 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-fn describe(kind: ErrorKind, verdict: &detect::Verdict) -> String {
+fn describe(kind: ErrorKind, status: Option<u16>, verdict: &detect::Verdict) -> String {
     match kind {
         ErrorKind::BlockedCaptcha
         | ErrorKind::Blocked403
         | ErrorKind::WrongTool
         | ErrorKind::EmptyContent
         | ErrorKind::Queued => verdict.reason(),
-        _ => kind.to_string(),
+        _ => match status {
+            Some(status) => format!("{kind} (status {status})"),
+            None => kind.to_string(),
+        },
     }
 }
 

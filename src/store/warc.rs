@@ -62,7 +62,10 @@ impl Warc {
         } else {
             bytes
         };
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = file.metadata()?.len();
+        // Half a record would swallow the next one.
+        file.write_all(&bytes).inspect_err(|_| drop(file.set_len(whole)))
     }
 }
 

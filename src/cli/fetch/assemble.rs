@@ -1,6 +1,5 @@
 //! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::backoff::LinkState;
 use crate::cli::args::FetchArgs;
 use crate::cli::failure::Failure;
 use crate::cli::out::note;
@@ -20,7 +18,7 @@ use crate::fetch::command::{CommandFetcher, CommandOptions};
 use crate::fetch::dial::Dialer;
 use crate::fetch::guard::{AddressGuard, parse_network};
 use crate::fetch::http::HttpFetcher;
-use crate::journal::{Check, Durability, Journal, Options};
+use crate::journal::{Check, Durability, Journal, Loaded, Options};
 use crate::pipeline::{Pipeline, PipelineBuilder, PipelineSettings};
 use crate::registry::{PROBE_FETCHER, canonical};
 use crate::selector::Selector;
@@ -94,7 +92,7 @@ impl Crawler {
         let journal = Arc::new(journal);
         let (mut selector, loaded) = settings.learned()?;
         selector.set_sink(Box::new(Arc::clone(&journal)));
-        let builder = builder(selector, loaded.links).settings(limits).router(router).detector(detector);
+        let builder = builder(selector, loaded).settings(limits).router(router).detector(detector);
         let builder = builder.states(Arc::clone(&journal) as _).clock(Arc::clone(&settings.clock));
         let mut children = Children::default();
         let builder = fetchers(builder, &mut children, settings, wishes, &Dialer::new(guard.clone()), guard)?;
@@ -129,8 +127,8 @@ impl Children {
     }
 }
 
-fn builder(selector: Selector, links: HashMap<String, LinkState>) -> PipelineBuilder {
-    Pipeline::builder(Arc::new(selector)).links(links)
+fn builder(selector: Selector, loaded: Loaded) -> PipelineBuilder {
+    Pipeline::builder(Arc::new(selector)).links(loaded.links).host_levels(loaded.host_levels)
 }
 
 /// Where delivered pages go, if anywhere.

@@ -191,6 +191,10 @@ impl BrowserFetcher {
         let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
         let _slot = self.slots.acquire().await.map_err(|_| closed())?;
         let started = Instant::now();
+        // A browser that does not start says nothing about the page.
+        if let Ok(Err(why)) = tokio::time::timeout(request.limits.deadline, Inner::running(&self.inner)).await {
+            return Err(FetchError::unavailable(why.to_string()));
+        }
         let mut watch = None;
         let work = self.work(request, started, &mut watch);
         let result = match tokio::time::timeout(request.limits.deadline, work).await {

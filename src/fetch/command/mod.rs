@@ -167,7 +167,7 @@ impl CommandFetcher {
                 {
                     Duration::from_millis(wait_ms)
                 }
-                Err(other) => return Err(error(ErrorKind::NetworkError, other)),
+                Err(other) => return Err(FetchError::unavailable(other.to_string())),
             };
             tokio::time::sleep(wait).await;
         }
