@@ -106,6 +106,10 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
     }
     let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
     let detector = detector.with_options(detect::Options::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
+    if let Some(path) = &args.evaluate {
+        let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
+        return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);
+    }
     match (&args.batch, &args.file) {
         (Some(path), _) => batch(&detector, path, args.explain, out),
         (None, Some(path)) => single(&detector, path, args, out),

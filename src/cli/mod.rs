@@ -1,7 +1,7 @@
 //! The command line program.
 //!
 //! Two steps: `args` is syntax, `settings` is what it means together with environment and config. Each command is one file
-//! that takes both and an [`out::Out`], and returns how it ended. Commands that only read take no lock, repair nothing and
+//! that takes both and where results go, and returns how it ended. Commands that only read take no lock, repair nothing and
 //! work beside a running crawler.
 
 use std::process::ExitCode;
