@@ -29,6 +29,8 @@ pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;
+#[cfg(feature = "simulate")]
+pub mod simulate;
 #[cfg(feature = "fetch")]
 pub mod store;
 pub mod time;
