@@ -127,26 +127,13 @@ impl Policy for Published {
     }
 
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
-        let take = |id| Some(Choice { fetcher: id, rule: Rule::Published, propensity: 1.0 });
-        if !view.is_first() {
-            return escalate(view).and_then(take);
-        }
-        let url = Url::parse(view.url).ok()?;
-        let heuristics = UrlFeatures::extract(&url).ok()?.heuristics();
-        let hashes = queried(heuristics.iter().map(|h| (&*h.kind, &*h.value)));
-        let sums = self.memory.lock().unwrap_or_else(PoisonError::into_inner).union(&hashes, view.now);
-        let best = view
-            .eligible()
-            .filter_map(|c| {
-                let fetcher = xxh3_64(c.spec.name.as_bytes());
-                let sum = sums.iter().find(|sum| sum.fetcher == fetcher && sum.attempts >= MIN_SAMPLE)?;
-                Some((c.id, confidence(sum.success, sum.attempts)))
-            })
-            .reduce(|best, other| if other.1 > best.1 { other } else { best });
-        match best {
-            Some((id, sure)) if sure > view.settings.min_confidence => take(id),
-            _ => take(named(view, PROBE_FETCHER).or_else(|| view.eligible().next().map(|c| c.id))?),
-        }
+        let learned = self.learned(view)?;
+        let (fetcher, rule) = match (view.is_first(), learned) {
+            (true, Some(id)) => (id, Rule::Published),
+            (true, None) => (untried(view, PROBE_FETCHER).or_else(|| first_untried(view))?, Rule::ProbeFirst),
+            (false, learned) => (escalate(view, learned.is_some())?, Rule::Published),
+        };
+        Some(Choice { fetcher, rule, propensity: 1.0 })
     }
 
     fn observe(&self, attempt: &Attempt) {
@@ -154,20 +141,42 @@ impl Policy for Published {
     }
 }
 
-fn named(view: &View<'_>, name: &str) -> Option<FetcherId> {
-    view.eligible().find(|c| &*c.spec.name == name).map(|c| c.id)
+impl Published {
+    /// The fetcher of the highest confidence over the union, tried or not, when that confidence is enough. None at all for a
+    /// URL that cannot be fetched.
+    fn learned(&self, view: &View<'_>) -> Option<Option<FetcherId>> {
+        let url = Url::parse(view.url).ok()?;
+        let heuristics = UrlFeatures::extract(&url).ok()?.heuristics();
+        let hashes = queried(heuristics.iter().map(|h| (&*h.kind, &*h.value)));
+        let sums = self.memory.lock().unwrap_or_else(PoisonError::into_inner).union(&hashes, view.now);
+        let confidences = view.candidates.iter().filter(|c| !(view.is_first() && c.tried)).filter_map(|c| {
+            let fetcher = xxh3_64(c.spec.name.as_bytes());
+            let sum = sums.iter().find(|sum| sum.fetcher == fetcher && sum.attempts >= MIN_SAMPLE)?;
+            Some((c.id, confidence(sum.success, sum.attempts)))
+        });
+        let best = confidences.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        Some(best.filter(|best| best.1 > view.settings.min_confidence).map(|best| best.0))
+    }
 }
 
-/// After a failed probe: stealth when it was blocked, else the browser; nothing after that.
-fn escalate(view: &View<'_>) -> Option<FetcherId> {
-    if view.attempts > 1 {
-        return None;
+fn untried(view: &View<'_>, name: &str) -> Option<FetcherId> {
+    view.candidates.iter().find(|c| !c.tried && &*c.spec.name == name).map(|c| c.id)
+}
+
+fn first_untried(view: &View<'_>) -> Option<FetcherId> {
+    view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
+}
+
+/// The seeds' one step up: an empty page goes to the browser, and a block that a probe met to stealth. A block that a learned
+/// fetcher met ends the URL, as does every other failure.
+fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
+    let probed = !learned && view.candidates.iter().any(|c| c.tried && &*c.spec.name == PROBE_FETCHER);
+    match view.hint {
+        _ if view.attempts > 1 => None,
+        Some(Hint::Blocked) if probed => untried(view, "playwright_stealth"),
+        Some(Hint::Empty) => untried(view, "playwright"),
+        _ => None,
     }
-    let order = match view.hint {
-        Some(Hint::Blocked) => ["playwright_stealth", "playwright"],
-        _ => ["playwright", "playwright_stealth"],
-    };
-    order.iter().find_map(|name| named(view, name))
 }
 
 #[cfg(test)]
