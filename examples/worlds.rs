@@ -25,8 +25,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let seeds: Vec<u64> = (first..=last).collect();
     let contestants: Vec<Contestant> = arg(1, "default").split(',').map(Contestant::by_name).collect::<Result<_, _>>()?;
     for name in arg(0, "W1,W2,W3,W4,W5,W6,W7").split(',') {
-        let text = SHIPPED.iter().find(|world| world.0 == name).ok_or("no such world")?.1;
-        let world = World::parse(text, name)?;
+        let world = match SHIPPED.iter().find(|world| world.0 == name) {
+            Some((_, text)) => World::parse(text, name)?,
+            None => World::read(name.as_ref())?,
+        };
         for report in simulate(&world, &contestants, &seeds, &Options::default())? {
             println!("{}", serde_json::to_string(&report)?);
         }

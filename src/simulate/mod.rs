@@ -17,7 +17,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::evidence::decay::HalfLifeError;
 use crate::policy::{self, Policy};
@@ -27,12 +27,13 @@ use run::Stage;
 use tally::Tally;
 use web::Tool;
 
-pub use report::Report;
+pub use report::{DrawError, Report, baseline_wins, html, table};
 pub use world::{SHIPPED, World, WorldError};
 
 mod baseline;
 mod chance;
 mod generate;
+mod memory;
 mod oracle;
 mod report;
 mod run;
@@ -59,7 +60,7 @@ pub enum SimulateError {
 }
 
 /// The policies that can be run by name.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 15] = [
     "default",
     "index",
     "confident",
@@ -70,13 +71,25 @@ pub const NAMES: [&str; 10] = [
     "ladder",
     "hinted_ladder",
     "hinted_breaker",
+    "smart",
+    "crawlee",
+    "tier_tracker",
+    "webpeel",
+    "one_probe",
 ];
 
 /// Who takes part: a policy, made anew for each seed.
 pub struct Contestant {
     name: String,
     /// None for the oracle.
-    make: Option<Box<dyn Fn() -> Box<dyn Policy> + Send + Sync>>,
+    make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
+}
+
+/// A policy as a run drives it.
+pub(crate) struct Player {
+    pub(crate) policy: Box<dyn Policy>,
+    /// Whether a URL that brought content goes to the browser too, to compare.
+    pub(crate) compares: Option<Box<dyn Fn(&str) -> bool>>,
 }
 
 impl Contestant {
@@ -85,18 +98,20 @@ impl Contestant {
     /// # Errors
     /// [`SimulateError::UnknownPolicy`] lists the names there are.
     pub fn by_name(name: &str) -> Result<Self, SimulateError> {
-        if name == "oracle" {
-            return Ok(Self { name: name.to_owned(), make: None });
-        }
         let always = |name, class| baseline::Always { name, class };
         let ladder = |name, hints, breaker| baseline::Ladder { name, hints, breaker };
         Ok(match name {
+            "oracle" => Self { name: name.to_owned(), make: None },
             "always_direct" => Self::new(name, move || Box::new(always("always_direct", Class::Plain))),
             "always_browser" => Self::new(name, move || Box::new(always("always_browser", Class::Rendering))),
             "ladder" => Self::new(name, move || Box::new(ladder("ladder", false, false))),
             "hinted_ladder" => Self::new(name, move || Box::new(ladder("hinted_ladder", true, false))),
             "hinted_breaker" => Self::new(name, move || Box::new(ladder("hinted_breaker", true, true))),
             "smart" => Self::new(name, || Box::new(baseline::Smart)),
+            "tier_tracker" => Self::new(name, || Box::new(memory::TierTracker::default())),
+            "webpeel" => Self::new(name, || Box::new(memory::WebPeel::default())),
+            "one_probe" => Self::new(name, || Box::new(memory::OneProbe::default())),
+            "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
             _ => {
                 let unknown = || SimulateError::UnknownPolicy { name: name.to_owned() };
                 policy::by_name(name).ok_or_else(unknown)?;
@@ -108,13 +123,20 @@ impl Contestant {
 
     /// A policy of one's own; `make` is called once a seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        Self { name: name.to_owned(), make: Some(Box::new(make)) }
+        let player = move || Player { policy: make(), compares: None };
+        Self { name: name.to_owned(), make: Some(Box::new(player)) }
     }
 
     /// What it is called in results.
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+fn crawlee() -> Player {
+    let crawlee = Arc::new(memory::Crawlee::default());
+    let asked = Arc::clone(&crawlee);
+    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))) }
 }
 
 /// How to run.

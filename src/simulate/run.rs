@@ -11,8 +11,8 @@ use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::tally::{Adaptation, Tally};
 use super::web::{End, Ground, Outcome, Tool};
-use super::SimulateError;
-use super::world::World;
+use super::{Player, SimulateError};
+use super::world::{Role, World};
 use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType, Hint};
 use crate::decision::{Decision, Source, Take};
@@ -67,14 +67,15 @@ impl Stage<'_> {
     }
 
     /// Runs `policy` in a selector of its own.
-    pub(crate) fn run_policy(&self, policy: Box<dyn Policy>) -> Result<Tally, SimulateError> {
-        let selector = self.selector(policy)?;
+    pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
+        let selector = self.selector(player.policy)?;
+        let compares = player.compares.as_deref();
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
         let mut decide_ns: u64 = 0;
         let mut decisions: u64 = 0;
         let mut tally = self.run(&mut ground, |ground, visit| {
             let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
-            let mut crawl = Crawl { stage: self, selector: &selector, url: &url, visit, decide_ns: 0, decisions: 0 };
+            let mut crawl = Crawl { stage: self, selector: &selector, compares, url: &url, visit, decide_ns: 0, decisions: 0 };
             let fetched = crawl.fetch(ground);
             decide_ns += crawl.decide_ns;
             decisions += crawl.decisions;
@@ -146,6 +147,7 @@ impl Fetched {
 struct Crawl<'c> {
     stage: &'c Stage<'c>,
     selector: &'c Selector,
+    compares: Option<&'c dyn Fn(&str) -> bool>,
     url: &'c Url,
     visit: &'c Visit,
     decide_ns: u64,
@@ -162,8 +164,9 @@ impl Crawl<'_> {
             fetched.first.get_or_insert((place, take.source));
             let outcome = ground.attempt(self.visit, place);
             let ended = fetched.add(self.stage.world, tool, &outcome);
-            let hint = self.record(&take, &outcome, &situation);
+            let hint = self.record(self.selector.fetcher_name(take.fetcher), Some(&take), &outcome, &situation);
             if ended {
+                self.compare(ground, &situation, &mut fetched);
                 break;
             }
             situation.hint = Some(hint);
@@ -171,6 +174,23 @@ impl Crawl<'_> {
             situation.attempts += 1;
         }
         fetched
+    }
+
+    /// Lets a policy that compares two ways have the browser's too. Its page is worth nothing more.
+    fn compare(&self, ground: &mut Ground<'_>, situation: &Situation, fetched: &mut Fetched) {
+        let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
+        if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
+            return;
+        }
+        let outcome = ground.attempt(self.visit, place);
+        let (success, deceived) = (fetched.success, fetched.deceived);
+        let earned = fetched.utility;
+        fetched.add(self.stage.world, &self.stage.tools[place], &outcome);
+        if matches!(outcome.end, End::Content | End::False) {
+            fetched.utility = earned - self.stage.tools[place].cost;
+        }
+        (fetched.success, fetched.deceived) = (success, deceived);
+        self.record(&self.stage.world.fetchers[place].name, None, &outcome, situation);
     }
 
     fn decide(&mut self, situation: &Situation) -> Option<Take> {
@@ -184,10 +204,9 @@ impl Crawl<'_> {
     }
 
     /// Records the try as the classifier saw it, and says what it hints at.
-    fn record(&self, take: &Take, outcome: &Outcome, situation: &Situation) -> Hint {
+    fn record(&self, name: &str, take: Option<&Take>, outcome: &Outcome, situation: &Situation) -> Hint {
         let error = error_of(outcome);
         let hint = error.as_ref().map_or(Hint::Unknown, |error| error.kind().map_or(Hint::Unknown, Hint::after));
-        let name = self.selector.fetcher_name(take.fetcher);
         let Ok(mut attempt) = Attempt::new(self.url, name, situation.now) else { return hint };
         attempt = match error {
             None => attempt.delivered(),
@@ -195,8 +214,8 @@ impl Crawl<'_> {
             Some(other) => Attempt { error_type: Some(other), ..attempt },
         };
         attempt.hint = situation.hint;
-        attempt.source = Some(take.source.name().into());
-        attempt.propensity = Some(take.propensity);
+        attempt.source = take.map(|take| take.source.name().into());
+        attempt.propensity = take.map(|take| take.propensity);
         attempt.try_no = situation.attempts + 1;
         // There is no sink that could refuse it.
         let _ = self.selector.record(attempt, situation.now);

@@ -103,7 +103,7 @@ pub(crate) struct Adapted {
     pub(crate) better: Vec<Wait>,
 }
 
-/// One wait. When it was cut short (by the next change, or the end), all that is known is that it was longer.
+/// One wait: how many URLs of the host went to another fetcher first. When it was cut short (by the next change, or the end), all that is known is that it was longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait {
     pub(crate) urls: u32,
@@ -176,7 +176,7 @@ impl<'w> Adaptation<'w> {
         let dearer = *waiting.dearer.get_or_insert(self.tools[now].cost > self.tools[before].cost);
         let done = first == Some(now);
         if done {
-            let wait = Wait { urls: waiting.urls, cut_short: false };
+            let wait = Wait { urls: waiting.urls - 1, cut_short: false };
             if dearer { out.worse.push(wait) } else { out.better.push(wait) }
         }
         self.hosts[visit.host as usize].waiting = (!done).then_some(waiting);

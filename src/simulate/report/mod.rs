@@ -6,6 +6,12 @@ use super::tally::{Tally, Wait, quantile};
 use super::world::World;
 use crate::decision::Source;
 
+mod html;
+mod table;
+
+pub use html::{DrawError, html};
+pub use table::{baseline_wins, table};
+
 /// The results of one policy in one world, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -39,8 +45,8 @@ pub struct Report {
     pub attempts_per_url: f64,
     /// Regret over the first three visits of each host.
     pub cold_regret: f64,
-    /// URLs of a warm host until the new best fetcher is first, after a change to a dearer one: the median. Null when it
-    /// never came, or there was no such change.
+    /// URLs of a warm host that still go to another fetcher first after a change to a dearer best one: the median. Null
+    /// when the new one never came, or there was no such change.
     pub adapt_worse_p50: Option<u32>,
     /// The same for four of five changes.
     pub adapt_worse_p80: Option<u32>,
