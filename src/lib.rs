@@ -19,6 +19,7 @@ pub mod fetch;
 pub mod heuristic;
 #[cfg(feature = "log")]
 pub mod journal;
+pub mod judge;
 #[cfg(feature = "fetch")]
 pub mod pipeline;
 pub mod policy;

@@ -99,9 +99,7 @@ mod tests {
     fn a_coin_depends_on_each_of_its_arguments_and_on_nothing_else() {
         let one = coin(1, 2, 3, Purpose::Render);
         assert_eq!(one, coin(1, 2, 3, Purpose::Render));
-        for other in
-            [coin(9, 2, 3, Purpose::Render), coin(1, 9, 3, Purpose::Render), coin(1, 2, 4, Purpose::Render)]
-        {
+        for other in [coin(9, 2, 3, Purpose::Render), coin(1, 9, 3, Purpose::Render), coin(1, 2, 4, Purpose::Render)] {
             assert_ne!(one, other);
         }
         assert_ne!(one, coin(1, 2, 3, Purpose::Timeout));
@@ -111,9 +109,8 @@ mod tests {
     fn draws_have_the_means_they_are_named_after() {
         let mut stream = Stream::new(7, 7);
         let n = 200_000;
-        let mut mean = |draw: &mut dyn FnMut(&mut Stream) -> f64| {
-            (0..n).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(n)
-        };
+        let mut mean =
+            |draw: &mut dyn FnMut(&mut Stream) -> f64| (0..n).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(n);
         assert!((mean(&mut |s| s.unit()) - 0.5).abs() < 0.01);
         assert!((mean(&mut |s| s.exp(3.0)) - 3.0).abs() < 0.05);
         assert!((mean(&mut |s| s.geometric(4.0) as f64) - 4.0).abs() < 0.05);

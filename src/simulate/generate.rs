@@ -141,7 +141,8 @@ impl Web {
             let first = hosts.len();
             let mut stream = Stream::new(seed, number as u64);
             let weight = ((number + 1) as f64).powf(-world.zipf) * (0.5 + stream.unit());
-            let born = if stream.happens(world.new_site_share) { stream.unit() * BORN_BEFORE * world.days } else { 0.0 };
+            let born =
+                if stream.happens(world.new_site_share) { stream.unit() * BORN_BEFORE * world.days } else { 0.0 };
             let giant = number == 0 && world.giant_share > 0.0;
             if giant {
                 hosts.push(giant_host(&mut stream));

@@ -222,8 +222,5 @@ fn run_all(
         }
         work();
     });
-    results
-        .into_iter()
-        .filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect()
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }

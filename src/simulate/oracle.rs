@@ -87,8 +87,7 @@ impl Search<'_> {
                 continue;
             }
             let this = &self.tries[place];
-            let of_live =
-                this.worth * this.success - self.world.false_success_cost * this.deceived - this.cost;
+            let of_live = this.worth * this.success - self.world.false_success_cost * this.deceived - this.cost;
             // A dead URL shows itself at the first try that is let in at all.
             let more = (1.0 - dead) * alive * of_live - dead * unknown * this.cost_dead;
             let left = alive * (1.0 - this.success - this.deceived);

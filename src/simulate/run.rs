@@ -11,8 +11,8 @@ use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::tally::{Adaptation, Tally};
 use super::web::{End, Ground, Outcome, Tool};
-use super::{Player, SimulateError};
 use super::world::{Role, World};
+use super::{Player, SimulateError};
 use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType, Hint};
 use crate::decision::{Decision, Source, Take};
@@ -75,7 +75,8 @@ impl Stage<'_> {
         let mut decisions: u64 = 0;
         let mut tally = self.run(&mut ground, |ground, visit| {
             let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
-            let mut crawl = Crawl { stage: self, selector: &selector, compares, url: &url, visit, decide_ns: 0, decisions: 0 };
+            let mut crawl =
+                Crawl { stage: self, selector: &selector, compares, url: &url, visit, decide_ns: 0, decisions: 0 };
             let fetched = crawl.fetch(ground);
             decide_ns += crawl.decide_ns;
             decisions += crawl.decisions;

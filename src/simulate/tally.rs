@@ -168,7 +168,9 @@ impl<'w> Adaptation<'w> {
             self.hosts[visit.host as usize] = Watch { change_ms, waiting };
         }
         let Some(mut waiting) = self.hosts[visit.host as usize].waiting else { return };
-        let (Some(before), Some(now)) = (self.best(visit, change_ms - 1), self.best(visit, visit.at_ms)) else { return };
+        let (Some(before), Some(now)) = (self.best(visit, change_ms - 1), self.best(visit, visit.at_ms)) else {
+            return;
+        };
         if before == now {
             return;
         }

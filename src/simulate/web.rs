@@ -166,7 +166,11 @@ impl<'w> Ground<'w> {
         let protection = host.protection.at(visit.at_ms);
         let exempt = visit.file && host.files_exempt && matches!(protection, Protection::Captcha | Protection::Hard);
         Condition {
-            render: if visit.file { Render::File } else { host.sections[usize::from(visit.section)].render.at(visit.at_ms) },
+            render: if visit.file {
+                Render::File
+            } else {
+                host.sections[usize::from(visit.section)].render.at(visit.at_ms)
+            },
             protection: if exempt { Protection::None } else { protection },
             flaky: host.flaky,
             banned: visit.at_ms < self.moods[visit.host as usize].banned_until_ms,

@@ -299,9 +299,7 @@ impl World {
     fn check(&self) -> Result<(), WorldError> {
         self.check_numbers()?;
         self.check_fetchers()?;
-        for (key, mix) in
-            [("render_mix", self.render_mix.array()), ("protection_mix", self.protection_mix.array())]
-        {
+        for (key, mix) in [("render_mix", self.render_mix.array()), ("protection_mix", self.protection_mix.array())] {
             for share in mix {
                 self.expect(key, share, (0.0..=1.0).contains(&share), "shares between 0 and 1")?;
             }

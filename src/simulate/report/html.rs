@@ -192,7 +192,12 @@ fn regret_over_time(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
         .x_label_area_size(34)
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..100.0, low..high * 1.05)?;
-    chart.configure_mesh().x_desc("share of the days, %").y_desc("regret a URL").light_line_style(TRANSPARENT).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("share of the days, %")
+        .y_desc("regret a URL")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
     for (place, report) in shown.iter().enumerate() {
         let points = report.curves.regret.iter().enumerate().filter_map(|(stretch, regret)| {
             regret.map(|regret| (100.0 * (stretch as f64 + 0.5) / stretches as f64, regret))

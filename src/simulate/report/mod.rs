@@ -120,11 +120,8 @@ impl Curves {
         let mut curves = Self::default();
         for place in 0..tallies.first().map_or(0, |tally| tally.stretches.len()) {
             let urls: u64 = tallies.iter().map(|tally| tally.stretches[place].urls).sum();
-            let lost: f64 = tallies
-                .iter()
-                .zip(oracle)
-                .map(|(t, o)| o.stretches[place].utility - t.stretches[place].utility)
-                .sum();
+            let lost: f64 =
+                tallies.iter().zip(oracle).map(|(t, o)| o.stretches[place].utility - t.stretches[place].utility).sum();
             curves.regret.push((urls > 0).then(|| lost / urls as f64));
             let mut labels = [0.0; Source::ALL.len()];
             for tally in tallies {
