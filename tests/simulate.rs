@@ -127,10 +127,16 @@ fn a_warm_site_that_turns_captchas_on_or_off_is_served_right_again_soon() {
         ("flip", "{ day = 30.0, share = 1.0 }"),
     ]);
     let report = &run(&world, &["default"], &[9001, 9002], 0)[0];
-    assert!(report.adapt_worse_p50.is_some_and(|urls| urls <= 6), "{report:?}");
-    assert!(report.adapt_worse_p80.is_some_and(|urls| urls <= 15), "{report:?}");
-    assert!(report.adapt_better_p50.is_some_and(|urls| urls <= 12), "{report:?}");
-    assert!(report.adapt_better_p80.is_some_and(|urls| urls <= 35), "{report:?}");
+    // Ten times as many sites give 6, 11, 11 and 43; so few leave room for luck.
+    let bounds = [
+        (report.adapt_worse_p50, 8),
+        (report.adapt_worse_p80, 16),
+        (report.adapt_better_p50, 14),
+        (report.adapt_better_p80, 50),
+    ];
+    for (urls, most) in bounds {
+        assert!(urls.is_some_and(|urls| urls <= most), "{urls:?} of at most {most}");
+    }
 }
 
 #[test]

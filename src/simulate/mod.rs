@@ -85,11 +85,14 @@ pub struct Contestant {
     make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
 }
 
+/// Whether a URL goes on to the browser.
+type Compares = Box<dyn Fn(&str) -> bool>;
+
 /// A policy as a run drives it.
 pub(crate) struct Player {
     pub(crate) policy: Box<dyn Policy>,
     /// Whether a URL that brought content goes to the browser too, to compare.
-    pub(crate) compares: Option<Box<dyn Fn(&str) -> bool>>,
+    pub(crate) compares: Option<Compares>,
 }
 
 impl Contestant {

@@ -33,7 +33,7 @@ pub fn html(reports: &[Report]) -> Result<String, DrawError> {
     page.push_str(&overview(reports));
     for world in distinct(reports, |report| &report.world) {
         let of: Vec<&Report> = reports.iter().filter(|report| report.world == world).collect();
-        let _ = write!(page, "<h2>{}</h2>\n<div class=\"plots\">\n", escape(world));
+        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", escape(world));
         for (title, svg) in [
             ("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?),
             ("Success against cost", draw("cost against success", |area| cost_against_success(area, &of))?),
@@ -46,12 +46,12 @@ pub fn html(reports: &[Report]) -> Result<String, DrawError> {
                 draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.better))?,
             ),
         ] {
-            let _ = write!(page, "<figure><figcaption>{title}</figcaption>{svg}</figure>\n");
+            let _ = writeln!(page, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
         }
         for report in of.iter().filter(|report| LEARNERS.contains(&&*report.policy)) {
             let svg = draw("decision mix", |area| decision_mix(area, report))?;
             let policy = escape(&report.policy);
-            let _ = write!(page, "<figure><figcaption>First decisions of {policy}</figcaption>{svg}</figure>\n");
+            let _ = writeln!(page, "<figure><figcaption>First decisions of {policy}</figcaption>{svg}</figure>");
         }
         page.push_str("</div>\n");
         page.push_str(&details(&of));
@@ -107,14 +107,14 @@ fn overview(reports: &[Report]) -> String {
             }
         }
         let mean = mean_regret(reports, &worlds, policy).map_or(String::new(), |mean| format!("{mean:.2}"));
-        let _ = write!(out, "<td>{mean}</td></tr>\n");
+        let _ = writeln!(out, "<td>{mean}</td></tr>");
     }
     out.push_str("</table>\n");
     let wins = baseline_wins(reports);
     if !wins.is_empty() {
         out.push_str("<p>Where a baseline wins:</p>\n<ul>\n");
         for win in wins {
-            let _ = write!(out, "<li>{}</li>\n", escape(&win));
+            let _ = writeln!(out, "<li>{}</li>", escape(&win));
         }
         out.push_str("</ul>\n");
     }
@@ -128,10 +128,10 @@ fn details(of: &[&Report]) -> String {
     );
     for r in of {
         let per_success = r.cost_per_success.map_or("-".to_owned(), |cost| format!("{cost:.2}"));
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.3}</td><td>{:.4}</td><td>{per_success}</td><td>{:.2}</td>\
-             <td>{:.0}</td><td>{:.2}</td><td>{:.3}</td></tr>\n",
+             <td>{:.0}</td><td>{:.2}</td><td>{:.3}</td></tr>",
             escape(&r.policy),
             r.regret,
             r.cold_regret,
