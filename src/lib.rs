@@ -19,6 +19,7 @@ pub mod fetch;
 pub mod heuristic;
 #[cfg(feature = "log")]
 pub mod journal;
+pub mod judge;
 #[cfg(feature = "fetch")]
 pub mod pipeline;
 pub mod policy;
@@ -29,6 +30,8 @@ pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;
+#[cfg(feature = "simulate")]
+pub mod simulate;
 #[cfg(feature = "fetch")]
 pub mod store;
 pub mod time;

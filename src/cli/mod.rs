@@ -28,6 +28,7 @@ mod manual;
 mod out;
 mod select;
 mod settings;
+mod simulate;
 mod stats;
 
 /// Runs the program on the process's arguments.
@@ -51,6 +52,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Completions(args) => return manual::completions(args, out),
         Command::Man(args) => return manual::man(args, out),
+        Command::Simulate(args) => return simulate::run(args, out),
         _ => {}
     }
     let settings = Settings::resolve(&cli.global)?;
@@ -64,6 +66,6 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
-        Command::Completions(_) | Command::Man(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
     }
 }

@@ -1,19 +1,23 @@
 //! The policy `published`: the seeds' formula to the letter, for comparison with the others.
 //!
 //! Of all attempts that share any heuristic with the URL it takes, per fetcher, decayed successes over the undecayed count.
-//! An exact union needs each attempt's whole set of heuristics, so this policy keeps counters per combination of them and
-//! scans those. Not for the hot path: it locks, and its cost grows with the number of combinations.
+//! The union is exact without a scan: counters are kept for every combination of an attempt's heuristics, and the union of a
+//! URL's is worked out by inclusion and exclusion. Not for the hot path: it locks, and an attempt with n heuristics moves
+//! 2^n - 1 counters.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::{Mutex, PoisonError};
 
 use url::Url;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Choice, Policy, View};
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Hint};
 use crate::decision::Rule;
+use crate::evidence::Hashed;
 use crate::heuristic::url::UrlFeatures;
-use crate::registry::PROBE_FETCHER;
+use crate::registry::{FetcherId, PROBE_FETCHER, canonical};
 use crate::score::confidence;
 use crate::time::Timestamp;
 
@@ -21,6 +25,8 @@ use crate::time::Timestamp;
 const MIN_SAMPLE: f64 = 5.0;
 /// The seeds' half-life.
 const HALF_LIFE_MS: f64 = 30.0 * 86_400_000.0;
+/// More heuristics than the published extractor gives to any URL; of those beyond, an import's oddities, none is counted.
+const HEURISTICS_MAX: usize = 8;
 
 /// The published formula over an exact union.
 #[derive(Debug, Default)]
@@ -32,13 +38,15 @@ pub struct Published {
 struct Memory {
     /// The time that masses refer to.
     landmark: Option<Timestamp>,
-    combinations: HashMap<Vec<String>, HashMap<String, Counts>>,
-    /// Which combinations a heuristic is part of.
-    with: HashMap<String, Vec<Vec<String>>>,
+    /// By combination of heuristics: the attempts that have them all.
+    combinations: HashMap<u64, Vec<Counts>, BuildHasherDefault<Hashed>>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// The attempts of one fetcher.
+#[derive(Clone, Copy, Debug)]
 struct Counts {
+    /// The hash of its name.
+    fetcher: u64,
     success: f64,
     attempts: f64,
 }
@@ -48,8 +56,25 @@ fn is_queried(kind: &str) -> bool {
     matches!(kind, "domain" | "suffix" | "path_depth") || kind.starts_with("contains_")
 }
 
-fn name_of(kind: &str, value: &str) -> String {
-    format!("{kind}={value}")
+/// The heuristics that are queried, as hashes, each once.
+fn queried<'h>(heuristics: impl Iterator<Item = (&'h str, &'h str)>) -> Vec<u64> {
+    let mut hashes: Vec<u64> = heuristics
+        .filter(|(kind, _)| is_queried(kind))
+        .map(|(kind, value)| xxh3_64_with_seed(value.as_bytes(), xxh3_64(kind.as_bytes())))
+        .collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes.truncate(HEURISTICS_MAX);
+    hashes
+}
+
+/// Calls `f` with each combination of at least one of `hashes`, as a key that does not depend on their order, and with how
+/// many it holds.
+fn for_each_combination(hashes: &[u64], mut f: impl FnMut(u64, u32)) {
+    for members in 1u32..1 << hashes.len() {
+        let taken = hashes.iter().enumerate().filter(|(place, _)| members & (1 << place) != 0);
+        f(taken.fold(0u64, |key, (_, hash)| key.wrapping_add(*hash)), members.count_ones());
+    }
 }
 
 impl Memory {
@@ -60,42 +85,38 @@ impl Memory {
 
     fn add(&mut self, attempt: &Attempt) {
         self.landmark.get_or_insert(attempt.attempted_at);
-        let mut combination: Vec<String> = attempt
-            .heuristics
-            .iter()
-            .filter(|tag| is_queried(&tag.heuristic.kind))
-            .map(|tag| name_of(&tag.heuristic.kind, &tag.heuristic.value))
-            .collect();
-        combination.sort_unstable();
-        combination.dedup();
+        let fetcher = xxh3_64(canonical(&attempt.fetcher).as_bytes());
         let success = if attempt.success { self.weight(attempt.attempted_at) } else { 0.0 };
-        if !self.combinations.contains_key(&combination) {
-            for name in &combination {
-                self.with.entry(name.clone()).or_default().push(combination.clone());
+        let tags = attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value));
+        for_each_combination(&queried(tags), |key, _| {
+            let all = self.combinations.entry(key).or_default();
+            match all.iter_mut().find(|counts| counts.fetcher == fetcher) {
+                Some(counts) => {
+                    counts.success += success;
+                    counts.attempts += 1.0;
+                }
+                None => all.push(Counts { fetcher, success, attempts: 1.0 }),
             }
-        }
-        let counts = self.combinations.entry(combination).or_default().entry(attempt.fetcher.clone()).or_default();
-        counts.success += success;
-        counts.attempts += 1.0;
+        });
     }
 
-    /// Successes and attempts per fetcher over the union of all attempts that share a heuristic with `names`.
-    fn union(&self, names: &[String], now: Timestamp) -> HashMap<&str, Counts> {
+    /// Successes and attempts per fetcher over the union of all attempts that have any of the heuristics `hashes`.
+    fn union(&self, hashes: &[u64], now: Timestamp) -> Vec<Counts> {
         let decay = 1.0 / self.weight(now);
-        let mut sums: HashMap<&str, Counts> = HashMap::new();
-        for (place, name) in names.iter().enumerate() {
-            for combination in self.with.get(name).into_iter().flatten() {
-                // Each combination counts once: at the first of the URL's heuristics that it holds.
-                if names[..place].iter().any(|earlier| combination.contains(earlier)) {
-                    continue;
-                }
-                for (fetcher, counts) in self.combinations.get(combination).into_iter().flatten() {
-                    let sum = sums.entry(fetcher).or_default();
-                    sum.success += counts.success * decay;
-                    sum.attempts += counts.attempts;
+        let mut sums: Vec<Counts> = Vec::new();
+        for_each_combination(hashes, |key, members| {
+            let sign = if members % 2 == 1 { 1.0 } else { -1.0 };
+            for counts in self.combinations.get(&key).into_iter().flatten() {
+                let (success, attempts) = (sign * counts.success * decay, sign * counts.attempts);
+                match sums.iter_mut().find(|sum| sum.fetcher == counts.fetcher) {
+                    Some(sum) => {
+                        sum.success += success;
+                        sum.attempts += attempts;
+                    }
+                    None => sums.push(Counts { fetcher: counts.fetcher, success, attempts }),
                 }
             }
-        }
+        });
         sums
     }
 }
@@ -106,27 +127,13 @@ impl Policy for Published {
     }
 
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
-        let take = |id| Some(Choice { fetcher: id, rule: Rule::Published, propensity: 1.0 });
-        if !view.is_first() {
-            return escalate(view).and_then(take);
-        }
-        let url = Url::parse(view.url).ok()?;
-        let features = UrlFeatures::extract(&url).ok()?;
-        let names: Vec<String> =
-            features.heuristics().iter().filter(|h| is_queried(&h.kind)).map(|h| name_of(&h.kind, &h.value)).collect();
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let sums = memory.union(&names, view.now);
-        let best = view
-            .eligible()
-            .filter_map(|c| {
-                let counts = sums.get(&*c.spec.name).filter(|counts| counts.attempts >= MIN_SAMPLE)?;
-                Some((c.id, confidence(counts.success, counts.attempts)))
-            })
-            .reduce(|best, other| if other.1 > best.1 { other } else { best });
-        match best {
-            Some((id, sure)) if sure > view.settings.min_confidence => take(id),
-            _ => take(named(view, PROBE_FETCHER).or_else(|| view.eligible().next().map(|c| c.id))?),
-        }
+        let learned = self.learned(view)?;
+        let (fetcher, rule) = match (view.is_first(), learned) {
+            (true, Some(id)) => (id, Rule::Published),
+            (true, None) => (untried(view, PROBE_FETCHER).or_else(|| first_untried(view))?, Rule::ProbeFirst),
+            (false, learned) => (escalate(view, learned.is_some())?, Rule::Published),
+        };
+        Some(Choice { fetcher, rule, propensity: 1.0 })
     }
 
     fn observe(&self, attempt: &Attempt) {
@@ -134,18 +141,77 @@ impl Policy for Published {
     }
 }
 
-fn named(view: &View<'_>, name: &str) -> Option<crate::registry::FetcherId> {
-    view.eligible().find(|c| &*c.spec.name == name).map(|c| c.id)
+impl Published {
+    /// The fetcher of the highest confidence over the union, tried or not, when that confidence is enough. None at all for a
+    /// URL that cannot be fetched.
+    fn learned(&self, view: &View<'_>) -> Option<Option<FetcherId>> {
+        let url = Url::parse(view.url).ok()?;
+        let heuristics = UrlFeatures::extract(&url).ok()?.heuristics();
+        let hashes = queried(heuristics.iter().map(|h| (&*h.kind, &*h.value)));
+        let sums = self.memory.lock().unwrap_or_else(PoisonError::into_inner).union(&hashes, view.now);
+        let confidences = view.candidates.iter().filter(|c| !(view.is_first() && c.tried)).filter_map(|c| {
+            let fetcher = xxh3_64(c.spec.name.as_bytes());
+            let sum = sums.iter().find(|sum| sum.fetcher == fetcher && sum.attempts >= MIN_SAMPLE)?;
+            Some((c.id, confidence(sum.success, sum.attempts)))
+        });
+        let best = confidences.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        Some(best.filter(|best| best.1 > view.settings.min_confidence).map(|best| best.0))
+    }
 }
 
-/// After a failed probe: stealth when it was blocked, else the browser; nothing after that.
-fn escalate(view: &View<'_>) -> Option<crate::registry::FetcherId> {
-    if view.attempts > 1 {
-        return None;
+fn untried(view: &View<'_>, name: &str) -> Option<FetcherId> {
+    view.candidates.iter().find(|c| !c.tried && &*c.spec.name == name).map(|c| c.id)
+}
+
+fn first_untried(view: &View<'_>) -> Option<FetcherId> {
+    view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
+}
+
+/// The seeds' one step up: an empty page goes to the browser, and a block that a probe met to stealth. A block that a learned
+/// fetcher met ends the URL, as does every other failure.
+fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
+    let probed = !learned && view.candidates.iter().any(|c| c.tried && &*c.spec.name == PROBE_FETCHER);
+    match view.hint {
+        _ if view.attempts > 1 => None,
+        Some(Hint::Blocked) if probed => untried(view, "playwright_stealth"),
+        Some(Hint::Empty) => untried(view, "playwright"),
+        _ => None,
     }
-    let order = match view.hint {
-        Some(crate::attempt::Hint::Blocked) => ["playwright_stealth", "playwright"],
-        _ => ["playwright", "playwright_stealth"],
-    };
-    order.iter().find_map(|name| named(view, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_union_counts_an_attempt_once_however_many_heuristics_it_shares() {
+        let mut memory = Memory::default();
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let mut add = |url: &str, success: bool| {
+            let attempt = Attempt::new(&Url::parse(url).unwrap(), "direct_access", at).unwrap();
+            memory.add(&if success { attempt.delivered() } else { attempt });
+        };
+        add("https://a.org/x/y.pdf", true); // shares domain, suffix and depth
+        add("https://a.org/z", false); // domain
+        add("https://b.org/x/y.pdf", true); // suffix and depth
+        add("https://b.org/x/y", true); // depth
+        add("https://b.org/z", false); // nothing
+        let heuristics = UrlFeatures::extract(&Url::parse("https://a.org/1/2.pdf").unwrap()).unwrap().heuristics();
+        let sums = memory.union(&queried(heuristics.iter().map(|h| (&*h.kind, &*h.value))), at);
+        assert_eq!((sums.len(), sums[0].success, sums[0].attempts), (1, 3.0, 4.0));
+    }
+
+    #[test]
+    fn the_denominator_does_not_decay() {
+        let mut memory = Memory::default();
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let url = Url::parse("https://a.org/").unwrap();
+        for _ in 0..8 {
+            memory.add(&Attempt::new(&url, "direct_access", at).unwrap().delivered());
+        }
+        let later = Timestamp::from_millis(at.as_millis() + HALF_LIFE_MS as i64);
+        let heuristics = UrlFeatures::extract(&url).unwrap().heuristics();
+        let sums = memory.union(&queried(heuristics.iter().map(|h| (&*h.kind, &*h.value))), later);
+        assert_eq!((sums[0].success, sums[0].attempts), (4.0, 8.0));
+    }
 }

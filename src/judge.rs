@@ -1,0 +1,383 @@
+//! Judging a policy on a log that another one made: what would it have been worth?
+//!
+//! Attempts are replayed in the order of the log. At the first attempt of each fetch the judged policy is asked, with the
+//! evidence of that moment, which fetcher it would have taken; the logged propensity says how likely the policy that made the
+//! log was to take the one it took. What is judged is the first decision: what came after a failure is the log's.
+//!
+//! Two estimates: by inverse propensity, which trusts the log alone, and the doubly robust one, which takes the selector's own
+//! estimate of each fetcher's worth and corrects it by the log where the two agree on the fetcher. Either needs a log whose
+//! policy now and then took something else; where it never did, [`Verdict::warnings`] says so. Must not know where attempts
+//! come from.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::attempt::Attempt;
+use crate::heuristic::url::parse;
+use crate::selector::{CandidateView, Selector, Situation};
+
+/// Normal quantile of a two-sided 95 % interval.
+const Z_95: f64 = 1.96;
+/// Fewer effective fetches than this support no statement.
+const EFFECTIVE_MIN: f64 = 100.0;
+/// A larger share of decisions without support makes an estimate the model's, not the log's.
+const UNSUPPORTED_MAX: f64 = 0.05;
+/// Clusters are domains; with fewer, an interval from their spread means nothing.
+const DOMAINS_MIN: usize = 10;
+
+/// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Worth a fetch, in direct requests.
+    pub value: f64,
+    /// The interval's lower end.
+    pub ci_low: f64,
+    /// Its upper end.
+    pub ci_high: f64,
+}
+
+/// What a log says about a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The judged policy.
+    pub policy: String,
+    /// Doubly robust: the estimate to go by.
+    pub doubly_robust: Estimate,
+    /// By inverse propensity, weights normalised.
+    pub inverse_propensity: Estimate,
+    /// What the log itself came to.
+    pub logged: Estimate,
+    /// Fetches that were judged.
+    pub fetches: u64,
+    /// Of those, how many where the judged policy would have taken what was taken.
+    pub agreed: u64,
+    /// How many equally weighted fetches the log is worth for this question.
+    pub effective_sample: f64,
+    /// The share of fetches where the judged policy wants a fetcher that the log's policy had no chance of taking.
+    pub unsupported_share: f64,
+    /// Fetches left out, because their first attempt says nothing of its propensity.
+    pub left_out: u64,
+    /// Why not to rely on the estimate; empty when there is no reason.
+    pub warnings: Vec<String>,
+}
+
+/// A fetch whose end has not been seen yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    fetch: Fetch,
+    first_failed: bool,
+    /// The worth of the first attempt alone.
+    first: f64,
+}
+
+/// A fetch, as far as an estimate is concerned.
+#[derive(Clone, Copy, Debug)]
+struct Fetch {
+    domain: u64,
+    /// The logged return.
+    worth: f64,
+    propensity: f64,
+    agreed: bool,
+    /// What the model expects of the fetcher that was taken, and of the one that would have been.
+    expected_taken: f64,
+    expected_wanted: f64,
+}
+
+/// Takes a log attempt by attempt, and then says what it shows of a policy.
+///
+/// ```
+/// use fetchwise::attempt::Attempt;
+/// use fetchwise::judge::Judge;
+/// use fetchwise::selector::Selector;
+/// use fetchwise::time::Timestamp;
+///
+/// let mut judge = Judge::new(Selector::builder().build().unwrap());
+/// let url = url::Url::parse("https://example.org/").unwrap();
+/// let mut attempt = Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered();
+/// attempt.propensity = Some(1.0);
+/// judge.add(&attempt);
+/// let verdict = judge.verdict();
+/// assert_eq!((verdict.fetches, verdict.agreed), (1, 1));
+/// assert!(!verdict.warnings.is_empty(), "one fetch shows nothing");
+/// ```
+pub struct Judge {
+    selector: Selector,
+    open: HashMap<u64, Open>,
+    done: Vec<Fetch>,
+    left_out: u64,
+    /// What followed a first attempt's failure, in all and how often: the model's guess for the next one.
+    after_failure: (f64, u64),
+}
+
+impl Judge {
+    /// Judges the policy of `selector`, which must be without evidence and have the candidates, costs and constants that the
+    /// question is asked for.
+    pub fn new(selector: Selector) -> Self {
+        Self { selector, open: HashMap::new(), done: Vec::new(), left_out: 0, after_failure: (0.0, 0) }
+    }
+
+    /// Takes the next attempt of the log, oldest first. Cost: one explained decision for the first attempt of a fetch.
+    pub fn add(&mut self, attempt: &Attempt) {
+        let link = xxh3_64(attempt.link.as_bytes());
+        let worth = self.worth(attempt);
+        if attempt.try_no <= 1 {
+            self.close(link);
+            match self.begin(attempt, worth) {
+                Some(open) => drop(self.open.insert(link, open)),
+                None => self.left_out += 1,
+            }
+        } else if let Some(open) = self.open.get_mut(&link) {
+            open.fetch.worth += worth;
+        }
+        self.selector.observe(attempt);
+    }
+
+    /// What an attempt was worth: the page, less the request and the block.
+    fn worth(&self, attempt: &Attempt) -> f64 {
+        let settings = self.selector.settings();
+        let spec = self.selector.fetcher_id(&attempt.fetcher).and_then(|id| self.selector.fetcher(id));
+        let (cost, quality) = spec.map_or((0.0, 1.0), |spec| (spec.cost, spec.quality));
+        let page = if attempt.success { quality * settings.value } else { 0.0 };
+        page - cost - if attempt.is_banned { settings.blocked_cost } else { 0.0 }
+    }
+
+    /// Asks the judged policy about a fetch that begins.
+    fn begin(&self, attempt: &Attempt, worth: f64) -> Option<Open> {
+        let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
+        let url = parse(&attempt.url).ok()?;
+        let situation = Situation { hint: attempt.hint, ..Situation::first(attempt.attempted_at) };
+        let explained = self.selector.explain(&url, &situation).ok()?;
+        let wanted = explained.decision.taken().map(|take| self.selector.fetcher_name(take.fetcher));
+        let expected = |name: &str| {
+            explained.candidates.iter().find(|c| c.fetcher == name).map_or(0.0, |candidate| self.expected(candidate))
+        };
+        let fetch = Fetch {
+            domain: xxh3_64(attempt.heuristic("domain").unwrap_or_default().as_bytes()),
+            worth,
+            propensity,
+            agreed: wanted == Some(crate::registry::canonical(&attempt.fetcher)),
+            expected_taken: expected(&attempt.fetcher),
+            expected_wanted: wanted.map_or(0.0, expected),
+        };
+        Some(Open { fetch, first_failed: !attempt.success, first: worth })
+    }
+
+    /// What the model expects of a candidate as the first attempt, what follows its failure included.
+    fn expected(&self, candidate: &CandidateView) -> f64 {
+        let settings = self.selector.settings();
+        let spec = self.selector.fetcher_id(&candidate.fetcher).and_then(|id| self.selector.fetcher(id));
+        let quality = spec.map_or(1.0, |spec| spec.quality);
+        let (sum, count) = self.after_failure;
+        let then = if count == 0 { 0.0 } else { sum / count as f64 };
+        quality * settings.value * candidate.p - candidate.cost - settings.blocked_cost * candidate.b
+            + (1.0 - candidate.p) * then
+    }
+
+    fn close(&mut self, link: u64) {
+        let Some(open) = self.open.remove(&link) else { return };
+        if open.first_failed {
+            self.after_failure.0 += open.fetch.worth - open.first;
+            self.after_failure.1 += 1;
+        }
+        self.done.push(open.fetch);
+    }
+
+    /// Ends the log and says what it shows.
+    pub fn verdict(mut self) -> Verdict {
+        let mut links: Vec<u64> = self.open.keys().copied().collect();
+        links.sort_unstable();
+        links.into_iter().for_each(|link| self.close(link));
+        let fetches = self.done.len() as f64;
+        let weight = |fetch: &Fetch| if fetch.agreed { 1.0 / fetch.propensity } else { 0.0 };
+        let weights: f64 = self.done.iter().map(weight).sum();
+        let squares: f64 = self.done.iter().map(|fetch| weight(fetch).powi(2)).sum();
+        let effective_sample = if squares > 0.0 { weights * weights / squares } else { 0.0 };
+        let unsupported = self.done.iter().filter(|fetch| !fetch.agreed && fetch.propensity >= 1.0).count();
+        let doubly_robust =
+            clustered(&self.done, |f| (f.expected_wanted + weight(f) * (f.worth - f.expected_taken), 1.0));
+        let mut verdict = Verdict {
+            policy: self.selector.policy_name().to_owned(),
+            doubly_robust,
+            inverse_propensity: clustered(&self.done, |f| (weight(f) * f.worth, weight(f))),
+            logged: clustered(&self.done, |f| (f.worth, 1.0)),
+            fetches: self.done.len() as u64,
+            agreed: self.done.iter().filter(|fetch| fetch.agreed).count() as u64,
+            effective_sample,
+            unsupported_share: if fetches > 0.0 { unsupported as f64 / fetches } else { 0.0 },
+            left_out: self.left_out,
+            warnings: Vec::new(),
+        };
+        let mut domains: Vec<u64> = self.done.iter().map(|fetch| fetch.domain).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        verdict.warn(domains.len());
+        verdict
+    }
+}
+
+impl Verdict {
+    fn warn(&mut self, domains: usize) {
+        let mut warn = |text: String| self.warnings.push(text);
+        if self.effective_sample < EFFECTIVE_MIN {
+            warn(format!(
+                "the log is worth {:.0} fetches for this question; at least {EFFECTIVE_MIN:.0} are needed",
+                self.effective_sample
+            ));
+        }
+        if self.unsupported_share > UNSUPPORTED_MAX {
+            warn(format!(
+                "in {:.0} % of the fetches the policy wants a fetcher that the log's policy had no chance of taking: there \
+                 the estimate is the model's alone",
+                100.0 * self.unsupported_share
+            ));
+        }
+        if domains < DOMAINS_MIN {
+            warn(format!("{domains} domains are too few for an interval"));
+        }
+        if self.left_out > 0 {
+            warn(format!("{} fetches were left out: their propensity is not known", self.left_out));
+        }
+    }
+}
+
+/// The ratio of two sums over all fetches, with an interval from the spread between domains.
+fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
+    let (mut above, mut below) = (0.0, 0.0);
+    for fetch in fetches {
+        let (value, weight) = of(fetch);
+        above += value;
+        below += weight;
+    }
+    if below <= 0.0 {
+        return Estimate::default();
+    }
+    let value = above / below;
+    let mut clusters: Vec<(u64, f64)> =
+        fetches.iter().map(|fetch| (fetch.domain, of(fetch))).map(|(domain, (v, w))| (domain, v - value * w)).collect();
+    clusters.sort_by_key(|(domain, _)| *domain);
+    let groups = clusters.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, off)| off).sum::<f64>());
+    let (mut count, mut squares) = (0.0, 0.0);
+    for off in groups {
+        count += 1.0;
+        squares += off * off;
+    }
+    let correction = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
+    let half = Z_95 * (squares * correction).sqrt() / below;
+    Estimate { value, ci_low: value - half, ci_high: value + half }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::outcome::ErrorKind;
+    use crate::decision::Rule;
+    use crate::policy::{Choice, Policy, View};
+    use crate::registry::FetcherSpec;
+    use crate::time::Timestamp;
+    use std::time::Duration;
+    use url::Url;
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    struct Only(&'static str);
+
+    impl Policy for Only {
+        fn name(&self) -> &str {
+            "only"
+        }
+        fn choose(&self, view: &View<'_>) -> Option<Choice> {
+            let c = view.candidates.iter().find(|c| &*c.spec.name == self.0)?;
+            Some(Choice { fetcher: c.id, rule: Rule::Custom, propensity: 1.0 })
+        }
+    }
+
+    fn judge(policy: &'static str) -> Judge {
+        let names = ["direct_access", "playwright"];
+        let builder = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        Judge::new(builder.policy(Box::new(Only(policy))).build().unwrap())
+    }
+
+    fn unit(n: u64, purpose: u64) -> f64 {
+        xxh3_64_with_seed(&n.to_le_bytes(), purpose) as f64 / 2f64.powi(64)
+    }
+
+    /// A log of 4000 fetches over 50 domains. Plain requests succeed with .4, the browser with .9; the log's policy took the
+    /// browser with chance `browser`.
+    fn log(browser: f64) -> Vec<Attempt> {
+        let begin = Timestamp::from_millis(1_800_000_000_000);
+        (0..4000u64)
+            .map(|n| {
+                let url = Url::parse(&format!("https://d{}.org/{n}", n % 50)).unwrap();
+                let took_browser = unit(n, 1) < browser;
+                let (name, chance) = if took_browser { ("playwright", 0.9) } else { ("direct_access", 0.4) };
+                let at = begin.saturating_add(Duration::from_secs(60 * n));
+                let attempt = Attempt::new(&url, name, at).unwrap();
+                let ended = unit(n, 2) < chance;
+                let mut attempt = if ended { attempt.delivered() } else { attempt.failed(ErrorKind::EmptyContent) };
+                attempt.propensity = Some(if took_browser { browser } else { 1.0 - browser });
+                attempt
+            })
+            .collect()
+    }
+
+    fn verdict(policy: &'static str, browser: f64) -> Verdict {
+        let mut judge = judge(policy);
+        log(browser).iter().for_each(|attempt| judge.add(attempt));
+        judge.verdict()
+    }
+
+    #[test]
+    fn both_estimates_find_the_worth_of_what_the_log_seldom_did() {
+        // True worth: .9 * 100 - 20 of the browser, .4 * 100 - 1 of the plain request.
+        for (policy, browser, truth) in [("playwright", 0.1, 70.0), ("direct_access", 0.9, 39.0)] {
+            let verdict = verdict(policy, browser);
+            for estimate in [verdict.doubly_robust, verdict.inverse_propensity] {
+                assert!(estimate.ci_low < truth && truth < estimate.ci_high, "{policy}: {estimate:?}");
+                assert!(estimate.ci_high - estimate.ci_low < 16.0, "{policy}: {estimate:?}");
+            }
+            assert!((300.0..500.0).contains(&verdict.effective_sample), "{verdict:?}");
+            assert!(verdict.warnings.is_empty(), "{:?}", verdict.warnings);
+        }
+    }
+
+    #[test]
+    fn a_log_that_never_did_what_the_policy_wants_is_called_unfit() {
+        let verdict = verdict("playwright", 0.0);
+        assert_eq!((verdict.agreed, verdict.unsupported_share), (0, 1.0));
+        assert!(verdict.warnings.iter().any(|w| w.contains("no chance")), "{:?}", verdict.warnings);
+        assert!(verdict.warnings.iter().any(|w| w.contains("worth 0 fetches")), "{:?}", verdict.warnings);
+    }
+
+    #[test]
+    fn a_policy_like_the_logs_own_is_worth_what_the_log_came_to() {
+        let verdict = verdict("playwright", 1.0);
+        assert_eq!(verdict.agreed, verdict.fetches);
+        assert!((verdict.inverse_propensity.value - verdict.logged.value).abs() < 1e-9);
+        assert!((verdict.effective_sample - 4000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn later_attempts_add_to_the_fetch_they_belong_to() {
+        let mut judge = judge("direct_access");
+        let url = Url::parse("https://e.org/").unwrap();
+        let at = Timestamp::from_millis(1_800_000_000_000);
+        let mut first = Attempt::new(&url, "direct_access", at).unwrap().failed(ErrorKind::BlockedCaptcha);
+        first.propensity = Some(1.0);
+        let mut second = Attempt::new(&url, "playwright", at).unwrap().delivered();
+        second.try_no = 2;
+        judge.add(&first);
+        judge.add(&second);
+        // 100 - 20 for the second, -1 - 2 for the first.
+        assert_eq!(judge.verdict().logged.value, 77.0);
+    }
+
+    #[test]
+    fn attempts_without_propensity_are_left_out_and_said_to_be() {
+        let mut judge = judge("direct_access");
+        let url = Url::parse("https://e.org/").unwrap();
+        judge.add(&Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered());
+        let verdict = judge.verdict();
+        assert_eq!((verdict.fetches, verdict.left_out), (0, 1));
+        assert!(verdict.warnings.iter().any(|w| w.contains("left out")));
+    }
+}
