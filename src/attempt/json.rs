@@ -17,7 +17,8 @@
 //! | `try_no` | 1 |
 //! | all others | none |
 //!
-//! A success with an `error_type` or with `is_banned` is refused: it would teach something wrong either way.
+//! A success with an `error_type` or with `is_banned` is refused, and so is an `is_banned` that the `error_type` denies: it
+//! would teach something wrong either way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -705,6 +706,10 @@ mod tests {
         let yes = line("").replace("false", "true");
         assert!(message(&yes.replace('}', r#","error_type":"timeout"}"#)).contains("`success` is true although"));
         assert!(message(&yes.replace('}', r#","is_banned":true}"#)).contains("`is_banned`"));
+        assert!(
+            message(&line(r#","error_type":"not_found","is_banned":true"#)).contains("`is_banned` is true although")
+        );
+        assert!(message(&line(r#","error_type":"blocked_403","is_banned":false"#)).contains("`is_banned` is false"));
         assert!(from_json_line(&yes.replace('}', r#","is_banned":false,"error_type":null}"#), NOW).is_ok());
     }
 
@@ -751,7 +756,11 @@ mod tests {
                     a.id = Uuid::from_u128(id.max(1));
                     a.link = parse_url(&link).map_or(link, String::from);
                     a.success = end.is_none();
-                    a.is_banned = banned && end.is_some();
+                    a.is_banned = match &end {
+                        None => false,
+                        Some(ErrorType::Known(kind)) => kind.is_banned(),
+                        Some(ErrorType::Other(_)) => banned,
+                    };
                     a.error_type = end;
                     a.http_status = status;
                     a.response_headers =
