@@ -87,6 +87,9 @@ impl Fs for MemFs {
     fn now_ms(&self) -> i64 {
         1_800_000_000_000
     }
+
+    /// Nobody else is there to wait for.
+    fn pause(&self, _: std::time::Duration) {}
 }
 
 #[derive(Debug)]

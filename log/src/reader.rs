@@ -214,7 +214,14 @@ impl Reader {
         summary.torn = report.torn;
         let whole = report.damage.is_empty();
         summary.damage.extend(report.damage);
-        if whole && index + 1 == self.catalog.chain.len() {
+        let at_end = index + 1 == self.catalog.chain.len();
+        if let Some(Damage { records: Some((_, last)), .. }) = summary.damage.last_mut().filter(|_| at_end && !whole)
+            && *last >= report.end.last_seq
+        {
+            // What a snapshot has learned from was there, whether or not a frame is left that says so.
+            *last = (*last).max(self.catalog.covers_seq());
+        }
+        if whole && at_end {
             let last_seq = segment.next_seq().map_or(report.end.last_seq, |next| next - 1);
             summary.damage.extend(lost_behind(&self.catalog, &segment.file.name, last_seq));
         }
