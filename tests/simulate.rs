@@ -28,7 +28,7 @@ fn as_json(reports: &[Report]) -> String {
 
 #[test]
 fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
-    let world = small_world(&[]);
+    let world = small_world(&[("urls", "1500")]);
     let once = run(&world, &NAMES, &[1, 2], 1);
     let again = run(&world, &NAMES, &[1, 2], 2);
     assert_eq!(as_json(&once), as_json(&again));

@@ -166,7 +166,8 @@ impl Web {
             url.push_str(flag);
             depth += 1;
         }
-        let named = visit.suffix.is_some() || visit.depth > depth;
+        // A flag is a folder: something has to be in it.
+        let named = visit.suffix.is_some() || visit.flag.is_some() || visit.depth > depth;
         for level in depth + 1..visit.depth {
             url.push_str("/d");
             url.push(char::from(b'0' + level % 10));
@@ -448,4 +449,70 @@ fn page_suffix(stream: &mut Stream, main: usize, giant: bool) -> usize {
     }
     let other = stream.below(PAGE_SUFFIXES.len() - 1);
     if other >= main { other + 1 } else { other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heuristic::url::{Kind, UrlFeatures};
+    use crate::simulate::SHIPPED;
+
+    fn world(place: usize, urls: usize) -> World {
+        World { urls, ..World::parse(SHIPPED[place].1, "test").unwrap() }
+    }
+
+    #[test]
+    fn urls_show_what_the_visit_is_and_no_two_are_the_same() {
+        let world = world(4, 5000);
+        let web = Web::generate(&world, 1);
+        let mut seen = std::collections::HashSet::new();
+        for visit in &web.visits {
+            let text = web.url(visit);
+            let url = url::Url::parse(&text).unwrap();
+            let features = UrlFeatures::extract(&url).unwrap();
+            let host = &web.hosts[visit.host as usize];
+            assert_eq!(features.kind() == Kind::File, visit.file, "{text}");
+            assert_eq!(features.section, Some(format!("s{}", visit.section).as_str()), "{text}");
+            assert_eq!(features.site, format!("site{}.com", host.site), "{text}");
+            assert_eq!(features.flags.iter().any(|set| *set), visit.flag.is_some(), "{text}");
+            assert!(features.path_depth <= DEPTH_MAX, "{text}");
+            assert!(seen.insert(text));
+        }
+    }
+
+    #[test]
+    fn visits_come_in_order_within_the_days_and_repeat_with_their_seed() {
+        let world = world(0, 5000);
+        let (one, again, other) = (Web::generate(&world, 1), Web::generate(&world, 1), Web::generate(&world, 2));
+        let times = |web: &Web| web.visits.iter().map(|visit| (visit.at_ms, visit.host)).collect::<Vec<_>>();
+        assert_eq!(times(&one), times(&again));
+        assert_ne!(times(&one), times(&other));
+        assert!(one.visits.is_sorted_by_key(|visit| visit.at_ms) && one.visits[0].at_ms >= 0);
+        let files = one.visits.iter().filter(|visit| visit.file).count() as f64 / 5000.0;
+        assert!((0.1..0.45).contains(&files), "{files}");
+    }
+
+    #[test]
+    fn the_giant_has_its_share_of_visits_and_never_changes() {
+        let world = world(6, 20_000);
+        let web = Web::generate(&world, 3);
+        let of_giant = web.visits.iter().filter(|visit| visit.host == 0).count() as f64 / 20_000.0;
+        assert!((0.55..0.65).contains(&of_giant), "{of_giant}");
+        assert_eq!(web.hosts[0].last_change(i64::MAX), None);
+    }
+
+    #[test]
+    fn a_timeline_changes_from_a_time_on_and_a_flip_forgets_what_was_to_come() {
+        let mut line = Timeline::new(Protection::None);
+        line.push(10, Protection::Captcha);
+        line.push(20, Protection::Captcha);
+        line.push(30, Protection::Hard);
+        assert_eq!(
+            [9, 10, 25, 30].map(|ms| line.at(ms)),
+            [Protection::None, Protection::Captcha, Protection::Captcha, Protection::Hard]
+        );
+        assert_eq!((line.last_change(29), line.last_change(5)), (Some(10), None));
+        line.change_from(15, |_| Protection::None);
+        assert_eq!([14, 15, 99].map(|ms| line.at(ms)), [Protection::Captcha, Protection::None, Protection::None]);
+    }
 }

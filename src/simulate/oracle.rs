@@ -97,3 +97,41 @@ impl Search<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::SHIPPED;
+    use crate::simulate::world::{Protection, Render};
+
+    fn order(render: Render, protection: Protection, banned: bool) -> (Vec<usize>, f64) {
+        let world = World::parse(SHIPPED[0].1, "test").unwrap();
+        let tools = Tool::all(&world);
+        search(&world, &tools, &Condition { render, protection, flaky: false, banned })
+    }
+
+    #[test]
+    fn the_best_first_fetcher_is_the_one_a_person_would_name() {
+        for (render, protection, first) in [
+            (Render::Static, Protection::None, 0),
+            (Render::Spa, Protection::Rate, 1),
+            (Render::Static, Protection::Captcha, 2),
+            (Render::Video, Protection::None, 4),
+            (Render::File, Protection::None, 0),
+        ] {
+            assert_eq!(order(render, protection, false).0[0], first, "{render:?} {protection:?}");
+        }
+    }
+
+    #[test]
+    fn a_ban_leaves_no_room_for_fetchers_that_are_shut_out_and_lowers_the_worth() {
+        let (banned, worth) = order(Render::Static, Protection::Rate, true);
+        assert!(banned.iter().all(|place| [2, 3].contains(place)), "{banned:?}");
+        assert!(worth < order(Render::Static, Protection::Rate, false).1);
+    }
+
+    #[test]
+    fn no_order_is_longer_than_the_attempts_allowed() {
+        assert!(order(Render::Spa, Protection::Fortress, false).0.len() <= 4);
+    }
+}

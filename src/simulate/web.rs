@@ -235,3 +235,60 @@ impl<'w> Ground<'w> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::SHIPPED;
+
+    fn world() -> World {
+        World { urls: 3000, sites: 50, ..World::parse(SHIPPED[0].1, "test").unwrap() }
+    }
+
+    #[test]
+    fn luck_does_not_depend_on_what_was_tried_before() {
+        let world = world();
+        let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
+        let (mut one, mut other) = (Ground::new(&world, &web, &tools, 1), Ground::new(&world, &web, &tools, 1));
+        // The archive bans nobody, so that only luck is left to differ.
+        for visit in web.visits.iter().rev() {
+            other.attempt(visit, 3);
+        }
+        for visit in &web.visits {
+            assert_eq!(one.attempt(visit, 3).end, other.attempt(visit, 3).end);
+        }
+    }
+
+    #[test]
+    fn requests_in_a_row_end_in_a_ban_that_shuts_out_and_grows_with_each_try() {
+        let world = world();
+        let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
+        let walled = |visit: &&Visit| {
+            !visit.file && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
+        };
+        let visit = web.visits.iter().find(walled).unwrap();
+        let mut ground = Ground::new(&world, &web, &tools, 1);
+        let bans: Vec<bool> = (0..30).map(|_| ground.attempt(visit, 0).banned_now).collect();
+        assert_eq!(bans.iter().position(|banned| *banned), Some(10));
+        assert_eq!(bans.iter().filter(|banned| **banned).count(), 1);
+        assert_eq!(ground.attempt(visit, 1).end, End::Blocked);
+        let until = ground.moods[visit.host as usize].banned_until_ms;
+        ground.attempt(visit, 2);
+        assert!(ground.moods[visit.host as usize].banned_until_ms > until);
+        ground.attempt(visit, 3);
+        assert!(ground.condition(visit).banned);
+    }
+
+    #[test]
+    fn the_ends_of_a_try_add_up_to_at_most_one() {
+        let world = world();
+        for tool in Tool::all(&world) {
+            for (flaky, banned) in [(false, false), (true, false), (false, true)] {
+                let condition = Condition { render: Render::Spa, protection: Protection::Captcha, flaky, banned };
+                let (success, blocked, deceived) = Chances::of(&world, &tool, &condition).ends();
+                assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
+                assert!(success + blocked + deceived <= 1.0 + 1e-12);
+            }
+        }
+    }
+}

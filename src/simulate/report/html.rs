@@ -189,6 +189,7 @@ fn regret_over_time(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
     let stretches = shown.first().map_or(1, |report| report.curves.regret.len().max(1));
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(20)
         .x_label_area_size(34)
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..100.0, low..high * 1.05)?;
@@ -218,6 +219,7 @@ fn cost_against_success(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> 
     let least = of.iter().map(|report| report.success_rate).fold(1.0, f64::min);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(20)
         .x_label_area_size(34)
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..most * 1.25, (least - 0.05).max(0.0)..1.0)?;
@@ -254,6 +256,7 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
 fn adaptation(area: &Area<'_>, of: &[&Report], waits: impl Fn(&Report) -> &Vec<Wait>) -> Result<(), Failure> {
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(20)
         .x_label_area_size(34)
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..f64::from(WAIT_MAX), 0.0..1.0)?;
@@ -284,6 +287,7 @@ fn decision_mix(area: &Area<'_>, report: &Report) -> Result<(), Failure> {
     let stretches = report.curves.labels.len().max(1);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(20)
         .x_label_area_size(34)
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..100.0, 0.0..1.0)?;
