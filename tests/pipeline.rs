@@ -339,3 +339,31 @@ async fn user_info_is_neither_sent_on_nor_logged() {
     let made = world.kept.all();
     assert!(!made[0].url.contains("secret") && !made[0].link.contains("secret"), "{made:?}");
 }
+
+#[tokio::test]
+async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
+    use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
+    use fetchwise::fetch::dial::Dialer;
+
+    let origin = Origin::start([(HOST, Site::captcha(403))]).unwrap();
+    let broken = |name: &str| {
+        let options = CommandOptions::new(name, ["/nonexistent/fetcher"]);
+        Arc::new(CommandFetcher::new(options, Dialer::new(loopback())))
+    };
+    let kept = Kept::default();
+    let pipeline = |names: &[&str]| {
+        let mut selector = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        selector = selector.no_priors();
+        let mut selector = selector.build().unwrap();
+        selector.set_sink(Box::new(kept.clone()));
+        let plain = HttpFetcher::new(loopback()).unwrap();
+        Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).fetcher(broken("playwright_stealth")).build()
+    };
+    let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
+    assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
+    assert_eq!(kept.all().len(), 1, "what was not asked is not recorded");
+    let report = pipeline(&["playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/b"))).await;
+    assert_eq!((report.error_type, report.requests), (Some("no_fetcher"), 0), "{report:?}");
+    assert!(report.message.unwrap().contains("/nonexistent/fetcher"));
+    assert!(report.paused_until.is_none() && kept.all().len() == 1);
+}

@@ -141,7 +141,7 @@ impl Catalog {
             Ok(manifest) => Ok(Some(manifest)),
             Err(ManifestError::Newer(found)) => Err(newer(&dir.join(name), found)),
             Err(ManifestError::Bad) => {
-                let what = "the manifest's checksum is wrong (repair --rebuild-manifest makes a new one)";
+                let what = "the manifest's checksum is wrong";
                 self.damage.push(Damage { file: name.to_owned(), offset: 0, len: 0, records: None, what });
                 Ok(None)
             }

@@ -45,25 +45,25 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GlobalArgs {
     /// Where the attempt log is [default: $FETCHWISE_DATA_DIR, the config's data_dir, or the system's place for data]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "data_dir", value_name = "DIR", help_heading = "Global options")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Settings
-    #[arg(long, global = true, value_name = "FILE.toml", help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "config", value_name = "FILE.toml", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     /// The table of domains and fetchers for the modes legacy, shadow and split (TOML or CSV)
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "router", value_name = "FILE", help_heading = "Global options")]
     pub(crate) router: Option<PathBuf>,
     /// More detection rules (TOML), beside the shipped ones
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "rules", value_name = "FILE", help_heading = "Global options")]
     pub(crate) rules: Option<PathBuf>,
     /// Who decides: evidence, the router table, both, or a share each [default: learning]
-    #[arg(long, global = true, value_name = "MODE", help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "mode", value_name = "MODE", help_heading = "Global options")]
     pub(crate) mode: Option<ModeArg>,
     /// One JSON object a line on stdout
-    #[arg(long, global = true, help_heading = "Global options")]
+    #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
     pub(crate) json: bool,
     /// What time it is, for tests
-    #[arg(long, global = true, hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
+    #[arg(long, global = true, overrides_with = "now", hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
     pub(crate) now: Option<Timestamp>,
 }
 

@@ -121,7 +121,7 @@ fn warn(summary: &Summary, looks_like_seconds: Option<u64>) {
         note(format_args!("warning: fields that mean nothing here were left out: {}", names.join(", ")));
     }
     if summary.clamped > 0 {
-        note(format_args!("warning: {} attempts lay in the future and were moved to now", summary.clamped));
+        note(format_args!("warning: attempts that lay in the future and were moved to now: {}", summary.clamped));
     }
     if let Some(line) = looks_like_seconds {
         note(format_args!(

@@ -187,7 +187,7 @@ impl<'o> Show<'o> {
             (sum.skipped, "done by an earlier run"),
         ];
         parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
-        parts.push(format!("{} requests", sum.requests));
+        parts.push(requests(sum.requests));
         parts.push(format!("{} in {:.1} s", HumanBytes(sum.bytes), self.begun.elapsed().as_secs_f64()));
         note(parts.join(", "));
         sum
@@ -206,7 +206,7 @@ impl<'o> Show<'o> {
 fn words(url: &str, report: &Report) -> String {
     let fetcher = report.fetcher.as_deref().unwrap_or("-");
     let source = report.source.map_or("-", Source::name);
-    let how = format!("{} {source}, {}", plain(fetcher), requests(report.requests));
+    let how = format!("{} {source}, {}", plain(fetcher), requests(report.requests.into()));
     if report.success {
         let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
         let bytes = HumanBytes(report.bytes);
@@ -222,6 +222,6 @@ fn words(url: &str, report: &Report) -> String {
     format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
 }
 
-fn requests(count: u32) -> String {
+fn requests(count: u64) -> String {
     if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
 }
