@@ -188,11 +188,12 @@ pub(crate) struct SituationArgs {
     Examples:\n  \
     fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
     curl -s https://example.org/ | fetchwise classify -\n  \
-    fetchwise classify --batch responses.jsonl --json"
+    fetchwise classify --batch responses.jsonl --json\n  \
+    fetchwise classify --batch labelled.jsonl --evaluate"
 )]
 pub(crate) struct ClassifyArgs {
     /// The body; - reads stdin
-    #[arg(value_name = "FILE", required_unless_present_any = ["batch", "evaluate", "show_rules"], conflicts_with_all = ["batch", "evaluate"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["batch", "show_rules"], conflicts_with = "batch")]
     pub(crate) file: Option<PathBuf>,
     /// The status that came with it
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..1000))]
@@ -206,9 +207,9 @@ pub(crate) struct ClassifyArgs {
     /// Read many responses; - reads the lines from stdin
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) batch: Option<PathBuf>,
-    /// Judge the detector itself by labelled responses: a batch with a `label` on each line
-    #[arg(long, value_name = "FILE.jsonl", conflicts_with = "batch")]
-    pub(crate) evaluate: Option<PathBuf>,
+    /// Judge the detector itself: the batch has a `label` on each line
+    #[arg(long, requires = "batch")]
+    pub(crate) evaluate: bool,
     /// Show all that matched, and where
     #[arg(long)]
     pub(crate) explain: bool,

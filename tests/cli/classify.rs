@@ -102,9 +102,9 @@ fn a_labelled_batch_judges_the_detector() {
     let line = |label: &str, body: &str| json!({"label": label, "body_path": body}).to_string();
     let labels = [line("block", "c.html"), line("content", "a.html"), line("block", "a.html")].join("\n");
     let file = place.write("labels.jsonl", labels);
-    let ran = place.run(&["classify", "--evaluate", &file, "--json"]);
+    let ran = place.run(&["classify", "--batch", &file, "--evaluate", "--json"]);
     let report = ran.one();
     assert_eq!((ran.code, report["pages"].as_u64(), report["block"]["hits"].as_u64()), (0, Some(3), Some(1)));
     assert_eq!((report["block"]["misses"].as_u64(), report["block"]["false_alarms"].as_u64()), (Some(1), Some(0)));
-    assert!(place.run(&["classify", "--evaluate", &file]).stdout.contains("block: recall 50.00 %"));
+    assert!(place.run(&["classify", "--batch", &file, "--evaluate"]).stdout.contains("block: recall 50.00 %"));
 }
