@@ -93,6 +93,11 @@ impl Judge<'_> {
         if self.segment.extent == Extent::Open {
             let known = scanner.proven.max(self.segment.durable_off);
             if known > scanner.offset {
+                if scanner.proven <= scanner.offset && self.has_all_records(scanner.next_seq) {
+                    let (file, offset) = (self.segment.file.name.clone(), scanner.offset);
+                    self.torn = Some(TornTail { file, offset, bytes: 0, records_kept: scanner.records });
+                    return;
+                }
                 let last = self.last_lost_seq(scanner.next_seq, None);
                 let what = "the segment ends before what had been durable";
                 self.push(scanner.offset, known - scanner.offset, scanner.next_seq, last, what);
@@ -126,7 +131,10 @@ impl Judge<'_> {
             }
             let survey = scanner.survey()?;
             scanner.proven = survey.proven;
-            if survey.proven.max(self.segment.durable_off) <= at {
+            let behind = survey.next_seq.is_some_and(|next| next > scanner.next_seq);
+            if survey.proven.max(self.segment.durable_off) <= at
+                || survey.proven <= at && !behind && self.has_all_records(scanner.next_seq)
+            {
                 let file = self.segment.file.name.clone();
                 self.torn = Some(TornTail { file, offset: at, bytes: survey.bytes, records_kept: scanner.records });
                 return Ok(false);
@@ -153,6 +161,12 @@ impl Judge<'_> {
             }
         }
         Ok(good.is_some())
+    }
+
+    /// Whether every record that the manifest knows of is there. It is written when the log is closed, and nothing is
+    /// appended after that: what is missing behind the last record is the mark that closed it, and no loss.
+    fn has_all_records(&self, next_seq: u64) -> bool {
+        self.segment.durable_seq > 0 && self.segment.durable_seq + 1 == next_seq
     }
 
     /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago; then a

@@ -494,3 +494,40 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
         assert_eq!(all, (from.max(1)..=20_000).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_closed_log_that_lost_its_last_bytes_is_a_torn_tail_unless_a_record_is_gone() {
+    // The story: a cut that only took the seal was refused as damage, and named records that never were.
+    let dir = TempDir::new().unwrap();
+    let log = open(dir.path(), options(Durability::Sync));
+    for i in 0..5u64 {
+        log.append(record(&i.to_le_bytes())).unwrap();
+    }
+    log.close().unwrap();
+    let path = segments(dir.path()).pop().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let (mut torn, mut refused) = (0, 0);
+    for cut in 1..whole.len() - 4096 {
+        fs::write(&path, &whole[..whole.len() - cut]).unwrap();
+        let mut kept = 0;
+        let summary = Reader::open(dir.path()).unwrap().for_each(|_, _| kept += 1).unwrap();
+        match (summary.torn, summary.damage.as_slice()) {
+            (Some(_), []) => {
+                assert_eq!(kept, 5, "cut {cut}");
+                torn += 1;
+            }
+            (None, [damage]) => {
+                assert_eq!(damage.records.unwrap().1, 5, "cut {cut}: {damage:?}");
+                refused += 1;
+            }
+            other => panic!("cut {cut}: {other:?}"),
+        }
+    }
+    assert!(torn >= 48 && refused >= 48, "{torn} torn, {refused} refused");
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let (log, recovery) = Log::open(dir.path(), options(Durability::Sync)).unwrap();
+    assert!(recovery.torn.is_some());
+    log.append(record(b"next")).unwrap();
+    log.close().unwrap();
+    assert_eq!(payloads(dir.path()).len(), 6);
+}
