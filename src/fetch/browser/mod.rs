@@ -234,26 +234,19 @@ impl BrowserFetcher {
     }
 
     async fn work(&self, request: Request<'_>, started: Instant, seen: &mut Option<Watch>) -> Result<Loaded, Failure> {
-        let running = Inner::running(&self.inner).await.map_err(|error| Failure {
-            kind: ErrorKind::NetworkError,
-            message: error.to_string(),
-            ask_proxy: None,
-        })?;
-        // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
-        let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
         let options = &self.inner.options;
         let patience = Patience {
             quiet: options.quiet,
             after_load: options.settle_max,
             give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
-        let result = match Tab::open(&running.cdp, running.proxy.addr(), &running.disguise).await {
+        let (running, opened) = self.open_tab().await?;
+        let result = match opened {
             Ok(mut tab) => {
-                suspicion.dispel();
                 let watch = Watch::new(tab.main_frame(), request.limits.clone(), patience, Instant::now());
                 tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
             }
-            Err(error) => Err(tab::call_failure(&error)),
+            Err(failure) => Err(failure),
         };
         match result {
             Err(failure) if failure.message == tab::GONE => {
@@ -262,6 +255,30 @@ impl BrowserFetcher {
             }
             Err(failure) => Err(running.explain(failure)),
             Ok(loaded) => Ok(loaded),
+        }
+    }
+
+    /// A tab of the browser. One that turns out to have just died is replaced: nobody was asked for anything yet.
+    async fn open_tab(&self) -> Result<(Arc<Running>, Result<Tab, Failure>), Failure> {
+        let mut replaced = false;
+        loop {
+            let running = Inner::running(&self.inner).await.map_err(|error| Failure {
+                kind: ErrorKind::NetworkError,
+                message: error.to_string(),
+                ask_proxy: None,
+            })?;
+            // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
+            let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
+            let opened = Tab::open(&running.cdp, running.proxy.addr(), &running.disguise).await;
+            if opened.is_ok() {
+                suspicion.dispel();
+            }
+            let opened = opened.map_err(|error| tab::call_failure(&error));
+            let died = opened.as_ref().is_err_and(|failure| failure.message == tab::GONE);
+            if !died || replaced || !running.cdp.is_closed() {
+                return Ok((running, opened));
+            }
+            replaced = true;
         }
     }
 }
