@@ -53,7 +53,9 @@ pub use log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, T
 pub use maintain::{CompactOptions, CompactReport, Maintenance, Progress};
 pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use recover::{Check, Recovery};
-pub use repair::{RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_with};
-pub use snapshot::{Section, Snapshot, SnapshotMeta, SnapshotSearch, load_snapshot, load_snapshot_with};
+pub use repair::{RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_showing, verify_with};
+pub use snapshot::{
+    Section, Snapshot, SnapshotMeta, SnapshotSearch, load_previous_snapshot, load_snapshot, load_snapshot_with,
+};
 #[cfg(feature = "sim")]
 pub use stepper::Stepper;

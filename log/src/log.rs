@@ -77,6 +77,8 @@ pub struct Options {
     pub accepts: Vec<[u8; 16]>,
     /// How much is read at open.
     pub check: Check,
+    /// Begin a new segment now, not with the first record: then all that was there before can be compacted.
+    pub begin_segment: bool,
 }
 
 impl Default for Options {
@@ -90,6 +92,7 @@ impl Default for Options {
             fingerprint: [0; 16],
             accepts: Vec::new(),
             check: Check::default(),
+            begin_segment: false,
         }
     }
 }
@@ -274,6 +277,7 @@ impl Log {
             accepts: &options.accepts,
             segment_bytes: options.segment_bytes.max(crate::format::HEADER_LEN as u64 * 2),
             check: options.check,
+            begin_segment: options.begin_segment,
         };
         let (writer, recovery) = recover(&plan)?;
         crate::reserve::keep(&*fs, dir);

@@ -15,7 +15,7 @@ use crate::check::{GoodFrame, SegmentReport, scan_segment};
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
-use crate::lock::{Guard, MAINT_LOCK, acquire};
+use crate::lock::{Guard, LOCK, MAINT_LOCK, acquire};
 use crate::manifest::SnapshotManifest;
 use crate::reserve;
 use crate::rewrite::{Builder, Identity};
@@ -39,6 +39,10 @@ pub struct CompactOptions {
     pub max_jump: Option<Duration>,
     /// Only say what would be done.
     pub dry_run: bool,
+    /// A dry run supposes that both snapshots cover the records up to here, as they will once they are taken.
+    pub suppose_covered: u64,
+    /// A dry run supposes that the last segment is sealed, as it will be once a writer begins a new one.
+    pub suppose_sealed: bool,
 }
 
 impl CompactOptions {
@@ -51,6 +55,8 @@ impl CompactOptions {
             now_ms,
             max_jump: Some(Duration::from_secs(48 * 3600)),
             dry_run: false,
+            suppose_covered: 0,
+            suppose_sealed: false,
         }
     }
 }
@@ -85,6 +91,13 @@ pub struct Progress {
     pub total: u64,
 }
 
+impl Progress {
+    /// So much of so much, for a caller who reports on a pass of its own.
+    pub fn new(done: u64, total: u64) -> Self {
+        Self { done, total }
+    }
+}
+
 /// The right to maintain a directory: holds `MAINT.LOCK`. A writer may run meanwhile, readers anyway.
 #[derive(Debug)]
 pub struct Maintenance {
@@ -113,6 +126,19 @@ impl Maintenance {
             done => done?,
         };
         Ok(Self { fs, dir: dir.to_owned(), _lock: lock })
+    }
+
+    /// Whether a writer has the directory open.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn has_writer(&self) -> Result<bool, Error> {
+        match acquire(&*self.fs, &self.dir, LOCK) {
+            Ok(_) => Ok(false),
+            Err(Error::Locked { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes a snapshot, reads it back, and makes it the current one; the one before it stays, older ones go. Returns
@@ -188,7 +214,8 @@ impl<'a> Compaction<'a> {
         }
         let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
         // A floor that was published before has been covered then; asking for a lower one drops less.
-        let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()));
+        let supposed = if options.dry_run { options.suppose_covered } else { 0 };
+        let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()).max(supposed));
         let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
         let (census, newest_ms) = this.count(keep, progress)?;
         this.check_clock(newest_ms)?;
@@ -201,7 +228,11 @@ impl<'a> Compaction<'a> {
 
     /// Segments that may be touched: all but the last.
     fn sealed(&self) -> &[ChainSegment] {
-        self.catalog.chain.split_last().map_or(&[], |(_, sealed)| sealed)
+        match self.catalog.chain.split_last() {
+            Some(_) if self.options.dry_run && self.options.suppose_sealed => &self.catalog.chain,
+            Some((_, sealed)) => sealed,
+            None => &[],
+        }
     }
 
     fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
@@ -279,7 +310,7 @@ impl<'a> Compaction<'a> {
     /// Which segments go, and which runs of segments become one.
     fn plan(&mut self, census: &[Census]) -> Plan {
         let sealed = self.sealed();
-        let below_floor = |s: &ChainSegment| s.next_seq().is_some_and(|next| next <= self.floor_seq + 1);
+        let below_floor = |s: &ChainSegment| s.next_seq().is_some_and(|next| next.saturating_sub(1) <= self.floor_seq);
         let gone = sealed.iter().zip(census).take_while(|(s, c)| c.kept == 0 && below_floor(s)).count();
         let mut runs: Vec<Run> = Vec::new();
         for i in gone..sealed.len() {

@@ -21,8 +21,8 @@ use crate::scan::{AlignedBuf, Extent};
 /// Payloads start at addresses divisible by 8 (not always by 16); see [`RecordRef::payload`].
 #[derive(Debug)]
 pub struct Reader {
-    fs: Arc<dyn Fs>,
-    dir: PathBuf,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
     catalog: Catalog,
 }
 

@@ -59,6 +59,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) accepts: &'a [[u8; 16]],
     pub(crate) segment_bytes: u64,
     pub(crate) check: Check,
+    pub(crate) begin_segment: bool,
 }
 
 /// How often a compaction may take files away under us.
@@ -114,7 +115,10 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         durable_seq: tail.durable.last_seq,
     });
     remove_unfinished(fs, plan.dir, &catalog);
-    if recovery.torn.is_some() || !tail.rest.is_empty() {
+    // An empty last segment is as good as a new one.
+    let begin =
+        plan.begin_segment && catalog.chain.last().is_some_and(|last| recovery.next_seq > last.file.header.first_seq);
+    if recovery.torn.is_some() || !tail.rest.is_empty() || begin {
         tail.rest.into_iter().for_each(|batch| writer.push(batch));
         writer.begin_segment()?;
         recovery.segments += 1;

@@ -12,7 +12,7 @@ use crate::error::{Damage, Error};
 use crate::format::{FrameKind, HEADER_LEN, Link, Records, SegmentHeader};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
 use crate::lock::{LOCK, acquire};
-use crate::maintain::Maintenance;
+use crate::maintain::{Maintenance, Progress};
 use crate::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
 use crate::reader::{Reader, Summary};
 use crate::rewrite::{Builder, Identity};
@@ -57,8 +57,28 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, Error> {
 
 /// As [`verify`], on another file system.
 pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
+    check_all(fs, dir, &mut |_| {})
+}
+
+/// As [`verify`], telling `progress` after each segment.
+///
+/// # Errors
+///
+/// As [`verify`].
+pub fn verify_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
+    check_all(Arc::new(RealFs), dir, progress)
+}
+
+fn check_all(fs: Arc<dyn Fs>, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
     let reader = Reader::open_with(fs.clone(), dir)?;
-    let log = reader.for_each(|_, _| {})?;
+    let mut log = Summary { damage: reader.damage().to_vec(), ..Summary::default() };
+    let total = reader.segments().map(|segment| segment.bytes).sum();
+    let mut done = 0;
+    for (index, segment) in reader.segments().enumerate() {
+        log.merge(reader.segment_for_each(index, 0, |_, _| {})?);
+        done += segment.bytes;
+        progress(Progress { done, total });
+    }
     let mut report = VerifyReport { segments: reader.segments().len(), log, ..VerifyReport::default() };
     report.floor_seq = reader.floor_seq();
     match load_snapshot_with(fs, dir) {

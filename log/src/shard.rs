@@ -18,6 +18,9 @@ const BATCH_BYTES: usize = 512 << 10;
 /// So many batches wait for each shard.
 const BATCHES: usize = 4;
 
+/// How often a compaction may take a file away.
+const REOPENINGS_MAX: u32 = 8;
+
 /// Payloads of frames, one behind the other at multiples of 16.
 #[derive(Default)]
 struct Batch {
@@ -46,7 +49,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each); what was seen until then has been folded, and is of no use.
+    /// What the system says; what was seen until then has been folded, and is of no use. A compaction that takes files away
+    /// meanwhile is none: what has replaced them is read instead.
     pub fn for_each_sharded<S: Send>(
         &self,
         seq: u64,
@@ -67,7 +71,7 @@ impl Reader {
                 queues.push(queue);
                 threads.push(scope.spawn(move || fold(state, &batches, seq, index, count, f)));
             }
-            let read = self.read_batches(seq, &queues, &mut progress);
+            let read = self.read_all(seq, &queues, &mut progress);
             drop(queues);
             let mut states = Vec::new();
             for thread in threads {
@@ -80,14 +84,36 @@ impl Reader {
         })
     }
 
-    fn read_batches(
+    /// Reads everything from `seq` on, from a reader opened anew where a compaction came in between.
+    fn read_all(
         &self,
         seq: u64,
         queues: &[Sender<Arc<Batch>>],
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Summary, Error> {
+        let mut summary = Summary::default();
+        let mut read = self.read_batches(seq, queues, &mut summary, progress);
+        for _ in 0..REOPENINGS_MAX {
+            if !matches!(read, Err(Error::Replaced { .. })) {
+                break;
+            }
+            let next = summary.last_seq.map_or(seq, |last| last + 1);
+            let again = Self::open_with(self.fs.clone(), &self.dir)?;
+            summary.damage.clear();
+            read = again.read_batches(next, queues, &mut summary, progress);
+        }
+        read.map(|()| summary)
+    }
+
+    fn read_batches(
+        &self,
+        seq: u64,
+        queues: &[Sender<Arc<Batch>>],
+        summary: &mut Summary,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), Error> {
         let total = self.segments().filter(|s| s.next_seq.is_none_or(|next| next > seq)).map(|s| s.bytes).sum();
-        let mut summary = Summary { damage: self.damage().to_vec(), ..Summary::default() };
+        summary.damage.extend_from_slice(self.damage());
         let mut batch = Batch::default();
         let mut done = 0;
         for (index, segment) in self.segments().enumerate() {
@@ -95,7 +121,7 @@ impl Reader {
                 continue;
             }
             let mut part = Summary::default();
-            self.frames(index, &mut part, |part, frame| {
+            let read = self.frames(index, &mut part, |part, frame| {
                 let header = &frame.header;
                 if header.next_seq() <= seq {
                     return;
@@ -108,13 +134,18 @@ impl Reader {
                     hand_out(&mut batch, queues, frame.payload.len());
                 }
                 batch.add(header.first_seq, frame.payload);
-            })?;
+            });
             summary.merge(part);
+            if read.is_err() {
+                // What was read until now is folded all the same: reading may go on behind it.
+                hand_out(&mut batch, queues, 0);
+                return read;
+            }
             done += segment.bytes;
             progress(Progress { done, total });
         }
         hand_out(&mut batch, queues, 0);
-        Ok(summary)
+        Ok(())
     }
 }
 

@@ -101,6 +101,19 @@ pub struct SnapshotSearch {
     pub floor_seq: u64,
 }
 
+/// The snapshot before the newest one, when it is good: what a re-fold begins with that the newest one is checked against.
+/// Takes no lock.
+///
+/// # Errors
+///
+/// As [`load_snapshot`]; a damaged one is none.
+pub fn load_previous_snapshot(dir: &Path) -> Result<Option<Snapshot>, Error> {
+    let catalog = Catalog::read(&RealFs, dir)?;
+    let Some(manifest) = &catalog.snapshot else { return Ok(None) };
+    let Some(named) = manifest.previous else { return Ok(None) };
+    Ok(read_named(&RealFs, dir, &named, &manifest.store)?.ok())
+}
+
 /// Finds the newest good snapshot in `dir`; takes no lock. Replay goes on from `covers_seq + 1`.
 ///
 /// # Errors
@@ -320,12 +333,7 @@ pub(crate) fn write_snapshot(
         let _ = fs.remove(&tmp);
         return Err(e);
     }
-    // Two with one range are one snapshot taken again: the one before both stays the previous one.
-    let previous = match old.current {
-        Some(current) if current.covers_seq == meta.covers_seq => old.previous,
-        current => current,
-    };
-    let manifest = SnapshotManifest { generation, current: Some(named), previous, ..old };
+    let manifest = SnapshotManifest { generation, current: Some(named), previous: old.current, ..old };
     publish_manifest(fs, dir, &manifest)?;
     remove_old(fs, dir, &manifest)?;
     Ok((path, named.len))

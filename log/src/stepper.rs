@@ -35,6 +35,7 @@ impl Stepper {
             accepts: &options.accepts,
             segment_bytes: options.segment_bytes.max(format::HEADER_LEN as u64 * 2),
             check: options.check,
+            begin_segment: options.begin_segment,
         };
         let (writer, recovery) = recover(&plan)?;
         Ok((Self { writer, next_seq: recovery.next_seq, batch: None, _lock: lock }, recovery))
