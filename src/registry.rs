@@ -187,6 +187,13 @@ impl Registry {
             .filter_map(|(index, slot)| Some((FetcherId(index as u16), slot.get()?)))
     }
 
+    /// All names, by id.
+    #[cfg(feature = "log")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
+    }
+
     /// The spec of `id`, which this registry gave out.
     pub(crate) fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
         self.slots.get(id.index())?.get()

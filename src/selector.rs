@@ -168,6 +168,7 @@ impl SelectorBuilder {
         let registry = Registry::new(fetchers);
         Ok(Selector {
             priors: Priors::new(&self.priors, &registry),
+            prior_list: self.priors,
             evidence: Evidence::new(decay),
             registry,
             settings: self.settings,
@@ -202,6 +203,7 @@ pub struct Selector {
     evidence: Evidence,
     registry: Registry,
     priors: Priors,
+    prior_list: Vec<Prior>,
     settings: Settings,
     backoff: BackoffSettings,
     extractors: Vec<Box<dyn UrlExtractor>>,
@@ -268,6 +270,17 @@ impl Selector {
     pub fn observe(&self, attempt: &Attempt) {
         self.evidence.observe(attempt, &self.registry);
         self.policy.observe(attempt);
+    }
+
+    /// Drops at once what is known of a domain itself: its evidence, its paths and suffixes, its host's pause. Its share of what
+    /// domains have in common goes when a journal with a tombstone for it is loaded.
+    pub fn forget_domain(&self, domain: &str) {
+        self.evidence.forget_domain(domain);
+    }
+
+    /// The priors, in the order they were added.
+    pub fn priors(&self) -> &[Prior] {
+        &self.prior_list
     }
 
     /// Sets where recorded attempts go beside memory.
@@ -431,6 +444,40 @@ impl Selector {
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks
+    }
+}
+
+/// What a journal needs.
+#[cfg(feature = "log")]
+impl Selector {
+    /// Learns from an attempt where it lies; the policy does not see it.
+    pub(crate) fn learn(&self, attempt: &impl crate::evidence::Observed) {
+        self.evidence.observe(attempt, &self.registry);
+    }
+
+    /// Takes back what an attempt had shown. `with_domain` says whether its domain's own evidence still has it.
+    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observed, with_domain: bool) {
+        self.evidence.take_back(attempt, &self.registry, with_domain);
+    }
+
+    /// All evidence that has not faded by `as_of`.
+    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::image::Image {
+        self.evidence.image(&self.registry, as_of, fetchers)
+    }
+
+    /// Adds an image's evidence.
+    pub(crate) fn absorb(&self, image: &crate::evidence::image::Image) {
+        self.evidence.absorb(image, &self.registry);
+    }
+
+    /// Whether the policy keeps a memory of its own.
+    pub(crate) fn policy_remembers(&self) -> bool {
+        self.policy.remembers()
+    }
+
+    /// Shows the policy an attempt that evidence has already.
+    pub(crate) fn show_policy(&self, attempt: &Attempt) {
+        self.policy.observe(attempt);
     }
 }
 

@@ -45,6 +45,43 @@ pub struct Masses {
     pub recent_total: f64,
 }
 
+/// What a cell holds, as plain numbers on its evidence's scale.
+#[cfg(feature = "log")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Raw {
+    pub(crate) success: f64,
+    pub(crate) total: f64,
+    pub(crate) blocked: f64,
+    pub(crate) duration: f64,
+    pub(crate) recent_success: f32,
+    pub(crate) recent_total: f32,
+    pub(crate) newest_s: u32,
+    pub(crate) attempts: u32,
+}
+
+#[cfg(feature = "log")]
+impl Raw {
+    /// What differs from `other` by more than sums taken in another order do.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let far = |a: f64, b: f64, share: f64| (a - b).abs() > share * a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
+        if self.attempts != other.attempts {
+            return Some("the counts of attempts differ");
+        }
+        let exact = [(self.total, other.total), (self.success, other.success), (self.blocked, other.blocked)];
+        // What is left after something was taken back is as exact as the whole was.
+        let scale = self.total.abs().max(other.total.abs());
+        if exact.iter().any(|(a, b)| (a - b).abs() > 1e-9 * scale) {
+            return Some("the masses differ");
+        }
+        if far(self.duration, other.duration, 1e-6) {
+            return Some("the durations differ");
+        }
+        let recent = [(self.recent_total, other.recent_total), (self.recent_success, other.recent_success)];
+        let far_recent = |(a, b): &(f32, f32)| (a - b).abs() > 1e-3 * self.recent_total.max(other.recent_total);
+        recent.iter().any(far_recent).then_some("the recent masses differ")
+    }
+}
+
 /// The atomics. `tag` is 0 while the cell is free.
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
@@ -138,8 +175,73 @@ impl Cell {
     }
 }
 
+#[cfg(feature = "log")]
+impl Cell {
+    /// Takes one attempt back: the opposite of [`add`](Self::add) to within rounding, and exactly nothing once the last attempt
+    /// is taken back. The recent pair, which has forgotten what it was made of, gives up as much as it has.
+    pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
+        let mass = up * what.weight;
+        let last = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) == Ok(1);
+        // The parts before the total, so that they never exceed it.
+        let mass_of = |counts: bool| if last { f64::INFINITY } else { mass * f64::from(u8::from(counts)) };
+        sub_f64(&self.success, mass_of(what.success));
+        sub_f64(&self.blocked, mass_of(what.blocked));
+        sub_f64(&self.duration, if last { f64::INFINITY } else { mass * what.duration_ms.max(0.0) });
+        sub_f64(&self.total, mass_of(true));
+        if recent {
+            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+                let (success, total) = unpack(packed);
+                let total = (total - mass_of(true) as f32).max(0.0);
+                Some(pack((success - mass_of(what.success) as f32).clamp(0.0, total), total))
+            });
+        }
+    }
+
+    /// Everything in the cell, undecayed.
+    pub(crate) fn raw(&self) -> Raw {
+        let load = |mass: &AtomicU64| f64::from_bits(mass.load(Ordering::Acquire));
+        let (success, blocked) = (load(&self.success), load(&self.blocked));
+        let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
+        Raw {
+            success,
+            blocked,
+            duration: load(&self.duration),
+            total: load(&self.total),
+            recent_success,
+            recent_total,
+            newest_s: self.newest_s.load(Ordering::Relaxed),
+            attempts: self.attempts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Adds what another cell had, its masses multiplied by `scale`.
+    pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
+        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
+        add_f64(&self.success, raw.success * scale, Ordering::Release);
+        add_f64(&self.blocked, raw.blocked * scale, Ordering::Release);
+        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        self.attempts.fetch_add(raw.attempts, Ordering::Relaxed);
+        self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
+        let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let (success, total) = unpack(packed);
+            let more = [raw.recent_success, raw.recent_total].map(|mass| (f64::from(mass) * scale) as f32);
+            Some(pack(success + more[0], total + more[1]))
+        });
+    }
+}
+
 fn add_f64(to: &AtomicU64, mass: f64, success: Ordering) {
     let _ = to.fetch_update(success, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + mass).to_bits()));
+}
+
+/// Takes off what is there at most.
+#[cfg(feature = "log")]
+fn sub_f64(from: &AtomicU64, mass: f64) {
+    if mass > 0.0 {
+        let _ = from.fetch_update(Ordering::Release, Ordering::Relaxed, |bits| {
+            Some((f64::from_bits(bits) - mass).max(0.0).to_bits())
+        });
+    }
 }
 
 fn pack(success: f32, total: f32) -> u64 {

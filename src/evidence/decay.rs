@@ -53,6 +53,28 @@ impl Decay {
         Duration::from_millis(self.half_life_ms as u64)
     }
 
+    /// The landmark.
+    pub fn landmark(&self) -> Timestamp {
+        Timestamp::from_millis(self.landmark_ms)
+    }
+
+    /// The scale with this landmark; for what was stored with it.
+    #[cfg(feature = "log")]
+    pub(crate) fn at_landmark(half_life: Duration, landmark: Timestamp) -> Option<Self> {
+        let half_life_ms = half_life.as_millis() as f64;
+        let days = half_life_ms / DAY_MS;
+        // What was stored may have been rounded to a millisecond.
+        let valid = (HALF_LIFE_DAYS_MIN - 1e-6..=HALF_LIFE_DAYS_MAX + 1e-6).contains(&days);
+        valid.then_some(Self { half_life_ms, landmark_ms: landmark.as_millis() })
+    }
+
+    /// What a mass kept on the scale `from`, of the same half-life, is multiplied by to be on this one. Exact where both
+    /// landmarks are multiples of the half-life: then it is a power of two.
+    #[cfg(feature = "log")]
+    pub(crate) fn rebase(&self, from: &Self) -> f64 {
+        (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
+    }
+
     /// What an attempt at `t` adds to a mass, for each unit of weight.
     pub fn up(&self, t: Timestamp) -> f64 {
         self.exponent(t).exp2()

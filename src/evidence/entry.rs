@@ -210,6 +210,61 @@ impl Entry {
     }
 }
 
+/// What a snapshot needs.
+#[cfg(feature = "log")]
+impl Entry {
+    /// Calls `f` for each cell there is.
+    pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &Cell)) {
+        let mut visit = |cells: &[Cell]| {
+            for cell in cells {
+                let tag = cell.tag();
+                if tag != 0 {
+                    let (group, fetcher) = Self::split_tag(tag);
+                    f(group, FetcherId(fetcher as u16), cell);
+                }
+            }
+        };
+        visit(&self.cells);
+        let mut next = &self.more;
+        while let Some(chunk) = next.get() {
+            visit(&chunk.cells);
+            next = &chunk.next;
+        }
+    }
+
+    /// A tag's group and fetcher.
+    pub(crate) fn split_tag(tag: u64) -> (Group, u64) {
+        let fetcher = tag & ((1 << FETCHER_BITS) - 1);
+        (Group(tag - fetcher), fetcher)
+    }
+
+    /// The tag of a group and a fetcher's number, of which there are at most 4096.
+    pub(crate) fn join_tag(group: Group, fetcher: u64) -> u64 {
+        group.0 | fetcher & ((1 << FETCHER_BITS) - 1)
+    }
+
+    /// Calls `f` for each breaker there is.
+    pub(crate) fn each_breaker(&self, mut f: impl FnMut(FetcherId, Breaker)) {
+        let mut next = &self.breakers;
+        while let Some(chunk) = next.get() {
+            for slot in &chunk.slots {
+                let packed = slot.load(Ordering::Relaxed);
+                if let Some(fetcher) = (packed >> (64 - FETCHER_BITS)).checked_sub(1) {
+                    f(FetcherId(fetcher as u16), Breaker::unpack(packed));
+                }
+            }
+            next = &chunk.next;
+        }
+    }
+
+    /// Sets the breaker of `fetcher`, as a snapshot has it.
+    pub(crate) fn set_breaker(&self, fetcher: FetcherId, breaker: Breaker) {
+        if let Some(slot) = self.breaker_slot(fetcher, true) {
+            slot.store(breaker.pack(fetcher), Ordering::Relaxed);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct BreakerChunk {
     slots: [AtomicU64; 3],

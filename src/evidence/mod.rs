@@ -14,14 +14,17 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::attempt::{Attempt, Hint};
 use crate::heuristic::url::{FLAGS, Kind, kind_of};
 use crate::registry::{FetcherId, Registry};
-use cell::Increment;
+use crate::time::Timestamp;
 pub use cell::Masses;
+use cell::{Cell, Increment};
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 
 pub mod decay;
 
 pub(crate) mod cell;
 pub(crate) mod entry;
+#[cfg(feature = "log")]
+pub(crate) mod image;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -92,6 +95,75 @@ impl Hasher for Hashed {
     }
 }
 
+/// What evidence takes from an attempt, wherever it lies: in memory, or in the bytes of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) fetcher: &'a str,
+    pub(crate) at: Timestamp,
+    pub(crate) weight: f64,
+    pub(crate) success: bool,
+    pub(crate) is_banned: bool,
+    pub(crate) duration_ms: u64,
+    pub(crate) hint: Option<Hint>,
+}
+
+/// An attempt that evidence can learn from without a copy.
+pub(crate) trait Observed {
+    fn facts(&self) -> Facts<'_>;
+    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str));
+}
+
+impl Observed for Attempt {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            url: &self.url,
+            fetcher: &self.fetcher,
+            at: self.attempted_at,
+            weight: self.weight,
+            success: self.success,
+            is_banned: self.is_banned,
+            duration_ms: self.duration_ms,
+            hint: self.hint,
+        }
+    }
+
+    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str)) {
+        for tag in &self.heuristics {
+            f(&tag.heuristic.kind, &tag.heuristic.value);
+        }
+    }
+}
+
+/// What a cell is to the attempt that moves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The domain's own.
+    Domain,
+    /// Its path's on the domain.
+    Path,
+    /// Its suffix's on the domain.
+    Suffix,
+    Site,
+    /// One that every domain shares.
+    Plain,
+}
+
+impl Role {
+    /// Whether the recent pair is kept: where a site's change has to show.
+    fn is_recent(self) -> bool {
+        matches!(self, Self::Domain | Self::Path | Self::Site)
+    }
+}
+
+/// What an attempt moves, worked out once.
+struct Moved {
+    fetcher: FetcherId,
+    kind: Kind,
+    up: f64,
+    what: Increment,
+}
+
 /// What attempts have shown.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -160,69 +232,93 @@ impl Evidence {
 
     /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
     /// for each heuristic; allocates only where it is the first of its key.
-    pub(crate) fn observe(&self, attempt: &Attempt, registry: &Registry) {
-        if attempt.weight <= 0.0 || !attempt.weight.is_finite() {
-            return;
+    pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
+        let Some(moved) = self.moved_by(attempt, registry) else { return };
+        let Facts { at, success, is_banned, .. } = attempt.facts();
+        self.each_cell_of(attempt, &moved, |entry, cell, role| {
+            cell.add(&self.decay, moved.up, &moved.what, role.is_recent());
+            if role == Role::Domain {
+                // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
+                entry.attempts.fetch_add(1, Ordering::Relaxed);
+                if is_banned || success {
+                    entry.update_breaker(moved.fetcher, at, is_banned);
+                }
+            }
+        });
+    }
+
+    /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
+    #[cfg(feature = "log")]
+    pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
+        let Some(moved) = self.moved_by(attempt, registry) else { return };
+        self.each_cell_of(attempt, &moved, |_, cell, role| {
+            if with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix) {
+                cell.take_back(moved.up, &moved.what, role.is_recent());
+            }
+        });
+    }
+
+    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause.
+    pub(crate) fn forget_domain(&self, domain: &str) {
+        self.entries.remove(&Key::domain(domain).0, &self.guard());
+    }
+
+    fn moved_by(&self, attempt: &impl Observed, registry: &Registry) -> Option<Moved> {
+        let facts = attempt.facts();
+        if facts.weight <= 0.0 || !facts.weight.is_finite() {
+            return None;
         }
-        let Some(fetcher) = registry.intern(&attempt.fetcher) else { return };
-        let kind = kind_of(&attempt.url);
-        let up = self.decay.up(attempt.attempted_at);
-        let what = Increment {
-            at: attempt.attempted_at,
-            weight: attempt.weight.min(1.0),
-            success: attempt.success,
-            blocked: attempt.is_banned,
-            duration_ms: attempt.duration_ms as f64,
-        };
-        let add = |entry: &Entry, level: Level, part: u64, recent: bool| {
-            if let Some(cell) = entry.claim(Group::new(level, kind, part), fetcher) {
-                cell.add(&self.decay, up, &what, recent);
+        Some(Moved {
+            fetcher: registry.intern(facts.fetcher)?,
+            kind: kind_of(facts.url),
+            up: self.decay.up(facts.at),
+            what: Increment {
+                at: facts.at,
+                weight: facts.weight.min(1.0),
+                success: facts.success,
+                blocked: facts.is_banned,
+                duration_ms: facts.duration_ms as f64,
+            },
+        })
+    }
+
+    /// Calls `f` with each cell that `attempt` moves, made where there is none yet.
+    fn each_cell_of(&self, attempt: &impl Observed, moved: &Moved, mut f: impl FnMut(&Entry, &Cell, Role)) {
+        let mut visit = |entry: &Entry, level: Level, part: u64, role: Role| {
+            if let Some(cell) = entry.claim(Group::new(level, moved.kind, part), moved.fetcher) {
+                f(entry, cell, role);
             }
         };
         let guard = self.guard();
-        add(&self.global, Level::Own, 0, false);
-        if let Some(hint) = attempt.hint {
-            add(self.hint(hint), Level::Own, 0, false);
+        visit(&self.global, Level::Own, 0, Role::Plain);
+        if let Some(hint) = attempt.facts().hint {
+            visit(self.hint(hint), Level::Own, 0, Role::Plain);
         }
-        for tag in &attempt.heuristics {
-            let (kind, value) = (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref());
-            match kind {
-                "domain" => {
-                    let entry = self.entry_or_new(Key::domain(value), &guard);
-                    add(entry, Level::Own, 0, true);
-                    // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
-                    entry.attempts.fetch_add(1, Ordering::Relaxed);
-                    if attempt.is_banned || attempt.success {
-                        entry.update_breaker(fetcher, attempt.attempted_at, attempt.is_banned);
-                    }
-                }
-                "domain_path" | "domain_suffix" => {
-                    let Some((domain, part)) = value.split_once('|') else { continue };
-                    let entry = self.entry_or_new(Key::domain(domain), &guard);
-                    let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
-                    add(entry, level, part_hash(part), level == Level::Path);
-                }
-                "site" => add(self.entry_or_new(Key::site(value), &guard), Level::Own, 0, true),
-                "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
-                    Some(entry) => add(entry, Level::Own, 0, false),
-                    None => add(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, false),
-                },
-                _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
-                    Some(flag) => add(&self.flags[flag], Level::Own, 0, false),
-                    None => add(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, false),
-                },
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            "domain" => visit(self.entry_or_new(Key::domain(value), &guard), Level::Own, 0, Role::Domain),
+            "domain_path" | "domain_suffix" => {
+                let Some((domain, part)) = value.split_once('|') else { return };
+                let entry = self.entry_or_new(Key::domain(domain), &guard);
+                let (level, role) = match kind {
+                    "domain_path" => (Level::Path, Role::Path),
+                    _ => (Level::Suffix, Role::Suffix),
+                };
+                visit(entry, level, part_hash(part), role);
             }
-        }
+            "site" => visit(self.entry_or_new(Key::site(value), &guard), Level::Own, 0, Role::Site),
+            "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
+                Some(entry) => visit(entry, Level::Own, 0, Role::Plain),
+                None => visit(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, Role::Plain),
+            },
+            _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
+                Some(flag) => visit(&self.flags[flag], Level::Own, 0, Role::Plain),
+                None => visit(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, Role::Plain),
+            },
+        });
     }
 
     /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
-    pub(crate) fn masses(
-        &self,
-        heuristic: (&str, &str),
-        kind: Kind,
-        fetcher: FetcherId,
-        now: crate::time::Timestamp,
-    ) -> Masses {
+    pub(crate) fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: FetcherId, now: Timestamp) -> Masses {
         let guard = self.guard();
         let (entry, group) = match self.locate(heuristic, kind, &guard) {
             Some(found) => found,

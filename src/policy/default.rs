@@ -35,6 +35,10 @@ impl Policy for Default {
         "default"
     }
 
+    fn remembers(&self) -> bool {
+        false
+    }
+
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
         if !view.is_first() {
             return later(view);
@@ -53,6 +57,10 @@ impl Policy for Index {
         "index"
     }
 
+    fn remembers(&self) -> bool {
+        false
+    }
+
     fn choose(&self, view: &View<'_>) -> Option<Choice> {
         if !view.is_first() {
             return later(view);
@@ -64,6 +72,10 @@ impl Policy for Index {
 impl Policy for Confident {
     fn name(&self) -> &str {
         "confident"
+    }
+
+    fn remembers(&self) -> bool {
+        false
     }
 
     fn choose(&self, view: &View<'_>) -> Option<Choice> {

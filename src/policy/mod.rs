@@ -97,8 +97,14 @@ pub trait Policy: Send + Sync {
     /// Chooses, or gives up. Called for each attempt of a URL until content came.
     fn choose(&self, view: &View<'_>) -> Option<Choice>;
 
-    /// Sees each attempt that is recorded, for a policy that keeps a memory of its own.
+    /// Sees each attempt that is recorded, for a policy that keeps a memory of its own. At a start it sees every attempt that the
+    /// log still has; those that were compacted away live on in evidence only.
     fn observe(&self, _attempt: &Attempt) {}
+
+    /// Whether [`observe`](Self::observe) does anything: a start is faster when it does not.
+    fn remembers(&self) -> bool {
+        true
+    }
 }
 
 /// The names that [`by_name`] knows.

@@ -1,0 +1,325 @@
+//! Evidence as plain columns: what a snapshot stores, and what two folds of the same log are compared by.
+//!
+//! Owns: taking an [`Image`] of all cells and giving it back to an evidence. Invariants: rows are sorted by key and fetchers by
+//! name, so the same evidence gives the same image whatever order it was learned in; giving an image back adds to what is
+//! there. Must not know how columns become bytes.
+
+use std::sync::atomic::Ordering;
+
+use super::cell::Raw;
+use super::decay::Decay;
+use super::entry::{Breaker, Entry};
+use super::{Evidence, Key};
+use crate::registry::{FetcherId, Registry, canonical};
+use crate::time::Timestamp;
+
+/// Entries whose decayed mass is under this have faded: an image leaves them out.
+pub(crate) const FADED: f64 = 0.01;
+
+/// Where an entry is found: in the map by its hash, or at a fixed place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// One of the constants below.
+    pub(crate) kind: u32,
+    /// The hash, or the index among those of its kind.
+    pub(crate) key: u64,
+}
+
+impl Place {
+    const GLOBAL: u32 = 0;
+    const FLAG: u32 = 1;
+    const HINT: u32 = 2;
+    const DEPTH: u32 = 3;
+    /// The last, so that entries are in order.
+    const MAP: u32 = 4;
+}
+
+/// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its masses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CellRow {
+    pub(crate) tag: u64,
+    pub(crate) raw: Raw,
+}
+
+/// One breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BreakerRow {
+    /// The fetcher's place in [`Image::fetchers`].
+    pub(crate) fetcher: u32,
+    pub(crate) blocks: u32,
+    pub(crate) last: Timestamp,
+}
+
+/// One entry: its cells and breakers follow those of the entries before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryRow {
+    pub(crate) place: Place,
+    pub(crate) attempts: u32,
+    pub(crate) cells: u32,
+    pub(crate) breakers: u32,
+}
+
+/// All evidence at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Image {
+    /// The scale of the masses; none in an image without any.
+    pub(crate) decay: Option<Decay>,
+    /// The time that faded entries were judged by.
+    pub(crate) as_of: Timestamp,
+    pub(crate) fetchers: Vec<String>,
+    pub(crate) entries: Vec<EntryRow>,
+    pub(crate) cells: Vec<CellRow>,
+    pub(crate) breakers: Vec<BreakerRow>,
+}
+
+impl Evidence {
+    /// An image of everything that has not faded by `as_of`. Fetchers are those of its cells and those of `seen`. Cost: a pass
+    /// over all entries and a sort.
+    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
+        let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
+        let down = self.decay.down(as_of);
+        let fixed = |kind, entries: &[Entry], image: &mut Image| {
+            for (key, entry) in (0u64..).zip(entries) {
+                image.push(Place { kind, key }, entry, |_| true);
+            }
+        };
+        fixed(Place::GLOBAL, std::slice::from_ref(&self.global), &mut image);
+        fixed(Place::FLAG, &self.flags, &mut image);
+        fixed(Place::HINT, &self.hints, &mut image);
+        fixed(Place::DEPTH, &self.depths, &mut image);
+        let guard = self.guard();
+        let mut keys: Vec<u64> = self.entries.keys(&guard).copied().collect();
+        keys.sort_unstable();
+        for key in keys {
+            if let Some(entry) = self.entries.get(&key, &guard) {
+                image.push(Place { kind: Place::MAP, key }, entry, |total| total * down >= FADED);
+            }
+        }
+        image.name_fetchers(registry, seen);
+        image
+    }
+
+    /// Adds an image, whose masses are brought to this evidence's scale. Under another half-life each mass keeps the weight it
+    /// had when the image was taken and fades by this one from then on.
+    pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
+        let Some(from) = image.decay else { return };
+        let scale = match from.half_life() == self.decay.half_life() {
+            true => self.decay.rebase(&from),
+            false => from.down(image.as_of) * self.decay.up(image.as_of),
+        };
+        let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
+        let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
+        let guard = self.guard();
+        let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
+        for row in &image.entries {
+            let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
+            let entry = match row.place.kind {
+                Place::MAP => Some(self.entry_or_new(Key(row.place.key), &guard)),
+                Place::GLOBAL => Some(&self.global),
+                Place::FLAG => at(&self.flags, row.place.key),
+                Place::HINT => at(&self.hints, row.place.key),
+                Place::DEPTH => at(&self.depths, row.place.key),
+                _ => None,
+            };
+            let Some(entry) = entry else { continue };
+            for CellRow { tag, raw } in own_cells {
+                let (group, rank) = Entry::split_tag(*tag);
+                if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
+                    cell.absorb(raw, scale);
+                }
+            }
+            for breaker in own_breakers {
+                if let Some(fetcher) = id(u64::from(breaker.fetcher)) {
+                    let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
+                    entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
+                }
+            }
+            // Relaxed: a counter that seeds a hash.
+            entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
+        }
+    }
+}
+
+fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
+    let (taken, rest) = rows.split_at(rows.len().min(count as usize));
+    *rows = rest;
+    taken
+}
+
+fn at(entries: &[Entry], key: u64) -> Option<&Entry> {
+    usize::try_from(key).ok().and_then(|index| entries.get(index))
+}
+
+impl Image {
+    /// Adds an entry, with the fetchers' ids in place of their places among the names.
+    fn push(&mut self, place: Place, entry: &Entry, keep: impl FnOnce(f64) -> bool) {
+        let (first, first_breaker) = (self.cells.len(), self.breakers.len());
+        let mut total = 0.0;
+        entry.each_cell(|group, fetcher, cell| {
+            let raw = cell.raw();
+            if raw.attempts > 0 {
+                total += raw.total;
+                self.cells.push(CellRow { tag: Entry::join_tag(group, u64::from(fetcher.0)), raw });
+            }
+        });
+        if self.cells.len() == first || !keep(total) {
+            self.cells.truncate(first);
+            return;
+        }
+        entry.each_breaker(|fetcher, Breaker { blocks, last }| {
+            if blocks > 0 {
+                self.breakers.push(BreakerRow { fetcher: u32::from(fetcher.0), blocks: u32::from(blocks), last });
+            }
+        });
+        self.entries.push(EntryRow {
+            place,
+            // Relaxed: a counter that seeds a hash.
+            attempts: entry.attempts.load(Ordering::Relaxed),
+            cells: (self.cells.len() - first) as u32,
+            breakers: (self.breakers.len() - first_breaker) as u32,
+        });
+    }
+
+    /// Puts each fetcher's place among the names where its id is, and rows in order.
+    fn name_fetchers(&mut self, registry: &Registry, seen: &[String]) {
+        let known: Vec<&str> = registry.names().collect();
+        let mut is_used = vec![false; known.len()];
+        let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);
+        for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)) {
+            if let Some(used) = is_used.get_mut(id) {
+                *used = true;
+            }
+        }
+        let used = known.iter().zip(&is_used).filter(|(_, used)| **used).map(|(name, _)| (*name).to_owned());
+        self.fetchers = used.chain(seen.iter().map(|name| canonical(name).to_owned())).collect();
+        self.fetchers.sort_unstable();
+        self.fetchers.dedup();
+        let place = |name: &&str| self.fetchers.partition_point(|other| other.as_str() < *name) as u64;
+        let places: Vec<u64> = known.iter().map(place).collect();
+        for cell in &mut self.cells {
+            let (group, id) = Entry::split_tag(cell.tag);
+            cell.tag = Entry::join_tag(group, places[id as usize]);
+        }
+        for breaker in &mut self.breakers {
+            breaker.fetcher = places[breaker.fetcher as usize] as u32;
+        }
+        let (mut cells, mut breakers) = (&mut self.cells[..], &mut self.breakers[..]);
+        for entry in &self.entries {
+            let (own, rest) = cells.split_at_mut(entry.cells as usize);
+            own.sort_unstable_by_key(|cell| cell.tag);
+            cells = rest;
+            let (own, rest) = breakers.split_at_mut(entry.breakers as usize);
+            own.sort_unstable_by_key(|breaker| breaker.fetcher);
+            breakers = rest;
+        }
+    }
+
+    /// Whether it has an entry with this key.
+    pub(crate) fn has(&self, key: Key) -> bool {
+        let place = Place { kind: Place::MAP, key: key.0 };
+        self.entries.binary_search_by_key(&place, |entry| entry.place).is_ok()
+    }
+
+    /// The decayed mass of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
+    pub(crate) fn mass(&self) -> f64 {
+        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
+        self.cells.iter().map(|cell| cell.raw.total * down).sum()
+    }
+
+    /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
+    /// be of one scale and time.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
+        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
+        // Only fetchers that have a cell matter; a name that was merely seen may be in one of two.
+        let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
+        let (mut mine, mut theirs) = (Rows::of(self), Rows::of(other));
+        let (mut a, mut b) = (mine.next(), theirs.next());
+        loop {
+            let (left, right) = match (&a, &b) {
+                (None, None) => return None,
+                (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
+                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
+                    if left.mass() * down > FADED + 1e-6 {
+                        return Some((left.row.place.key, "an entry is in one of the two only"));
+                    }
+                    a = mine.next();
+                    continue;
+                }
+                (_, Some(right)) => {
+                    if right.mass() * down > FADED + 1e-6 {
+                        return Some((right.row.place.key, "an entry is in one of the two only"));
+                    }
+                    b = theirs.next();
+                    continue;
+                }
+                (Some(_), None) => return None,
+            };
+            let key = left.row.place.key;
+            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
+                return Some((key, "cells are in one of the two only"));
+            }
+            let pair = |cells: &[CellRow], image: &Self| {
+                let mut named: Vec<_> = cells
+                    .iter()
+                    .map(|cell| {
+                        let (group, rank) = Entry::split_tag(cell.tag);
+                        ((Entry::join_tag(group, 0), name(image, rank)), cell.raw)
+                    })
+                    .collect();
+                named.sort_by(|x, y| x.0.cmp(&y.0));
+                named
+            };
+            for ((tag_a, raw_a), (tag_b, raw_b)) in pair(left.cells, self).iter().zip(&pair(right.cells, other)) {
+                if tag_a != tag_b {
+                    return Some((key, "cells are in one of the two only"));
+                }
+                if let Some(what) = raw_a.difference(raw_b) {
+                    return Some((key, what));
+                }
+            }
+            let named = |rows: &[BreakerRow], image: &Self| -> Vec<_> {
+                let named = rows.iter().map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
+                named.collect()
+            };
+            if named(left.breakers, self) != named(right.breakers, other) {
+                return Some((key, "breakers differ"));
+            }
+            (a, b) = (mine.next(), theirs.next());
+        }
+    }
+}
+
+/// The entries of an image, each with its cells and breakers.
+struct Rows<'i> {
+    entries: std::slice::Iter<'i, EntryRow>,
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
+}
+
+struct Whole<'i> {
+    row: &'i EntryRow,
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
+}
+
+impl Whole<'_> {
+    fn mass(&self) -> f64 {
+        self.cells.iter().map(|cell| cell.raw.total).sum()
+    }
+}
+
+impl<'i> Rows<'i> {
+    fn of(image: &'i Image) -> Self {
+        Self { entries: image.entries.iter(), cells: &image.cells, breakers: &image.breakers }
+    }
+}
+
+impl<'i> Iterator for Rows<'i> {
+    type Item = Whole<'i>;
+
+    fn next(&mut self) -> Option<Whole<'i>> {
+        let row = self.entries.next()?;
+        let (cells, breakers) = (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
+        Some(Whole { row, cells, breakers })
+    }
+}
