@@ -1,9 +1,10 @@
 //! The journal: attempts, pauses and what else must outlive the process, bound to the log.
 //!
-//! Owns: writing entries ([`Journal`], a [`Sink`] of the selector), reading them back ([`replay`], [`load`], [`survey`]) and
-//! telling apart what a caller has to do about a failure. Invariant: what is read back is what was taken, in order, without
-//! what a tombstone covers; damage is never skipped in silence. Reading takes no lock and repairs nothing, so that commands
-//! work beside a running crawler. Must not know how bytes get to disk (that is `fetchwise-log`) nor what attempts teach.
+//! Owns: writing entries ([`Journal`], a [`Sink`] of the selector), reading them back ([`replay`]), starting from what they
+//! taught ([`load`]), maintenance ([`maintain`]) and telling apart what a caller has to do about a failure. Invariant: what is
+//! read back is what was taken, in order, without what a tombstone covers; damage is never skipped in silence. Reading takes
+//! no lock and repairs nothing, so that commands work beside a running crawler. Must not know how bytes get to disk (that is
+//! `fetchwise-log`) nor what attempts teach.
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
@@ -24,32 +25,35 @@
 //! let url = url::Url::parse("https://example.org/").unwrap();
 //! selector.record(Attempt::new(&url, "playwright", now).unwrap().delivered(), now).unwrap();
 //! journal.flush().wait().unwrap();
-//! assert_eq!(journal::survey(dir).unwrap().attempts, 1);
+//! assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, 1);
 //! ```
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use fetchwise_log::{Log, Reader, Record, RecordRef};
-use uuid::Uuid;
+use fetchwise_log::{Log, Record};
 
 use crate::attempt::Attempt;
-use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
-use crate::selector::{Selector, Sink, SinkError};
+#[cfg(feature = "fetch")]
+use crate::backoff::LinkState;
+use crate::selector::{Sink, SinkError};
 use crate::time::Timestamp;
-use entry::Forgotten;
 use schema::Encoded;
 
 mod entry;
+mod fold;
+pub mod maintain;
+mod read;
 mod schema;
+mod snapshot;
 
 pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget};
 pub use fetchwise_log::{
-    AppendError, Check, Damage, Durability, Error as LogError, Flush, Metrics, OnFull, Recovery, State, Ticket,
-    TornTail, WaitError,
+    AppendError, Check, Damage, Durability, Error as LogError, Flush, Metrics, OnFull, Progress, Recovery, State,
+    Ticket, TornTail, WaitError,
 };
+pub use fold::{Loaded, Started, Survey, load, load_showing, survey, survey_showing};
+pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 
 /// Why the journal cannot be written or read.
@@ -67,6 +71,20 @@ pub enum JournalError {
         /// What is wrong with it.
         source: Arc<SchemaError>,
     },
+    /// A snapshot whose bytes are whole does not hold what this release can read.
+    #[error("the snapshot {file}: {what}")]
+    Snapshot {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The newest record is so old that the clock is probably wrong, and with it what "too old" means.
+    #[error("the newest record is {hours} hours old: has the clock jumped?")]
+    ClockJump {
+        /// How old.
+        hours: u64,
+    },
     /// An entry cannot be encoded: it is too large.
     #[error("cannot be recorded: {0}")]
     Encode(Arc<SchemaError>),
@@ -81,7 +99,7 @@ impl JournalError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Log(error) => error.is_refusal(),
-            Self::Record { .. } => true,
+            Self::Record { .. } | Self::Snapshot { .. } | Self::ClockJump { .. } => true,
             Self::Encode(_) | Self::Append(_) => false,
         }
     }
@@ -96,6 +114,8 @@ pub struct Options {
     pub segment_bytes: Option<u64>,
     /// What happens when entries come faster than the disk takes them.
     pub on_full: OnFull,
+    /// Begin a new segment of the log now, so that all there was before can be compacted.
+    pub begin_segment: bool,
     /// How much is read at open. [`Check::Tail`] is enough for a caller who [`load`]s the journal right after.
     pub check: Check,
 }
@@ -117,6 +137,8 @@ impl Journal {
         log_options.on_full = options.on_full;
         log_options.check = options.check;
         log_options.fingerprint = schema::fingerprint();
+        log_options.accepts = schema::readable();
+        log_options.begin_segment = options.begin_segment;
         log_options.segment_bytes = options.segment_bytes.unwrap_or(log_options.segment_bytes);
         let (log, recovery) = Log::open(dir, log_options)?;
         Ok((Self { log }, recovery))
@@ -234,233 +256,16 @@ impl crate::pipeline::StateLog for Journal {
     }
 }
 
-/// What a pass over the log found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Replayed {
-    /// Attempts delivered.
-    pub attempts: u64,
-    /// Entries of all kinds delivered.
-    pub entries: u64,
-    /// Entries that a tombstone covers.
-    pub forgotten: u64,
-    /// Present when the last writer died in the middle of a write. Nothing that was acknowledged is missing.
-    pub torn_tail: Option<TornTail>,
-}
-
-/// Shows every entry in `dir` to `f`, in order, those that a tombstone covers left out. A directory that does not exist is
-/// an empty journal.
-///
-/// # Errors
-/// [`JournalError::is_refusal`] when the log is damaged (reported after everything readable was shown) or newer than this
-/// release.
-pub fn replay(dir: &Path, f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
-    let mut forgotten = Forgotten::default();
-    pass(dir, |seq, record| forgotten.look(seq, &record))?;
-    replay_without(dir, &forgotten, f)
-}
-
-fn replay_without(dir: &Path, forgotten: &Forgotten, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
-    let mut found = Replayed::default();
-    let torn_tail = pass(dir, |seq, record| {
-        let entry = schema::decode(record.kind, record.schema, record.payload)?;
-        if forgotten.covers(seq, &entry) {
-            found.forgotten += 1;
-            return Ok(());
-        }
-        found.entries += 1;
-        found.attempts += u64::from(matches!(entry, Entry::Attempt(_)));
-        f(seq, entry);
-        Ok(())
-    })?;
-    Ok(Replayed { torn_tail, ..found })
-}
-
-/// What a first look at the log shows, before there is a selector.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Survey {
-    forgotten: Forgotten,
-    /// Attempts in the log, those that a tombstone covers among them.
-    pub attempts: u64,
-    /// The fetchers that made them, in the order of their first attempt.
-    pub fetchers: Vec<String>,
-    /// As in [`Replayed`].
-    pub torn_tail: Option<TornTail>,
-}
-
-/// Looks through the log in `dir` for the names that a selector's candidates may need.
-///
-/// # Errors
-/// As [`replay`].
-pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
-    let mut survey = Survey::default();
-    survey.torn_tail = pass(dir, |seq, record| {
-        survey.forgotten.look(seq, &record)?;
-        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
-            survey.attempts += 1;
-            if !survey.fetchers.iter().any(|name| name == attempt.fetcher) {
-                survey.fetchers.push(attempt.fetcher.to_owned());
-            }
-        }
-        Ok(())
-    })?;
-    Ok(survey)
-}
-
-impl Survey {
-    /// As [`load`], without a further look at what this survey of `dir` has found.
-    ///
-    /// # Errors
-    /// As [`replay`].
-    pub fn load(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
-        load_without(dir, &self.forgotten, selector, now)
-    }
-}
-
-impl Forgotten {
-    /// Takes a record that is a tombstone.
-    fn look(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
-        if record.kind == schema::kind::TOMBSTONE
-            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
-        {
-            self.add(seq, tombstone.target);
-        }
-        Ok(())
-    }
-}
-
-/// Shows the id of every attempt in `dir` to `f`.
-///
-/// # Errors
-/// As [`replay`].
-pub fn ids(dir: &Path, mut f: impl FnMut(Uuid)) -> Result<(), JournalError> {
-    pass(dir, |_, record| {
-        if let Some(attempt) = schema::glance(record.kind, record.schema, record.payload)? {
-            f(attempt.id);
-        }
-        Ok(())
-    })
-    .map(|_| ())
-}
-
-/// What [`load`] brought back.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Loaded {
-    /// Counts.
-    pub replayed: Replayed,
-    /// The state of every link that is at risk or was paused.
-    pub links: HashMap<String, LinkState>,
-    /// How often each host has been paused in a row.
-    pub host_levels: HashMap<String, u8>,
-}
-
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
-///
-/// # Errors
-/// As [`replay`].
-pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
-    let mut forgotten = Forgotten::default();
-    pass(dir, |seq, record| forgotten.look(seq, &record))?;
-    load_without(dir, &forgotten, selector, now)
-}
-
-fn load_without(
-    dir: &Path,
-    forgotten: &Forgotten,
-    selector: &Selector,
-    now: Timestamp,
-) -> Result<Loaded, JournalError> {
-    let (mut links, mut host_levels) = (HashMap::new(), HashMap::new());
-    let backoff = selector.backoff();
-    // What was written while the clock was wrong counts as of now, and pauses nothing for longer than it could.
-    let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
-    let within = |until: Timestamp| until.min(now.saturating_add(longest));
-    let replayed = replay_without(dir, forgotten, |_, entry| match entry {
-        Entry::Attempt(mut attempt) => {
-            attempt.attempted_at = attempt.attempted_at.min(now);
-            selector.observe(&attempt);
-        }
-        Entry::Link(LinkEntry { link, mut state, .. }) => {
-            state.paused_until = state.paused_until.map(within);
-            // A link without risk is as good as one that was never seen.
-            match state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some() {
-                true => drop(links.insert(link, state)),
-                false => drop(links.remove(&link)),
-            }
-        }
-        Entry::Host(host) => {
-            selector.set_host_pause(&host.domain, host.paused_until.map(within));
-            match host.paused_until {
-                Some(until) => {
-                    host_levels.insert(host.domain, level_after(until.since(host.at), backoff.blocked_base));
-                }
-                None => {
-                    host_levels.remove(&host.domain);
-                }
-            }
-        }
-        _ => {}
-    })?;
-    Ok(Loaded { replayed, links, host_levels })
-}
-
-/// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.
-fn level_after(paused: Duration, base: Duration) -> u8 {
-    let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
-    (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
-}
-
-/// How long a torn tail is given to turn out as the unfinished write of a living writer.
-const SETTLE: Duration = Duration::from_millis(25);
-/// How often a reader that compaction took a file away from starts anew.
-const REOPENINGS_MAX: u32 = 8;
-
-/// One pass over all records. Says how the log ended.
-fn pass(
-    dir: &Path,
-    mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
-) -> Result<Option<TornTail>, JournalError> {
-    let (mut next, mut failed, mut reopenings, mut settled) = (0, None, 0, false);
-    loop {
-        let reader = Reader::open(dir)?;
-        reader.check_fingerprints(&[schema::fingerprint()])?;
-        let read = reader.for_each_from(next, |seq, record| {
-            next = seq + 1;
-            if failed.is_none()
-                && let Err(error) = f(seq, record)
-            {
-                failed = Some(JournalError::Record { seq, source: Arc::new(error) });
-            }
-        });
-        let summary = match read {
-            Err(LogError::Replaced { .. }) if reopenings < REOPENINGS_MAX => {
-                reopenings += 1;
-                continue;
-            }
-            other => other?,
-        };
-        if !summary.damage.is_empty() {
-            return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        if summary.torn.is_none() || settled {
-            return Ok(summary.torn);
-        }
-        // A writer that is alive will have finished by then; one that died leaves what it left.
-        std::thread::sleep(SETTLE);
-        settled = true;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
     use super::*;
     use crate::attempt::outcome::ErrorKind;
+    use crate::backoff::LinkState;
     use crate::heuristic::url::Kind;
+    use crate::selector::Selector;
     use crate::selector::Situation;
 
     const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -497,7 +302,7 @@ mod tests {
         let url = url::Url::parse("https://e.org/s1/new").unwrap();
         let take = again.select(&url, &Situation::first(minutes(500))).unwrap().taken().unwrap();
         assert!(take.confidence > 0.5, "{take:?}");
-        assert_eq!(survey(dir.path()).unwrap().fetchers, ["playwright", "mine"]);
+        assert_eq!(survey(dir.path()).unwrap().fetchers, ["mine", "playwright"]);
     }
 
     #[test]
@@ -570,14 +375,14 @@ mod tests {
         journal.flush().wait().unwrap();
         let error = Journal::open(dir.path(), Options::default()).unwrap_err();
         assert!(error.is_refusal() && error.to_string().contains("locked"), "{error}");
-        assert_eq!(survey(dir.path()).unwrap().attempts, 1);
+        assert_eq!(replay(dir.path(), |_, _| {}).unwrap().attempts, 1);
     }
 
     #[test]
     fn an_absent_directory_is_an_empty_journal_and_stays_absent() {
         let dir = tempfile::tempdir().unwrap();
         let absent = dir.path().join("absent");
-        assert_eq!(survey(&absent).unwrap(), Survey::default());
+        assert!(survey(&absent).unwrap().fetchers.is_empty());
         assert!(!absent.exists());
     }
 

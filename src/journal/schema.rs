@@ -24,6 +24,7 @@ use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType, Hint, Tag};
 use crate::backoff::LinkState;
 use crate::decision::Source;
+use crate::evidence::{Facts, Observed};
 use crate::heuristic::Heuristic;
 use crate::heuristic::url::{FLAGS, site_of};
 use crate::response::Header;
@@ -275,7 +276,7 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
             is_banned: a.is_banned,
             error: error_code,
             source: source_code,
-            hint: a.hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint)),
+            hint: hint_code(a.hint),
         }
     }
 }
@@ -359,7 +360,13 @@ impl TryFrom<&ArchivedTagV1<'_>> for Tag {
     }
 }
 
-fn hint_of(code: u8) -> Result<Option<Hint>, SchemaError> {
+/// The number of a hint.
+pub(crate) fn hint_code(hint: Option<Hint>) -> u8 {
+    hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint))
+}
+
+/// The hint with a number.
+pub(crate) fn hint_of(code: u8) -> Result<Option<Hint>, SchemaError> {
     match code {
         NONE => Ok(None),
         code => from_code(&HINT_CODES, code, "a hint").map(Some),
@@ -405,7 +412,7 @@ pub(crate) fn encode_link(entry: &LinkEntry) -> Result<Encoded, SchemaError> {
         domain: Cow::Borrowed(&entry.domain),
         attempt_count: state.attempt_count,
         risk_level: state.risk_level,
-        hint: state.hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint)),
+        hint: hint_code(state.hint),
     })?;
     Ok(Encoded { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
 }
@@ -489,20 +496,83 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
     })
 }
 
-/// What a first look at an attempt needs, without decoding the rest.
-pub(crate) struct AttemptGlance<'p> {
-    pub(crate) id: Uuid,
-    pub(crate) fetcher: &'p str,
+/// An attempt as its record has it, checked and not copied.
+#[derive(Clone, Copy)]
+pub(crate) struct AttemptView<'p> {
+    archived: &'p ArchivedAttemptV1<'p>,
+    hint: Option<Hint>,
 }
 
-/// Looks at an attempt's id and fetcher; none for a record of another kind.
-pub(crate) fn glance(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptGlance<'_>>, SchemaError> {
+/// Looks at an attempt without decoding it; none for a record of another kind.
+pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
     match (kind, schema) {
         (kind::ATTEMPT, VERSION) => {
-            let v = access::<ArchivedAttemptV1<'_>>(payload)?;
-            Ok(Some(AttemptGlance { id: Uuid::from_bytes(v.id), fetcher: v.fetcher.as_str() }))
+            let archived = access::<ArchivedAttemptV1<'_>>(payload)?;
+            for tag in archived.heuristics.iter() {
+                if tag.kind != OTHER {
+                    from_code(&TAG_KINDS, tag.kind, "a heuristic's type")?;
+                }
+            }
+            Ok(Some(AttemptView { archived, hint: hint_of(archived.hint)? }))
         }
+        (kind::ATTEMPT, _) => Err(SchemaError::Newer { kind, schema }),
         _ => Ok(None),
+    }
+}
+
+impl AttemptView<'_> {
+    pub(crate) fn id(&self) -> Uuid {
+        Uuid::from_bytes(self.archived.id)
+    }
+
+    pub(crate) fn at(&self) -> Timestamp {
+        time_of(self.archived.attempted_at)
+    }
+
+    pub(crate) fn fetcher(&self) -> &str {
+        self.archived.fetcher.as_str()
+    }
+
+    pub(crate) fn link(&self) -> &str {
+        self.archived.link.as_ref().map_or(self.archived.url.as_str(), |link| link.as_str())
+    }
+
+    pub(crate) fn domain(&self) -> Option<&str> {
+        let is_domain = |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
+        let tag = self.archived.heuristics.iter().filter(|tag| tag.kind != NONE).find(is_domain)?;
+        Some(tag.value.as_str())
+    }
+}
+
+/// An attempt whose time is brought down to now where its writer's clock was ahead.
+pub(crate) struct Clamped<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
+
+impl Observed for Clamped<'_> {
+    fn facts(&self) -> Facts<'_> {
+        let Clamped(AttemptView { archived, hint }, now) = self;
+        Facts {
+            url: archived.url.as_str(),
+            fetcher: archived.fetcher.as_str(),
+            at: time_of(archived.attempted_at).min(*now),
+            weight: archived.weight.to_native(),
+            success: archived.success,
+            is_banned: archived.is_banned,
+            duration_ms: archived.duration_ms.to_native(),
+            hint: *hint,
+        }
+    }
+
+    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str)) {
+        for tag in self.0.archived.heuristics.iter() {
+            match tag.kind {
+                OTHER => f(tag.kind_other.as_str(), tag.value.as_str()),
+                code => {
+                    if let Some(kind) = usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index)) {
+                        f(kind, tag.value.as_str());
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -557,9 +627,24 @@ layouts! {
     ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
 }
 
-/// Identifies the layout of the records in every segment: of the types, the numbers and the kinds.
+/// Identifies the layout of the records that this release writes. It stands in every segment.
 pub(crate) fn fingerprint() -> [u8; 16] {
     xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
+}
+
+/// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
+/// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
+pub(crate) const RELEASED: [[u8; 16]; 1] = [FINGERPRINT_V1];
+
+/// The layout of release 0.1.
+const FINGERPRINT_V1: [u8; 16] =
+    [0x3c, 0x63, 0x20, 0x55, 0x79, 0xff, 0x70, 0xd7, 0xaf, 0x39, 0xa4, 0xc3, 0x26, 0x36, 0x95, 0x19];
+
+/// The fingerprints of segments that this build can read, its own first.
+pub(crate) fn readable() -> Vec<[u8; 16]> {
+    let mut all = vec![fingerprint()];
+    all.extend(RELEASED);
+    all
 }
 
 #[cfg(test)]
@@ -657,9 +742,10 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_that_of_version_1() {
-        let hex: String = fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "3c63205579ff70d7af39a4c326369519");
+    fn the_layout_is_one_that_was_released() {
+        // A new version of a record adds its layout's fingerprint to the list, and takes none away.
+        assert!(RELEASED.contains(&fingerprint()));
+        assert_eq!(RELEASED[0], FINGERPRINT_V1);
     }
 
     #[test]
@@ -689,7 +775,7 @@ mod tests {
             }
             let _ = decode(encoded.kind, VERSION, &bytes);
             let _ = decode(encoded.kind, VERSION, &bytes[..bytes.len() / 2]);
-            let _ = glance(encoded.kind, VERSION, &bytes);
+            let _ = attempt(encoded.kind, VERSION, &bytes);
         }
     }
 }

@@ -1,0 +1,396 @@
+//! What a snapshot of a journal holds, as plain little-endian columns, and back.
+//!
+//! Owns: the sections, whose layout `log/FORMAT.md` describes. Invariants: a section once released never changes, another version
+//! stands beside it; what was encoded decodes to the same; any bytes decode or are refused. Must not know files.
+
+use fetchwise_log::{Section, Snapshot, SnapshotMeta};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::entry::{HostEntry, ImportanceEntry, LinkEntry};
+use super::fold::{Fold, is_at_risk};
+use super::{JournalError, schema};
+use crate::evidence::cell::Raw;
+use crate::evidence::decay::Decay;
+use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place};
+use crate::selector::{Prior, Selector};
+use crate::time::Timestamp;
+
+/// Numbers of the sections.
+mod kind {
+    pub(super) const STATE: u32 = 1;
+    pub(super) const FETCHERS: u32 = 2;
+    pub(super) const ENTRIES: u32 = 3;
+    pub(super) const CELLS: u32 = 4;
+    pub(super) const BREAKERS: u32 = 5;
+    pub(super) const LINKS: u32 = 6;
+    pub(super) const HOSTS: u32 = 7;
+    pub(super) const IMPORTANCE: u32 = 8;
+    pub(super) const PRIORS: u32 = 9;
+}
+
+/// The version of every section that this release writes.
+const VERSION: u32 = 1;
+
+/// No time.
+const NEVER: i64 = i64::MIN;
+
+/// What a snapshot holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Contents {
+    pub(super) covers_seq: u64,
+    /// What counted as the present: times after it were brought down to it.
+    pub(super) now: Timestamp,
+    /// Attempts before this may be gone from the log.
+    pub(super) cutoff: Option<Timestamp>,
+    pub(super) image: Image,
+    pub(super) links: Vec<LinkEntry>,
+    pub(super) hosts: Vec<HostEntry>,
+    pub(super) importance: Vec<ImportanceEntry>,
+    pub(super) priors: Vec<Prior>,
+}
+
+impl Contents {
+    /// What `fold` has learned, and its selector.
+    pub(super) fn of(fold: &Fold, selector: &Selector, now: Timestamp) -> Self {
+        let mut links: Vec<LinkEntry> = fold.links.values().map(|(_, link)| link.clone()).collect();
+        links.retain(|link| is_at_risk(&link.state));
+        links.sort_by(|a, b| a.link.cmp(&b.link));
+        let mut hosts: Vec<HostEntry> = fold.hosts.values().map(|(_, host)| host.clone()).collect();
+        hosts.retain(|host| host.paused_until.is_some());
+        hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
+        let mut importance: Vec<ImportanceEntry> = fold.importance.values().map(|(_, of)| of.clone()).collect();
+        importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
+        Self {
+            covers_seq: fold.covers_seq,
+            now,
+            cutoff: fold.cutoff,
+            image: selector.image(fold.newest, &fold.fetchers),
+            links,
+            hosts,
+            importance,
+            priors: selector.priors().to_vec(),
+        }
+    }
+
+    /// What the container's header says.
+    pub(super) fn meta(&self) -> SnapshotMeta {
+        let (landmark, half_life) = match self.image.decay {
+            Some(decay) => (decay.landmark().as_millis(), decay.half_life().as_millis() as u64),
+            None => (0, 0),
+        };
+        SnapshotMeta {
+            covers_seq: self.covers_seq,
+            landmark_ms: landmark,
+            half_life_ms: half_life,
+            config_hash: config_hash(half_life, &self.priors),
+            fingerprint: schema::fingerprint(),
+            taken_ms: 0,
+        }
+    }
+
+    /// The sections, by kind.
+    pub(super) fn encode(&self) -> Vec<(u32, Vec<u8>)> {
+        let image = &self.image;
+        let millis = |t: Option<Timestamp>| t.map_or(NEVER, Timestamp::as_millis);
+        let (entries, cells, breakers) = (&image.entries, &image.cells, &image.breakers);
+        let mut sections = Vec::new();
+        let mut put = |kind, rows: usize, fill: &dyn Fn(&mut Columns)| {
+            let mut columns = Columns::new(rows);
+            fill(&mut columns);
+            sections.push((kind, columns.bytes));
+        };
+        put(kind::STATE, 1, &|c| {
+            c.i64s([image.as_of.as_millis()]);
+            c.i64s([self.now.as_millis()]);
+            c.i64s([millis(self.cutoff)]);
+        });
+        put(kind::FETCHERS, image.fetchers.len(), &|c| c.texts(image.fetchers.iter().map(String::as_str)));
+        put(kind::ENTRIES, entries.len(), &|c| {
+            c.u64s(entries.iter().map(|e| e.place.key));
+            c.u32s(entries.iter().map(|e| e.place.kind));
+            c.u32s(entries.iter().map(|e| e.attempts));
+            c.u32s(entries.iter().map(|e| e.cells));
+            c.u32s(entries.iter().map(|e| e.breakers));
+        });
+        put(kind::CELLS, cells.len(), &|c| {
+            c.u64s(cells.iter().map(|cell| cell.tag));
+            c.u64s(cells.iter().map(|cell| cell.raw.success.to_bits()));
+            c.u64s(cells.iter().map(|cell| cell.raw.total.to_bits()));
+            c.u64s(cells.iter().map(|cell| cell.raw.blocked.to_bits()));
+            c.u64s(cells.iter().map(|cell| cell.raw.duration.to_bits()));
+            c.u32s(cells.iter().map(|cell| cell.raw.recent_success.to_bits()));
+            c.u32s(cells.iter().map(|cell| cell.raw.recent_total.to_bits()));
+            c.u32s(cells.iter().map(|cell| cell.raw.newest_s));
+            c.u32s(cells.iter().map(|cell| cell.raw.attempts));
+        });
+        put(kind::BREAKERS, breakers.len(), &|c| {
+            c.i64s(breakers.iter().map(|b| b.last.as_millis()));
+            c.u32s(breakers.iter().map(|b| b.fetcher));
+            c.u32s(breakers.iter().map(|b| b.blocks));
+        });
+        put(kind::LINKS, self.links.len(), &|c| {
+            c.i64s(self.links.iter().map(|l| l.at.as_millis()));
+            c.i64s(self.links.iter().map(|l| millis(l.state.paused_until)));
+            c.i64s(self.links.iter().map(|l| millis(l.state.last_attempt_at)));
+            c.u32s(self.links.iter().map(|l| l.state.attempt_count));
+            c.u32s(self.links.iter().map(|l| u32::from(l.state.risk_level)));
+            c.u32s(self.links.iter().map(|l| u32::from(schema::hint_code(l.state.hint))));
+            c.texts(self.links.iter().map(|l| l.link.as_str()));
+            c.texts(self.links.iter().map(|l| l.domain.as_str()));
+        });
+        put(kind::HOSTS, self.hosts.len(), &|c| {
+            c.i64s(self.hosts.iter().map(|h| h.at.as_millis()));
+            c.i64s(self.hosts.iter().map(|h| millis(h.paused_until)));
+            c.texts(self.hosts.iter().map(|h| h.domain.as_str()));
+        });
+        put(kind::IMPORTANCE, self.importance.len(), &|c| {
+            c.i64s(self.importance.iter().map(|i| i.at.as_millis()));
+            c.u32s(self.importance.iter().map(|i| i.importance.to_bits()));
+            c.u32s(self.importance.iter().map(|i| u32::from(i.value.is_some())));
+            c.texts(self.importance.iter().map(|i| i.kind.as_str()));
+            c.texts(self.importance.iter().map(|i| i.value.as_deref().unwrap_or_default()));
+        });
+        put(kind::PRIORS, self.priors.len(), &|c| {
+            c.u64s(self.priors.iter().map(|p| p.success_rate.to_bits()));
+            c.u64s(self.priors.iter().map(|p| p.samples.to_bits()));
+            c.texts(self.priors.iter().map(|p| p.kind.as_str()));
+            c.texts(self.priors.iter().map(|p| p.value.as_str()));
+            c.texts(self.priors.iter().map(|p| p.fetcher.as_str()));
+        });
+        sections
+    }
+}
+
+/// The sections as the container takes them.
+pub(super) fn sections(encoded: &[(u32, Vec<u8>)]) -> Vec<Section<'_>> {
+    encoded.iter().map(|(kind, bytes)| Section { kind: *kind, version: VERSION, bytes }).collect()
+}
+
+/// Identifies the settings that a fold depends on, and the priors that decisions were made with.
+fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
+    let mut text = half_life_ms.to_string();
+    for Prior { kind, value, fetcher, success_rate, samples } in priors {
+        text.push_str(&format!("\n{kind}\t{value}\t{fetcher}\t{success_rate}\t{samples}"));
+    }
+    xxh3_128(text.as_bytes()).to_le_bytes()
+}
+
+/// Reads a snapshot's sections.
+pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
+    let refused = |what| JournalError::Snapshot { file: snapshot.path().to_owned(), what };
+    let mut sections: Vec<(u32, &[u8])> = Vec::new();
+    for section in snapshot.sections() {
+        if section.version != VERSION {
+            return Err(refused("a newer release of fetchwise wrote it"));
+        }
+        sections.push((section.kind, section.bytes));
+    }
+    let meta = snapshot.meta();
+    let half_life = std::time::Duration::from_millis(meta.half_life_ms);
+    let decay = Decay::at_landmark(half_life, Timestamp::from_millis(meta.landmark_ms));
+    let contents = decode_sections(&sections, meta.covers_seq).ok_or_else(|| refused("its columns do not add up"))?;
+    if decay.is_none() && !contents.image.entries.is_empty() {
+        return Err(refused("its half-life is none"));
+    }
+    Ok(Contents { image: Image { decay, ..contents.image }, ..contents })
+}
+
+fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
+    let open = |kind| {
+        let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
+        Rows::open(bytes.unwrap_or(&[0; 8]))
+    };
+    let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
+    let mut contents = Contents { covers_seq, ..Contents::default() };
+    let mut state = open(kind::STATE)?;
+    if state.rows == 1 {
+        contents.image.as_of = Timestamp::from_millis(*state.i64s()?.first()?);
+        contents.now = Timestamp::from_millis(*state.i64s()?.first()?);
+        contents.cutoff = time(*state.i64s()?.first()?);
+    }
+    contents.image.fetchers = open(kind::FETCHERS)?.texts()?;
+    let mut rows = open(kind::ENTRIES)?;
+    let (keys, kinds, attempts) = (rows.u64s()?, rows.u32s()?, rows.u32s()?);
+    let (cells, breakers) = (rows.u32s()?, rows.u32s()?);
+    contents.image.entries = (0..rows.rows)
+        .map(|i| EntryRow {
+            place: Place { kind: kinds[i], key: keys[i] },
+            attempts: attempts[i],
+            cells: cells[i],
+            breakers: breakers[i],
+        })
+        .collect();
+    contents.image.cells = decode_cells(open(kind::CELLS)?)?;
+    let mut rows = open(kind::BREAKERS)?;
+    let (last, fetchers, blocks) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
+    contents.image.breakers = (0..rows.rows)
+        .map(|i| BreakerRow { fetcher: fetchers[i], blocks: blocks[i], last: Timestamp::from_millis(last[i]) })
+        .collect();
+    let sum = |counts: &[u32]| counts.iter().map(|n| *n as usize).sum::<usize>();
+    if sum(&cells) != contents.image.cells.len() || sum(&breakers) != contents.image.breakers.len() {
+        return None;
+    }
+    contents.links = decode_links(open(kind::LINKS)?)?;
+    let mut rows = open(kind::HOSTS)?;
+    let (at, until) = (rows.i64s()?, rows.i64s()?);
+    contents.hosts = (rows.texts()?.into_iter().zip(at).zip(until))
+        .map(|((domain, at), until)| HostEntry { domain, paused_until: time(until), at: Timestamp::from_millis(at) })
+        .collect();
+    let mut rows = open(kind::IMPORTANCE)?;
+    let (at, importance, has_value) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
+    let (kinds, values) = (rows.texts()?, rows.texts()?);
+    contents.importance = (kinds.into_iter().zip(values).enumerate())
+        .map(|(i, (kind, value))| ImportanceEntry {
+            kind,
+            value: (has_value[i] == 1).then_some(value),
+            importance: f32::from_bits(importance[i]),
+            at: Timestamp::from_millis(at[i]),
+        })
+        .collect();
+    let mut rows = open(kind::PRIORS)?;
+    let (rates, samples) = (rows.u64s()?, rows.u64s()?);
+    let (kinds, values, fetchers) = (rows.texts()?, rows.texts()?, rows.texts()?);
+    contents.priors = (kinds.into_iter().zip(values).zip(fetchers).enumerate())
+        .map(|(i, ((kind, value), fetcher))| Prior {
+            kind,
+            value,
+            fetcher,
+            success_rate: f64::from_bits(rates[i]),
+            samples: f64::from_bits(samples[i]),
+        })
+        .collect();
+    Some(contents)
+}
+
+fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
+    let (tags, success, total) = (rows.u64s()?, rows.u64s()?, rows.u64s()?);
+    let (blocked, duration) = (rows.u64s()?, rows.u64s()?);
+    let (recent_success, recent_total) = (rows.u32s()?, rows.u32s()?);
+    let (newest, attempts) = (rows.u32s()?, rows.u32s()?);
+    let row = |i: usize| CellRow {
+        tag: tags[i],
+        raw: Raw {
+            success: f64::from_bits(success[i]),
+            total: f64::from_bits(total[i]),
+            blocked: f64::from_bits(blocked[i]),
+            duration: f64::from_bits(duration[i]),
+            recent_success: f32::from_bits(recent_success[i]),
+            recent_total: f32::from_bits(recent_total[i]),
+            newest_s: newest[i],
+            attempts: attempts[i],
+        },
+    };
+    Some((0..rows.rows).map(row).collect())
+}
+
+fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {
+    use crate::backoff::LinkState;
+    let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
+    let (at, until, last) = (rows.i64s()?, rows.i64s()?, rows.i64s()?);
+    let (counts, levels, hints) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
+    let (links, domains) = (rows.texts()?, rows.texts()?);
+    let link = |(i, (link, domain))| {
+        Some(LinkEntry {
+            link,
+            domain,
+            state: LinkState {
+                paused_until: time(*until.get::<usize>(i)?),
+                risk_level: u8::try_from(levels[i]).ok()?,
+                attempt_count: counts[i],
+                last_attempt_at: time(last[i]),
+                hint: schema::hint_of(u8::try_from(hints[i]).ok()?).ok()?,
+            },
+            at: Timestamp::from_millis(at[i]),
+        })
+    };
+    links.into_iter().zip(domains).enumerate().map(link).collect()
+}
+
+/// A section being written: the number of rows, then its columns, each at a multiple of 8.
+struct Columns {
+    bytes: Vec<u8>,
+}
+
+impl Columns {
+    fn new(rows: usize) -> Self {
+        Self { bytes: (rows as u64).to_le_bytes().to_vec() }
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+    }
+
+    fn u64s(&mut self, values: impl IntoIterator<Item = u64>) {
+        values.into_iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
+    }
+
+    fn i64s(&mut self, values: impl IntoIterator<Item = i64>) {
+        self.u64s(values.into_iter().map(|value| value as u64));
+    }
+
+    fn u32s(&mut self, values: impl IntoIterator<Item = u32>) {
+        values.into_iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
+        self.pad();
+    }
+
+    /// Lengths, the sum of them, then the bytes one behind the other.
+    fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str> + Clone) {
+        self.u32s(texts.clone().map(|text| text.len() as u32));
+        self.u64s([texts.clone().map(|text| text.len() as u64).sum()]);
+        texts.for_each(|text| self.bytes.extend_from_slice(text.as_bytes()));
+        self.pad();
+    }
+}
+
+/// A section being read.
+struct Rows<'b> {
+    rows: usize,
+    rest: &'b [u8],
+}
+
+impl<'b> Rows<'b> {
+    fn open(bytes: &'b [u8]) -> Option<Self> {
+        let (rows, rest) = bytes.split_first_chunk()?;
+        let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
+        // Each row takes bytes, so a number that is larger is wrong; nothing is allocated for it.
+        (rows <= bytes.len()).then_some(Self { rows, rest })
+    }
+
+    fn column<const N: usize, T>(&mut self, from: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
+        let bytes = self.take(self.rows.checked_mul(N)?)?;
+        Some(bytes.as_chunks().0.iter().map(|bytes| from(*bytes)).collect())
+    }
+
+    fn u64s(&mut self) -> Option<Vec<u64>> {
+        self.column(u64::from_le_bytes)
+    }
+
+    fn i64s(&mut self) -> Option<Vec<i64>> {
+        self.column(i64::from_le_bytes)
+    }
+
+    fn u32s(&mut self) -> Option<Vec<u32>> {
+        self.column(u32::from_le_bytes)
+    }
+
+    fn texts(&mut self) -> Option<Vec<String>> {
+        let lens = self.u32s()?;
+        let (total, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        let mut bytes = self.take(usize::try_from(u64::from_le_bytes(*total)).ok()?)?;
+        let mut texts = Vec::with_capacity(lens.len());
+        for len in lens {
+            let (text, rest) = bytes.split_at_checked(len as usize)?;
+            texts.push(std::str::from_utf8(text).ok()?.to_owned());
+            bytes = rest;
+        }
+        bytes.is_empty().then_some(texts)
+    }
+
+    /// So many bytes, and the padding behind them.
+    fn take(&mut self, len: usize) -> Option<&'b [u8]> {
+        let (taken, _) = self.rest.split_at_checked(len)?;
+        self.rest = self.rest.get(len.checked_next_multiple_of(8)?..)?;
+        Some(taken)
+    }
+}

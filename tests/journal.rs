@@ -1,0 +1,528 @@
+//! The journal with its snapshots and its maintenance, through the library: what a start knows, what a compaction keeps, what is
+//! forgotten, what a check notices.
+
+#![cfg(feature = "log")]
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::backoff::LinkState;
+use fetchwise::heuristic::url::Kind;
+use fetchwise::journal::maintain::{self, CompactOptions, Compacted, Phase, Refold};
+use fetchwise::journal::{
+    self, Check, Durability, Entry, ImportanceEntry, Journal, JournalError, LinkEntry, Loaded, Options, Progress,
+    TombstoneTarget,
+};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use proptest::prelude::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+const FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth", "mine"];
+
+fn ago(days: f64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - (days * 86_400_000.0) as i64)
+}
+
+fn quiet() -> impl FnMut(Phase, Progress) {
+    |_, _| {}
+}
+
+/// The attempt that `n` stands for, as old as `days`.
+fn attempt(n: u64, days: f64) -> Attempt {
+    let (domain, path) = (n % 13, n / 13 % 3);
+    let suffix = if n.is_multiple_of(5) { ".pdf" } else { "" };
+    let text = format!("https://www.d{domain}.example.org/s{path}/{n}{suffix}");
+    let url = url::Url::parse(&text).unwrap();
+    let mut attempt = Attempt::new(&url, FETCHERS[(n / 7 % 4) as usize], ago(days)).unwrap();
+    attempt.duration_ms = 10 + n % 100;
+    attempt.hint = n.is_multiple_of(11).then_some(Hint::Empty);
+    match n % 6 {
+        0 => attempt.failed(ErrorKind::BlockedCaptcha),
+        1 => attempt.failed(ErrorKind::Timeout),
+        2 => attempt.failed(ErrorKind::NotFound),
+        _ => attempt.delivered(),
+    }
+}
+
+fn selector() -> Selector {
+    Selector::builder().around(NOW).build().unwrap()
+}
+
+fn open(dir: &Path) -> Journal {
+    Journal::open(dir, Options { segment_bytes: Some(64 << 10), ..Options::default() }).unwrap().0
+}
+
+/// A journal with these attempts, closed.
+fn write(dir: &Path, attempts: impl IntoIterator<Item = Attempt>) {
+    let journal = open(dir);
+    for attempt in attempts {
+        journal.append_attempt(&attempt).unwrap();
+    }
+    journal.close().unwrap();
+}
+
+fn start(dir: &Path) -> (Selector, Loaded) {
+    let selector = selector();
+    let loaded = journal::load(dir, &selector, NOW).unwrap();
+    (selector, loaded)
+}
+
+fn take_snapshot(dir: &Path) -> maintain::Taken {
+    maintain::snapshot(dir, &selector(), NOW, &mut quiet()).unwrap()
+}
+
+fn compact(dir: &Path) -> Compacted {
+    maintain::compact(dir, &selector(), &CompactOptions::default(), NOW, &mut quiet()).unwrap()
+}
+
+fn every_key() -> Vec<(String, String)> {
+    let mut keys: Vec<(String, String)> =
+        [("global", ""), ("site", "example.org"), ("suffix", ".pdf"), ("path_depth", "2"), ("hint", "empty")]
+            .map(|(kind, value)| (kind.to_owned(), value.to_owned()))
+            .into();
+    for domain in 0..13 {
+        keys.push(("domain".to_owned(), format!("d{domain}.example.org")));
+        keys.push(("domain_suffix".to_owned(), format!("d{domain}.example.org|.pdf")));
+        (0..3).for_each(|path| keys.push(("domain_path".to_owned(), format!("d{domain}.example.org|s{path}"))));
+    }
+    keys
+}
+
+/// Whether two selectors have the same masses everywhere, to 1e-9.
+fn assert_same(a: &Selector, b: &Selector, what: &str) {
+    for (kind, value) in every_key() {
+        for (page, fetcher) in [Kind::Page, Kind::File].into_iter().flat_map(|page| FETCHERS.map(|name| (page, name))) {
+            let key = (kind.as_str(), value.as_str());
+            let (x, y) = (a.masses(key, page, fetcher, NOW), b.masses(key, page, fetcher, NOW));
+            let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
+            let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
+            assert!(same && near(x.blocked, y.blocked), "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}");
+            // The recent pair of a site has forgotten what it was made of, so nothing exact can be taken back from it.
+            let recent = what.contains("forgot") || (x.recent_total - y.recent_total).abs() < 1e-3;
+            assert!(recent, "{what}: {key:?} {fetcher}: {x:?} and {y:?}");
+        }
+    }
+}
+
+fn ids(dir: &Path) -> BTreeSet<uuid::Uuid> {
+    let mut all = BTreeSet::new();
+    journal::ids(dir, |id| assert!(all.insert(id), "an attempt twice")).unwrap();
+    all
+}
+
+fn segment_bytes(dir: &Path) -> u64 {
+    files(dir, ".fwl").iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.to_string_lossy().ends_with(end));
+    all.sort();
+    all
+}
+
+#[test]
+fn a_start_from_a_snapshot_and_its_tail_knows_what_a_full_replay_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..3000).map(|n| attempt(n, n as f64 / 20.0)));
+    let (whole, _) = start(dir.path());
+    let taken = take_snapshot(dir.path());
+    assert_eq!((taken.covers_seq, taken.records), (3000, 3000));
+    let (from_snapshot, loaded) = start(dir.path());
+    assert_eq!((loaded.replayed.entries, loaded.snapshot.unwrap().covers_seq), (0, 3000));
+    assert_same(&whole, &from_snapshot, "snapshot alone");
+
+    write(dir.path(), (3000..4000).map(|n| attempt(n, 1.0)));
+    (3000..4000).for_each(|n| whole.observe(&attempt(n, 1.0)));
+    let (with_tail, loaded) = start(dir.path());
+    assert_eq!(loaded.replayed.attempts, 1000);
+    assert_same(&whole, &with_tail, "snapshot and tail");
+    // A snapshot of a snapshot and a tail is as good, at any landmark.
+    take_snapshot(dir.path());
+    let later = Selector::builder().around(ago(-200.0)).build().unwrap();
+    journal::load(dir.path(), &later, NOW).unwrap();
+    assert_same(&whole, &later, "another landmark");
+    assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+}
+
+#[test]
+fn a_snapshot_holds_pauses_risk_and_importance() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let until = Some(ago(-0.1));
+    let state =
+        LinkState { paused_until: until, risk_level: 2, attempt_count: 9, last_attempt_at: Some(NOW), hint: None };
+    let link = |name: &str, state| LinkEntry { link: name.to_owned(), domain: "e.org".to_owned(), state, at: NOW };
+    journal.append_link(&link("bad", state)).unwrap();
+    journal.append_link(&link("mended", state)).unwrap();
+    journal.append_host("e.org", until, NOW).unwrap();
+    journal.append_host("lifted.org", until, NOW).unwrap();
+    let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
+    journal.append_importance(&ImportanceEntry { kind, value, importance: 0.75, at: NOW }).unwrap();
+    journal.append_attempt(&attempt(1, 0.0)).unwrap();
+    journal.close().unwrap();
+    take_snapshot(dir.path());
+    let journal = open(dir.path());
+    journal.append_link(&link("mended", LinkState::default())).unwrap();
+    journal.append_host("lifted.org", None, NOW).unwrap();
+    journal.close().unwrap();
+    for round in ["a tail undoes what a snapshot has", "and so does the next snapshot"] {
+        let (selector, loaded) = start(dir.path());
+        assert_eq!(loaded.links.keys().collect::<Vec<_>>(), ["bad"], "{round}");
+        assert_eq!(loaded.links["bad"], state, "{round}");
+        assert_eq!(selector.host_pause("e.org"), until, "{round}");
+        assert_eq!(selector.host_pause("lifted.org"), None, "{round}");
+        assert_eq!(loaded.host_levels.keys().collect::<Vec<_>>(), ["e.org"], "{round}");
+        assert_eq!(loaded.importance.len(), 1, "{round}");
+        assert_eq!(loaded.importance[0].importance, 0.75, "{round}");
+        take_snapshot(dir.path());
+        assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_falls_back_to_the_one_before_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..1000).map(|n| attempt(n, 2.0)));
+    take_snapshot(dir.path());
+    write(dir.path(), (1000..1500).map(|n| attempt(n, 1.0)));
+    let newest = take_snapshot(dir.path()).file.unwrap();
+    let (whole, _) = start(dir.path());
+    let good = std::fs::read(&newest).unwrap();
+    for at in [0, 5000, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&newest, bad).unwrap();
+        let (fallen_back, loaded) = start(dir.path());
+        let started = loaded.snapshot.unwrap();
+        assert_eq!((started.covers_seq, loaded.replayed.attempts), (1000, 500), "byte {at}");
+        assert_eq!(started.rejected.len(), 1);
+        assert_same(&whole, &fallen_back, "the older snapshot");
+        assert!(!maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+    // Both gone, and nothing compacted: everything is replayed.
+    for file in files(dir.path(), ".fws") {
+        std::fs::write(file, b"no snapshot").unwrap();
+    }
+    let (replayed, loaded) = start(dir.path());
+    assert_eq!((loaded.replayed.attempts, loaded.snapshot.unwrap().rejected.len()), (1500, 2));
+    assert_same(&whole, &replayed, "no snapshot");
+    // The next one takes the place of the bad ones.
+    take_snapshot(dir.path());
+    assert!(start(dir.path()).1.snapshot.unwrap().rejected.is_empty());
+}
+
+#[test]
+fn compaction_drops_old_attempts_and_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..4000).map(|n| attempt(n, if n % 2 == 0 { 120.0 } else { 10.0 })));
+    write(dir.path(), [attempt(4000, 0.5)]);
+    let ((before, _), all, bytes) = (start(dir.path()), ids(dir.path()), segment_bytes(dir.path()));
+    let options = CompactOptions { dry_run: true, ..CompactOptions::default() };
+    let dry = maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+    assert_eq!((ids(dir.path()).len(), segment_bytes(dir.path())), (all.len(), bytes), "a dry run changes nothing");
+    assert!(files(dir.path(), ".fws").is_empty());
+    let done = compact(dir.path());
+    assert_eq!(done.attempts, (4001, 2001));
+    assert_eq!(dry.attempts, done.attempts);
+    assert!((done.mass.0 - done.mass.1).abs() < 1e-9 * done.mass.0, "{:?}", done.mass);
+    assert_eq!((done.bytes.1, segment_bytes(dir.path()) < bytes * 6 / 10), (segment_bytes(dir.path()), true));
+    let (after, loaded) = start(dir.path());
+    assert_same(&before, &after, "compaction");
+    assert_eq!(loaded.replayed.entries, 0);
+    assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    // Once more there is nothing to do.
+    let again = compact(dir.path());
+    assert_eq!((again.attempts, again.bytes.0), ((2001, 2001), again.bytes.1));
+    assert_eq!(journal::maintain::cutoff(dir.path()).unwrap(), Some(ago(90.0)));
+    // Either snapshot alone is enough.
+    for spoilt in files(dir.path(), ".fws") {
+        let good = std::fs::read(&spoilt).unwrap();
+        std::fs::write(&spoilt, &good[..good.len() / 2]).unwrap();
+        assert_same(&before, &start(dir.path()).0, "one snapshot of two");
+        std::fs::write(&spoilt, good).unwrap();
+    }
+}
+
+#[test]
+fn a_clock_that_jumped_is_not_believed_unless_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..500).map(|n| attempt(n, 10.0)));
+    let run = |trust_clock| {
+        let options = CompactOptions { trust_clock, ..CompactOptions::default() };
+        maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet())
+    };
+    let error = run(false).unwrap_err();
+    assert!(matches!(error, JournalError::ClockJump { hours: 240 }) && error.is_refusal(), "{error}");
+    assert!(files(dir.path(), ".fws").is_empty());
+    assert_eq!(run(true).unwrap().attempts, (500, 500));
+}
+
+#[test]
+fn faded_evidence_is_left_out_of_a_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    // 365 days at a half-life of 30 leave 0.0002 of an attempt.
+    write(dir.path(), [attempt(3, 365.0), attempt(4, 1.0)]);
+    take_snapshot(dir.path());
+    let (selector, _) = start(dir.path());
+    let domain =
+        |n: u64| selector.masses(("domain", &format!("d{n}.example.org")), Kind::Page, FETCHERS[0], NOW).attempts;
+    assert_eq!((domain(3), domain(4)), (0, 1));
+    assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+}
+
+#[test]
+fn another_half_life_goes_on_from_what_the_snapshot_weighed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..200).map(|n| attempt(n, 30.0)).chain([attempt(200, 0.0)]));
+    let key = ("domain", "d4.example.org");
+    let mass = |selector: &Selector, at| selector.masses(key, Kind::Page, FETCHERS[0], at).total;
+    let old = start(dir.path()).0;
+    take_snapshot(dir.path());
+    let faster = Selector::builder().around(NOW).half_life_days(10.0).build().unwrap();
+    journal::load(dir.path(), &faster, NOW).unwrap();
+    assert!((mass(&faster, NOW) - mass(&old, NOW)).abs() < 1e-9, "as of the snapshot nothing changes");
+    let later = NOW.saturating_add(10 * DAY);
+    assert!((mass(&faster, later) - mass(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
+}
+
+fn forget(dir: &Path, target: TombstoneTarget) -> maintain::Forgot {
+    maintain::forget(dir, target, NOW).unwrap()
+}
+
+fn domain(name: &str) -> TombstoneTarget {
+    TombstoneTarget::Domain(name.to_owned())
+}
+
+#[test]
+fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compaction() {
+    let is_its = |n: &u64| *n % 13 == 5;
+    let without = selector();
+    (0..2000).filter(|n| !is_its(n)).for_each(|n| without.observe(&attempt(n, 20.0)));
+    for snapshots in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), (0..2000).map(|n| attempt(n, 20.0)));
+        (0..snapshots).for_each(|_| drop(take_snapshot(dir.path())));
+        let forgot = forget(dir.path(), domain("d5.example.org"));
+        assert_eq!((forgot.attempts, forgot.in_snapshot), (154, snapshots > 0));
+        assert_same(&start(dir.path()).0, &without, "forgotten at once");
+        let found = journal::replay(dir.path(), |_, entry| {
+            assert!(!matches!(entry, Entry::Attempt(a) if a.heuristic("domain") == Some("d5.example.org")));
+        });
+        assert_eq!(found.unwrap().forgotten, 154);
+        assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+        // Twice is once.
+        assert!(forget(dir.path(), domain("d5.example.org")).attempts == 0);
+        assert_same(&start(dir.path()).0, &without, "forgotten twice");
+        let options = CompactOptions { trust_clock: true, ..CompactOptions::default() };
+        let done = maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+        assert_eq!((done.attempts, done.forgotten), ((2000, 1846), 154));
+        assert_same(&start(dir.path()).0, &without, "forgotten, and compacted");
+        let needle = b"d5.example.org/s";
+        for file in [files(dir.path(), ".fwl"), files(dir.path(), ".fws")].concat() {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", file.display());
+        }
+        // It can be learned about anew.
+        write(dir.path(), [attempt(5, 0.0)]);
+        let (again, _) = start(dir.path());
+        assert_eq!(again.masses(("domain", "d5.example.org"), Kind::File, FETCHERS[0], NOW).attempts, 1);
+        assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_forgotten_link_takes_its_attempts_and_its_risk_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..300).map(|n| attempt(n, 3.0)));
+    let link = attempt(42, 3.0).link;
+    let journal = open(dir.path());
+    let state = LinkState { risk_level: 3, ..LinkState::default() };
+    let entry = LinkEntry { link: link.clone(), domain: "d3.example.org".to_owned(), state, at: NOW };
+    journal.append_link(&entry).unwrap();
+    journal.close().unwrap();
+    take_snapshot(dir.path());
+    let forgot = forget(dir.path(), TombstoneTarget::Link(link.clone()));
+    assert_eq!((forgot.attempts, forgot.states, forgot.in_snapshot), (1, 1, true));
+    let without = selector();
+    (0..300).filter(|n| *n != 42).for_each(|n| without.observe(&attempt(n, 3.0)));
+    let (selector, loaded) = start(dir.path());
+    assert_same(&selector, &without, "a forgotten link");
+    assert!(!loaded.links.contains_key(&link));
+    assert!(forget(dir.path(), TombstoneTarget::Link("never seen".to_owned())).is_nothing());
+}
+
+#[test]
+fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..500).map(|n| attempt(n, 1.0)));
+    take_snapshot(dir.path());
+    write(dir.path(), (500..600).map(|n| attempt(n, 1.0)));
+    take_snapshot(dir.path());
+    let verified = maintain::verify(dir.path(), &mut quiet()).unwrap();
+    assert_eq!((verified.attempts, verified.refold), (600, Refold::Same { records: 100 }));
+    // One bit of one cell's count, in a snapshot whose checksums are right.
+    let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
+    let mut sections: Vec<(u32, u32, Vec<u8>)> =
+        found.sections().map(|section| (section.kind, section.version, section.bytes.to_vec())).collect();
+    let cells = sections.iter_mut().find(|(kind, _, _)| *kind == 4).unwrap();
+    let last = cells.2.len() - 8;
+    cells.2[last] ^= 1;
+    let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();
+    let sections: Vec<_> = sections
+        .iter()
+        .map(|(kind, version, bytes)| fetchwise_log::Section { kind: *kind, version: *version, bytes })
+        .collect();
+    maintenance.write_snapshot(found.meta(), &sections).unwrap();
+    let verified = maintain::verify(dir.path(), &mut quiet()).unwrap();
+    assert!(matches!(&verified.refold, Refold::Differs { what } if what.contains("counts")), "{:?}", verified.refold);
+    assert!(!verified.is_sound());
+}
+
+#[test]
+fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..400).map(|n| attempt(n * 13, 0.1)));
+    let published = || {
+        let policy = fetchwise::policy::by_name("published").unwrap();
+        let selector = Selector::builder().around(NOW).policy(policy).build().unwrap();
+        journal::load(dir.path(), &selector, NOW).unwrap();
+        let url = url::Url::parse("https://d0.example.org/s1/new").unwrap();
+        selector.select(&url, &Situation::first(NOW)).unwrap()
+    };
+    let before = published();
+    take_snapshot(dir.path());
+    assert_eq!(format!("{before:?}"), format!("{:?}", published()));
+}
+
+/// Half of a large log is older than it may be, and a writer appends as fast as it can meanwhile.
+#[test]
+fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
+    let count = if std::env::var("FETCHWISE_FAULTS").is_ok_and(|v| v == "full") { 2_000_000 } else { 60_000 };
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { segment_bytes: Some(8 << 20), durability: Durability::Os, ..Options::default() };
+    let (journal, _) = Journal::open(dir.path(), options.clone()).unwrap();
+    for n in 0..count {
+        journal.append_attempt(&attempt(n, if n < count / 2 { 100.0 } else { 50.0 })).unwrap();
+    }
+    journal.close().unwrap();
+    let (mirror, _) = start(dir.path());
+    let bytes = segment_bytes(dir.path());
+    let (journal, _) = Journal::open(dir.path(), Options { check: Check::Tail, ..options }).unwrap();
+    let (stop, appended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = count;
+            while !stop.load(Ordering::Relaxed) {
+                let attempt = attempt(n, 0.01);
+                let ticket = journal.append_attempt(&attempt).unwrap();
+                mirror.observe(&attempt);
+                assert!(ticket.seq().is_some());
+                n += 1;
+            }
+            appended.store(n - count, Ordering::Relaxed);
+        });
+        let done = compact(dir.path());
+        stop.store(true, Ordering::Relaxed);
+        done
+    });
+    journal.close().unwrap();
+    let appended = appended.load(Ordering::Relaxed);
+    assert!(done.beside_writer && appended > 0);
+    assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
+    assert!(done.bytes.1 < bytes * 6 / 10 + (64 << 20), "{done:?}");
+    assert!((done.mass.0 - done.mass.1).abs() <= 1e-9 * done.mass.0, "{done:?}");
+    let (after, loaded) = start(dir.path());
+    assert_same(&mirror, &after, "beside a writer");
+    assert!(loaded.replayed.torn_tail.is_none());
+    let dropped = done.attempts.0 - done.attempts.1;
+    assert_eq!(ids(dir.path()).len() as u64, count + appended - dropped);
+    assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    println!(
+        "FAULTS | + | compaction of {count} attempts beside a writer: {} dropped, {appended} appended meanwhile | 1 | 0 | 0 |",
+        dropped
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Attempts(u8),
+    Forget(u8),
+    ForgetLink(u8),
+    Snapshot,
+    Compact,
+    SpoilNewest,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any::<u8>().prop_map(Step::Attempts),
+        1 => (0..13u8).prop_map(Step::Forget),
+        1 => any::<u8>().prop_map(Step::ForgetLink),
+        2 => Just(Step::Snapshot),
+        1 => Just(Step::Compact),
+        1 => Just(Step::SpoilNewest),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever happens in whatever order, a start knows what a naive list of attempts teaches.
+    #[test]
+    fn any_history_of_maintenance_keeps_evidence_exact(steps in prop::collection::vec(step(), 1..14)) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut alive, mut next): (Vec<Attempt>, u64) = (Vec::new(), 0);
+        let (mut fresh, mut what) = (true, "any history");
+        for step in steps {
+            match step {
+                Step::Attempts(count) => {
+                    let new: Vec<Attempt> = (next..next + u64::from(count)).map(|n| attempt(n, (n % 80) as f64)).collect();
+                    write(dir.path(), new.clone());
+                    alive.extend(new);
+                    next += u64::from(count);
+                    fresh = false;
+                }
+                Step::Forget(n) => {
+                    what = "a history with something forgotten";
+                    let name = format!("d{n}.example.org");
+                    forget(dir.path(), domain(&name));
+                    alive.retain(|attempt| attempt.heuristic("domain") != Some(&name));
+                }
+                Step::ForgetLink(n) => {
+                    what = "a history with something forgotten";
+                    let link = attempt(u64::from(n), 0.0).link;
+                    forget(dir.path(), TombstoneTarget::Link(link.clone()));
+                    alive.retain(|attempt| attempt.link != link);
+                }
+                Step::Snapshot if !fresh => drop(take_snapshot(dir.path())),
+                Step::Compact if !fresh => {
+                    let options = CompactOptions { trust_clock: true, ..CompactOptions::default() };
+                    maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+                }
+                Step::SpoilNewest => {
+                    let names = fetchwise_log::load_snapshot(dir.path());
+                    let newest = names.ok().and_then(|search| Some(search.snapshot?.path().to_owned()));
+                    // Only where another good one stands behind it.
+                    if let Some(path) = newest.filter(|_| fetchwise_log::load_previous_snapshot(dir.path()).unwrap().is_some()) {
+                        let mut bytes = std::fs::read(&path).unwrap();
+                        bytes[4100] ^= 8;
+                        std::fs::write(&path, bytes).unwrap();
+                    }
+                }
+                _ => {}
+            }
+        }
+        let naive = selector();
+        alive.iter().for_each(|attempt| naive.observe(attempt));
+        let (known, _) = start(dir.path());
+        assert_same(&naive, &known, what);
+    }
+}
