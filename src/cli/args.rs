@@ -10,6 +10,7 @@ use clap_complete::Shell;
 
 use crate::attempt::Hint;
 use crate::fetch::guard;
+use crate::journal::maintain;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::router::Mode;
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     BanRate(BanRateArgs),
     Stats(StatsArgs),
     Demo(DemoArgs),
+    #[command(flatten)]
+    Maintain(MaintainCommand),
     Simulate(SimulateArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -268,6 +271,84 @@ pub(crate) struct StatsArgs {
     /// A row for each; without it one row for all
     #[arg(long, value_enum)]
     pub(crate) by: Option<ByArg>,
+}
+
+/// The commands that look after the data directory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MaintainCommand {
+    Snapshot(SnapshotArgs),
+    Compact(CompactArgs),
+    Verify(VerifyArgs),
+    Repair(RepairArgs),
+    Forget(ForgetArgs),
+}
+
+/// Write down what all attempts have taught, so that the next start is fast
+///
+/// A start reads the newest snapshot and the attempts that came later. Two snapshots are kept; when the newest one is damaged the
+/// one before it is used, and nothing is lost. Works beside a running crawler.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise snapshot")]
+pub(crate) struct SnapshotArgs {}
+
+/// Drop raw attempts that are too old, keeping what they taught
+///
+/// Takes snapshots first, so that evidence is the same before and after. Attempts that were forgotten go too, and small segments
+/// are merged. Works beside a running crawler, whose newest segment is left alone; it can be stopped at any point.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
+pub(crate) struct CompactArgs {
+    /// Keep raw attempts for so many days
+    #[arg(long, value_name = "DAYS", default_value_t = maintain::RETAIN_DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(..=36_500))]
+    pub(crate) retain: u32,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Believe the clock although the newest record is more than two days old
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+}
+
+/// Check every byte of the data directory, changing nothing
+///
+/// Reads every record, checks every checksum, link and sequence number, and folds the records behind the older snapshot anew to
+/// see whether the newer one is what they teach. Exit code 3 when anything is damaged.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise verify --json")]
+pub(crate) struct VerifyArgs {}
+
+/// Keep what is good of a damaged data directory
+///
+/// Every damaged range is copied to quarantine/ first. Without an option nothing else is done. A torn tail, which a crash leaves,
+/// is no damage: the next start mends it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise verify\n  fetchwise repair --salvage\n  fetchwise repair --rebuild-manifest"
+)]
+pub(crate) struct RepairArgs {
+    /// Write damaged segments anew from their good records, and name the sequence numbers that are lost
+    #[arg(long)]
+    pub(crate) salvage: bool,
+    /// Make SEGMENTS and SNAPSHOT anew from what is there, when they are damaged
+    #[arg(long)]
+    pub(crate) rebuild_manifest: bool,
+}
+
+/// Forget a domain or a link
+///
+/// Its evidence, pauses and risk go at once. Its attempts are not shown any more, and go from the disk at the next compact.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link https://example.org/a"
+)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ForgetArgs {
+    /// The domain, with or without www.; its subdomains are domains of their own
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// The link, as it was given to fetch: its id, or its URL
+    #[arg(long, value_name = "LINK")]
+    pub(crate) link: Option<String>,
 }
 
 /// Crawl a small town of web sites on this machine and watch learning happen

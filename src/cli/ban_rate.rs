@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::args::BanRateArgs;
 use super::failure::{Exit, Failure};
+use super::input::read_domain;
 use super::out::{Out, percent};
 use super::settings::{Settings, say_torn};
 use crate::analytics::DayHistory;
-use crate::heuristic::url::{UrlFeatures, parse};
 use crate::journal::{self, Entry};
 
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ struct BanRateJson<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let domain = domain(&args.domain)?;
+    let domain = read_domain(&args.domain)?;
     let mut history = DayHistory::default();
     let replayed = journal::replay(&settings.data_dir()?, |_, entry| {
         if let Entry::Attempt(attempt) = entry
@@ -45,26 +45,4 @@ pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Res
         }
     }
     Ok(Exit::Done)
-}
-
-/// The domain as the heuristic has it, from a name or a URL.
-fn domain(text: &str) -> Result<String, Failure> {
-    let text = text.trim();
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
-    let bad = || Failure::usage(format_args!("{text:?} is no domain")).advise("expected a name such as example.org");
-    let url = parse(&url).map_err(|_| bad())?;
-    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_domain_is_read_as_the_heuristic_has_it() {
-        for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
-            assert_eq!(domain(text).unwrap(), "example.org", "{text}");
-        }
-        assert!(domain("a b").is_err() && domain("").is_err());
-    }
 }

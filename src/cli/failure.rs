@@ -93,10 +93,14 @@ impl From<JournalError> for Failure {
                 Some("another fetchwise writes there: wait until it is done, or use another --data-dir")
             }
             JournalError::Log(LogError::Corrupt { .. }) => Some(
-                "nothing was changed: put the damaged file back from a backup, or start anew with another --data-dir",
+                "nothing was changed: put the damaged file back from a backup, or keep what is good with repair --salvage",
             ),
+            JournalError::ClockJump { .. } => {
+                Some("nothing was changed: if the clock is right, say so with --trust-clock")
+            }
             JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
-            | JournalError::Record { .. } => {
+            | JournalError::Record { .. }
+            | JournalError::Snapshot { .. } => {
                 Some("nothing was changed: use the release of fetchwise that wrote it, or a newer one")
             }
             JournalError::Log(LogError::ReadOnly { .. }) => {

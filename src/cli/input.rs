@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use super::failure::Failure;
+use crate::heuristic::url::{UrlFeatures, parse};
 
 /// One line of input.
 #[derive(Debug)]
@@ -115,6 +116,15 @@ pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format_args!("cannot read {}: {error}", path.display()))
 }
 
+/// The domain as the heuristic has it, from a name or a URL.
+pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
+    let text = text.trim();
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+    let bad = || Failure::usage(format_args!("{text:?} is no domain")).advise("expected a name such as example.org");
+    let url = parse(&url).map_err(|_| bad())?;
+    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +152,13 @@ mod tests {
         let text = [b"abcdefghij\n".as_slice(), b"\xff\xfe\n", b"ok"].concat();
         let too_long = LineError::TooLong { max: 5, start: "abcdefghij".to_owned() };
         assert_eq!(lines(&text, 5), [Err(too_long), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
+    }
+
+    #[test]
+    fn a_domain_is_read_as_the_heuristic_has_it() {
+        for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
+            assert_eq!(read_domain(text).unwrap(), "example.org", "{text}");
+        }
+        assert!(read_domain("a b").is_err() && read_domain("").is_err());
     }
 }

@@ -24,8 +24,10 @@ mod failure;
 mod fetch;
 mod import;
 mod input;
+mod maintain;
 mod manual;
 mod out;
+mod progress;
 mod select;
 mod settings;
 mod simulate;
@@ -66,6 +68,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
+        Command::Maintain(command) => maintain::run(command, &settings, out),
         Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
     }
 }

@@ -11,7 +11,8 @@ use etcetera::BaseStrategy;
 
 use super::args::GlobalArgs;
 use super::failure::Failure;
-use super::out::note;
+use super::out::{note, plain};
+use super::progress::ByteBar;
 use crate::config::{Config, built_in_fetchers, load_route_table};
 use crate::detect::Detector;
 use crate::journal::{self, Loaded, TornTail};
@@ -91,25 +92,43 @@ impl Settings {
         Detector::with_rules(&text).map_err(|error| Failure::usage(format_args!("{}: {error}", path.display())))
     }
 
+    /// The data directory, which must be there: maintenance makes none.
+    pub(crate) fn existing_dir(&self) -> Result<PathBuf, Failure> {
+        let dir = self.data_dir()?;
+        if dir.is_dir() {
+            return Ok(dir);
+        }
+        Err(Failure::usage(format_args!("there is no data directory {}", dir.display()))
+            .advise("name the one that fetch or import wrote, with --data-dir"))
+    }
+
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names, those of the router table and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
-        let dir = self.data_dir()?;
+        let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
+        let mut tell = |progress| bar.tell("reading the attempt log", progress);
         let (selector, loaded) = if self.config.fetchers.is_empty() {
-            let survey = journal::survey(&dir)?;
+            let survey = journal::survey_showing(&dir, &mut tell)?;
             let mut candidates = built_in_fetchers();
             candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
             candidates.extend(survey.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
             let selector = self.selector(candidates)?;
-            let loaded = survey.load(&dir, &selector, self.clock.now())?;
+            let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else {
             let selector = self.selector(Vec::new())?;
-            let loaded = journal::load(&dir, &selector, self.clock.now())?;
+            let loaded = journal::load_showing(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         };
+        drop(bar);
         say_torn(loaded.replayed.torn_tail.as_ref());
+        say_rejected(&loaded);
         Ok((selector, loaded))
+    }
+
+    /// A selector without evidence, for maintenance.
+    pub(crate) fn blank(&self) -> Result<Selector, Failure> {
+        self.selector(Vec::new())
     }
 
     /// A selector without evidence. Its candidates are those of the config, then `more`.
@@ -132,6 +151,19 @@ impl Settings {
 pub(crate) fn say_torn(torn: Option<&TornTail>) {
     if let Some(torn) = torn {
         note(format_args!("fetchwise: {torn}"));
+    }
+}
+
+/// Says on stderr that a snapshot is damaged, and that nothing was lost by it.
+fn say_rejected(loaded: &Loaded) {
+    let Some(started) = &loaded.snapshot else { return };
+    for damage in &started.rejected {
+        note(format_args!(
+            "fetchwise: {}; began with the records from {} on instead, {} of them",
+            plain(&damage.to_string()),
+            started.covers_seq + 1,
+            loaded.replayed.entries
+        ));
     }
 }
 
