@@ -592,6 +592,10 @@ struct Steps<'s> {
 
 impl Trace for Steps<'_> {
     fn step(&mut self, step: Step<'_>) {
+        if step.total == 0.0 {
+            // What was forgotten left its cell behind.
+            return;
+        }
         let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
         self.steps.push(EvidenceStep {
             kind: step.kind.to_owned(),

@@ -17,7 +17,8 @@ use super::input::{Lines, is_stdin, unreadable};
 use super::out::{Out, note, plain};
 use super::settings::{Settings, say_torn};
 use crate::attempt::json::{LINE_MAX_BYTES, from_json_line};
-use crate::journal::{self, Check, Journal, Options};
+use crate::journal::{self, Check, Journal, Options, maintain};
+use crate::rfc3339;
 use crate::time::Timestamp;
 
 /// Bad lines are named up to this many, then counted.
@@ -56,7 +57,8 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
         known.insert(id);
     })?;
     let progress = Progress::new(&args.file);
-    let (mut summary, now) = (Summary::default(), settings.clock.now());
+    let mut target = Target { journal: &journal, known, cutoff: maintain::cutoff(&dir)?, now: settings.clock.now() };
+    let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     while let Some(line) = lines.next_line().map_err(|error| unreadable(&args.file, &error))? {
         progress.bar.inc(line.bytes);
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
             continue;
         }
         summary.lines += 1;
-        match take(&journal, line.text.map_err(|error| error.to_string()), &mut known, &mut summary, now)? {
+        match target.take(line.text.map_err(|error| error.to_string()), &mut summary)? {
             Ok(true) => looks_like_seconds = looks_like_seconds.or(Some(line.number)),
             Ok(false) => {}
             Err(error) => summary.fail(&args.file, line.number, error, &progress),
@@ -72,33 +74,46 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
     }
     progress.bar.finish_and_clear();
     journal.close()?;
+    settings.snapshot_if_due(&dir);
     warn(&summary, looks_like_seconds);
     show(&summary, out)?;
     Ok(if summary.failed > 0 { Exit::Failed } else { Exit::Done })
 }
 
-/// Takes one line. Says whether its time looked like seconds; the inner error is the line's, the outer one the log's.
-fn take(
-    journal: &Journal,
-    text: Result<String, String>,
-    known: &mut HashSet<Uuid>,
-    summary: &mut Summary,
+/// Where lines go.
+struct Target<'j> {
+    journal: &'j Journal,
+    known: HashSet<Uuid>,
+    /// Attempts before this may have been compacted away, and their ids with them.
+    cutoff: Option<Timestamp>,
     now: Timestamp,
-) -> Result<Result<bool, String>, Failure> {
-    let read = text.and_then(|text| from_json_line(&text, now).map_err(|error| error.to_string()));
-    let (attempt, notes) = match read {
-        Ok(read) => read,
-        Err(error) => return Ok(Err(error)),
-    };
-    summary.unknown_fields.extend(notes.unknown_fields);
-    if !known.insert(attempt.id) {
-        summary.duplicates += 1;
-        return Ok(Ok(false));
+}
+
+impl Target<'_> {
+    /// Takes one line. Says whether its time looked like seconds; the inner error is the line's, the outer one the log's.
+    fn take(&mut self, text: Result<String, String>, summary: &mut Summary) -> Result<Result<bool, String>, Failure> {
+        let read = text.and_then(|text| from_json_line(&text, self.now).map_err(|error| error.to_string()));
+        let (attempt, notes) = match read {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error)),
+        };
+        summary.unknown_fields.extend(notes.unknown_fields);
+        if self.known.contains(&attempt.id) {
+            summary.duplicates += 1;
+            return Ok(Ok(false));
+        }
+        if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
+            return Ok(Err(format!(
+                "made before {}, up to where attempts were compacted: a snapshot may have it already",
+                rfc3339::format(cutoff)
+            )));
+        }
+        self.known.insert(attempt.id);
+        self.journal.append_attempt(&attempt)?;
+        summary.imported += 1;
+        summary.clamped += u64::from(notes.clamped);
+        Ok(Ok(notes.looks_like_seconds))
     }
-    journal.append_attempt(&attempt)?;
-    summary.imported += 1;
-    summary.clamped += u64::from(notes.clamped);
-    Ok(Ok(notes.looks_like_seconds))
 }
 
 impl Summary {

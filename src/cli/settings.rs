@@ -26,6 +26,10 @@ const DATA_DIR: &str = "FETCHWISE_DATA_DIR";
 /// The variable that switches learning on and off.
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
 
+/// A command that wrote takes a snapshot when there are so many records behind the last one: a start reads those in well under a
+/// second.
+const SNAPSHOT_AFTER: u64 = 100_000;
+
 /// Resolved settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -124,6 +128,23 @@ impl Settings {
         say_torn(loaded.replayed.torn_tail.as_ref());
         say_rejected(&loaded);
         Ok((selector, loaded))
+    }
+
+    /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
+    /// taken is worth a word, no more: nothing is lost by it.
+    pub(crate) fn snapshot_if_due(&self, dir: &Path) {
+        let due = journal::maintain::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER);
+        if !due {
+            return;
+        }
+        let mut bar = ByteBar::new();
+        let mut tell = |_, progress| bar.tell("taking a snapshot", progress);
+        let taken =
+            self.blank().and_then(|blank| Ok(journal::maintain::snapshot(dir, &blank, self.clock.now(), &mut tell)?));
+        drop(bar);
+        if let Err(failure) = taken {
+            note(format_args!("fetchwise: no snapshot was taken: {failure}"));
+        }
     }
 
     /// A selector without evidence, for maintenance.

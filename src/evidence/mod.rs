@@ -235,26 +235,30 @@ impl Evidence {
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let Facts { at, success, is_banned, .. } = attempt.facts();
-        self.each_cell_of(attempt, &moved, |entry, cell, role| {
-            cell.add(&self.decay, moved.up, &moved.what, role.is_recent());
-            if role == Role::Domain {
-                // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
-                entry.attempts.fetch_add(1, Ordering::Relaxed);
-                if is_banned || success {
-                    entry.update_breaker(moved.fetcher, at, is_banned);
+        self.each_cell_of(
+            attempt,
+            &moved,
+            |_| true,
+            |entry, cell, role| {
+                cell.add(&self.decay, moved.up, &moved.what, role.is_recent());
+                if role == Role::Domain {
+                    // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
+                    entry.attempts.fetch_add(1, Ordering::Relaxed);
+                    if is_banned || success {
+                        entry.update_breaker(moved.fetcher, at, is_banned);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
     #[cfg(feature = "log")]
     pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
-        self.each_cell_of(attempt, &moved, |_, cell, role| {
-            if with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix) {
-                cell.take_back(moved.up, &moved.what, role.is_recent());
-            }
+        let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
+        self.each_cell_of(attempt, &moved, wants, |_, cell, role| {
+            cell.take_back(moved.up, &moved.what, role.is_recent());
         });
     }
 
@@ -282,8 +286,14 @@ impl Evidence {
         })
     }
 
-    /// Calls `f` with each cell that `attempt` moves, made where there is none yet.
-    fn each_cell_of(&self, attempt: &impl Observed, moved: &Moved, mut f: impl FnMut(&Entry, &Cell, Role)) {
+    /// Calls `f` with each cell that `attempt` moves and whose role `wants` it, made where there is none yet.
+    fn each_cell_of(
+        &self,
+        attempt: &impl Observed,
+        moved: &Moved,
+        wants: impl Fn(Role) -> bool,
+        mut f: impl FnMut(&Entry, &Cell, Role),
+    ) {
         let mut visit = |entry: &Entry, level: Level, part: u64, role: Role| {
             if let Some(cell) = entry.claim(Group::new(level, moved.kind, part), moved.fetcher) {
                 f(entry, cell, role);
@@ -294,27 +304,38 @@ impl Evidence {
         if let Some(hint) = attempt.facts().hint {
             visit(self.hint(hint), Level::Own, 0, Role::Plain);
         }
-        attempt.each_heuristic(&mut |kind, value| match kind {
-            "domain" => visit(self.entry_or_new(Key::domain(value), &guard), Level::Own, 0, Role::Domain),
-            "domain_path" | "domain_suffix" => {
-                let Some((domain, part)) = value.split_once('|') else { return };
-                let entry = self.entry_or_new(Key::domain(domain), &guard);
-                let (level, role) = match kind {
-                    "domain_path" => (Level::Path, Role::Path),
-                    _ => (Level::Suffix, Role::Suffix),
-                };
-                visit(entry, level, part_hash(part), role);
+        attempt.each_heuristic(&mut |kind, value| {
+            let (role, level) = match kind {
+                "domain" => (Role::Domain, Level::Own),
+                "domain_path" => (Role::Path, Level::Path),
+                "domain_suffix" => (Role::Suffix, Level::Suffix),
+                "site" => (Role::Site, Level::Own),
+                _ => (Role::Plain, Level::Own),
+            };
+            if !wants(role) {
+                return;
             }
-            "site" => visit(self.entry_or_new(Key::site(value), &guard), Level::Own, 0, Role::Site),
-            "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
-                Some(entry) => visit(entry, Level::Own, 0, Role::Plain),
-                None => visit(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, Role::Plain),
-            },
-            _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
-                Some(flag) => visit(&self.flags[flag], Level::Own, 0, Role::Plain),
-                None => visit(self.entry_or_new(Key::of(kind, value), &guard), Level::Own, 0, Role::Plain),
-            },
+            match role {
+                Role::Path | Role::Suffix => {
+                    if let Some((domain, part)) = value.split_once('|') {
+                        visit(self.entry_or_new(Key::domain(domain), &guard), level, part_hash(part), role);
+                    }
+                }
+                _ => match self.fixed(kind, value) {
+                    Some(entry) => visit(entry, level, 0, role),
+                    None => visit(self.entry_or_new(Key::of(kind, value), &guard), level, 0, role),
+                },
+            }
         });
+    }
+
+    /// The entry at a fixed place, for the few keys that have one.
+    fn fixed(&self, kind: &str, value: &str) -> Option<&Entry> {
+        match kind {
+            "domain" | "site" => None,
+            "path_depth" => value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)),
+            _ => FLAGS.iter().position(|flag| *flag == kind && value == "true").map(|flag| &self.flags[flag]),
+        }
     }
 
     /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
@@ -350,12 +371,8 @@ impl Evidence {
                 let level = if kind == "domain_path" { Level::Path } else { Level::Suffix };
                 Some((self.entry(Key::domain(domain), guard)?, Group::new(level, page, part_hash(part))))
             }
-            "path_depth" => match value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)) {
+            _ => match self.fixed(kind, value) {
                 Some(entry) => Some((entry, own)),
-                None => Some((self.entry(Key::of(kind, value), guard)?, own)),
-            },
-            _ => match FLAGS.iter().position(|flag| *flag == kind && value == "true") {
-                Some(flag) => Some((&self.flags[flag], own)),
                 None => Some((self.entry(Key::of(kind, value), guard)?, own)),
             },
         }

@@ -520,6 +520,23 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
     Ok(forgot)
 }
 
+/// How many records the next start has to fold: those behind the newest snapshot. Cost: a pass over the last
+/// segment.
+///
+/// # Errors
+/// As [`snapshot`].
+pub fn unfolded(dir: &Path) -> Result<u64, JournalError> {
+    let covered = fetchwise_log::load_snapshot(dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+    let reader = super::read::open(dir)?;
+    let Some(last) = reader.segments().last() else { return Ok(0) };
+    let index = reader.segments().len() - 1;
+    let newest = match last.next_seq {
+        Some(next) => next - 1,
+        None => reader.segment_for_each(index, 0, |_, _| {})?.last_seq.unwrap_or(last.first_seq.saturating_sub(1)),
+    };
+    Ok(newest.saturating_sub(covered))
+}
+
 /// Attempts in `dir` that are older than this may have been compacted away: what they taught is in a snapshot. None where no
 /// compaction has been.
 ///

@@ -6,5 +6,7 @@
 mod classify;
 mod decide;
 mod fetch;
+mod full_disk;
 mod log;
+mod maintain;
 mod support;

@@ -33,6 +33,8 @@ pub(super) mod stop;
 const GRACE: Duration = Duration::from_secs(5);
 /// The log gets so long to take what a result rests on.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
+/// How often the log's health is looked at.
+const HEALTH_TIME: Duration = Duration::from_millis(250);
 /// Results that wait for an earlier one, for each URL that may be under way.
 const AHEAD: u64 = 64;
 
@@ -60,12 +62,15 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             done: BTreeMap::new(),
             begun: 0,
             shown: 0,
+            is_degraded: false,
         };
         let ended = run.go().await;
         let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
+        let dir = crawler.journal.dir().to_owned();
         let closed = crawler.close().await;
         let exit = ended?;
         closed?;
+        settings.snapshot_if_due(&dir);
         match state {
             State::Degraded { reason, .. } => {
                 Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
@@ -95,6 +100,8 @@ struct Run<'o> {
     done: BTreeMap<u64, Done>,
     begun: u64,
     shown: u64,
+    /// Whether somebody was told that the log is failing.
+    is_degraded: bool,
 }
 
 enum Done {
@@ -124,6 +131,7 @@ impl Run<'_> {
     /// Goes through the input, or until somebody asks to stop.
     async fn work(&mut self) -> Result<Option<Interrupted>, Failure> {
         let (mut more, mut interrupted, mut give_up_at, mut listening) = (true, None, None, true);
+        let mut health = tokio::time::interval(HEALTH_TIME);
         loop {
             let take = more && self.under_way.len() < self.concurrency && self.begun - self.shown < self.window();
             if !more && self.under_way.is_empty() {
@@ -149,6 +157,7 @@ impl Run<'_> {
                 () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(interrupted);
                 }
+                _ = health.tick() => self.look_at_log(),
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
                     self.show_done().await?;
@@ -165,6 +174,24 @@ impl Run<'_> {
                     Some(Item::Link(link)) => self.begin(link),
                 },
             }
+        }
+    }
+
+    /// Says when the log begins to fail, and when it is well again. Fetching goes on in between: attempts wait in memory.
+    fn look_at_log(&mut self) {
+        match self.journal.state() {
+            State::Degraded { reason, storage_full } if !self.is_degraded => {
+                self.is_degraded = true;
+                let advice = if storage_full { ": make room on its file system" } else { "" };
+                self.show.note(&format!(
+                    "fetchwise: warning: the attempt log is degraded ({reason}); fetching goes on, and attempts wait in memory{advice}"
+                ));
+            }
+            State::Healthy if self.is_degraded => {
+                self.is_degraded = false;
+                self.show.note("fetchwise: the attempt log is being written again");
+            }
+            _ => {}
         }
     }
 
