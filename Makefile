@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 SHELL_PAGES := src/demo/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz bench react-shell chromium ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench react-shell chromium ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,6 +28,9 @@ doc: ## Build the API documentation
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) .ci/run tools fuzz
+
+fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reliability.md
+	.ci/fault-suite docs/reliability.md
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features

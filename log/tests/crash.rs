@@ -50,7 +50,7 @@ fn crash_once(seed: u64, disabled: Option<SyncSite>, images: &mut u64) -> Result
 
 #[test]
 fn no_power_cut_loses_or_alters_what_was_acknowledged() {
-    let goal = scaled(25_000, 400_000);
+    let goal = scaled(25_000, 200_000, 1_000_000);
     let mut images = 0;
     let mut seed = 0;
     while images < goal {
@@ -136,7 +136,7 @@ fn a_crash_after_each_call_and_again_during_each_call_of_recovery() {
     let clean = SimFs::new(9);
     script(&clean, &mut Oracle::default());
     let calls = clean.calls();
-    let stride = scaled(5, 1);
+    let stride = scaled(5, 1, 1);
     let mut images = 0;
     for cut in (0..=calls).step_by(stride as usize) {
         let fs = SimFs::new(9);

@@ -177,7 +177,7 @@ const ENDINGS: [Ending; 4] = [Ending::Closed, Ending::Marked, Ending::Killed, En
 #[test]
 fn every_truncation_is_repaired_or_refused() {
     let mut tally = Tally::default();
-    let stride = scaled(3, 1) as usize;
+    let stride = scaled(3, 1, 1) as usize;
     for ending in ENDINGS {
         let victim = victim(ending, 11);
         for path in victim.files() {
@@ -196,9 +196,9 @@ fn every_truncation_is_repaired_or_refused() {
 #[test]
 fn every_bit_flip_is_repaired_or_refused() {
     let mut tally = Tally::default();
-    let stride = scaled(13, 1) as usize;
+    let stride = scaled(13, 1, 1) as usize;
     for (i, ending) in ENDINGS.into_iter().enumerate() {
-        for seed in 0..scaled(1, 2) {
+        for seed in 0..scaled(1, 2, 4) {
             let victim = victim(ending, 20 + seed);
             for path in victim.files() {
                 let content = victim.fs.read(&path).unwrap();
@@ -219,7 +219,7 @@ fn every_bit_flip_is_repaired_or_refused() {
 fn every_zeroed_doubled_or_swapped_block_is_repaired_or_refused() {
     let mut tally = Tally::default();
     for ending in ENDINGS {
-        for seed in 0..scaled(1, 20) {
+        for seed in 0..scaled(1, 5, 20) {
             let victim = victim(ending, 40 + seed);
             for path in victim.files() {
                 let content = victim.fs.read(&path).unwrap();

@@ -212,7 +212,7 @@ fn crash_at(cut: u64, salt: u64, disabled: Option<SyncSite>, images: &mut u64, a
 #[test]
 fn a_crash_at_any_call_of_snapshot_and_compaction_leaves_a_good_log() {
     let mut images = 0;
-    let stride = scaled(3, 1);
+    let stride = scaled(3, 1, 1);
     for again in [false, true] {
         let mut cut = 0;
         while crash_at(cut, 0, None, &mut images, again).unwrap_or_else(|e| panic!("{e}")) {
@@ -283,10 +283,10 @@ fn a_damaged_snapshot_falls_back_to_the_one_before() {
         assert_eq!(search.snapshot.unwrap().meta().covers_seq, 40);
         tried += 1;
     };
-    for len in (0..good.len()).step_by(scaled(7, 1) as usize) {
+    for len in (0..good.len()).step_by(scaled(7, 1, 1) as usize) {
         expect_fallback(good[..len].to_vec());
     }
-    for bit in (0..good.len() * 8).step_by(scaled(7, 1) as usize) {
+    for bit in (0..good.len() * 8).step_by(scaled(7, 1, 1) as usize) {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         expect_fallback(bytes);
@@ -388,7 +388,7 @@ fn hurt(fs: &SimFs, rng: &mut Rng) {
 fn repair_saves_what_is_good_and_names_what_is_lost() {
     let mut runs = 0;
     let mut mended = 0;
-    for seed in 0..scaled(400, 4000) {
+    for seed in 0..scaled(400, 1000, 4000) {
         let fs = SimFs::new(seed);
         let mut rng = Rng::new(seed);
         let mut oracle = Oracle::default();

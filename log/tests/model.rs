@@ -188,7 +188,7 @@ impl Model {
 
 #[test]
 fn any_operations_in_any_order_agree_with_the_model() {
-    let cases = scaled(1000, 4000) as u32;
+    let cases = scaled(300, 1000, 4000) as u32;
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     let ops = std::cell::Cell::new(0u64);
     runner

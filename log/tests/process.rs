@@ -101,7 +101,7 @@ fn kill_once(dir: &Path, level: &str, salt: u64, acknowledged: &mut HashMap<u64,
 #[test]
 fn a_killed_process_loses_nothing_that_was_acknowledged() {
     for level in ["os", "sync"] {
-        let kills = scaled(100, 500);
+        let kills = scaled(30, 200, 500);
         let mut rng = Rng::new(1);
         let (mut told, mut repaired) = (0, 0);
         let mut tmp = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn one_writer_a_directory_across_threads_and_processes() {
     let path = tmp.path();
     let inside = AtomicU64::new(0);
     let (opened, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let rounds = scaled(20, 80);
+    let rounds = scaled(20, 60, 80);
     std::thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
@@ -185,7 +185,7 @@ fn one_writer_a_directory_across_threads_and_processes() {
     assert_eq!(Reader::open(path).unwrap().for_each(|_, _| {}).unwrap().records, opened);
 
     let (log, _) = Log::open(path, options(Durability::Os)).unwrap();
-    let children = scaled(12, 200);
+    let children = scaled(12, 64, 200);
     let spawn = || {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_that_tries_the_lock", "--nocapture"])
@@ -351,7 +351,7 @@ fn a_blocked_append_is_let_go_when_the_disk_breaks() {
 #[test]
 fn acknowledgements_come_exactly_when_they_should_under_load() {
     // Fault suite, row 11, the part that loom cannot do: the real queue, real threads, many times.
-    let each = scaled(20_000, 125_000);
+    let each = scaled(20_000, 125_000, 125_000);
     let tmp = tempfile::tempdir().unwrap();
     let mut options = options(Durability::Os);
     options.queue_records = 64;

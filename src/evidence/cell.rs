@@ -217,8 +217,8 @@ impl Cell {
     /// Adds what another cell had, its masses multiplied by `scale`.
     pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
-        add_f64(&self.success, raw.success * scale, Ordering::Release);
-        add_f64(&self.blocked, raw.blocked * scale, Ordering::Release);
+        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
         self.attempts.fetch_add(raw.attempts, Ordering::Relaxed);
         self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);

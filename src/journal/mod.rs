@@ -42,6 +42,8 @@ use schema::Encoded;
 
 mod entry;
 mod fold;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod maintain;
 mod read;
 mod schema;

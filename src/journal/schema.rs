@@ -450,6 +450,18 @@ pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaE
     Ok(Encoded { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
 }
 
+/// Encodes an entry of any kind.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
+    match entry {
+        Entry::Attempt(attempt) => encode_attempt(attempt),
+        Entry::Link(entry) => encode_link(entry),
+        Entry::Host(entry) => encode_host(&entry.domain, entry.paused_until, entry.at),
+        Entry::Importance(entry) => encode_importance(entry),
+        Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
+    }
+}
+
 /// Decodes a record of any kind.
 pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
     if schema != VERSION {
@@ -695,14 +707,7 @@ mod tests {
     }
 
     fn encode(entry: &Entry) -> Encoded {
-        match entry {
-            Entry::Attempt(attempt) => encode_attempt(attempt),
-            Entry::Link(entry) => encode_link(entry),
-            Entry::Host(entry) => encode_host(&entry.domain, entry.paused_until, entry.at),
-            Entry::Importance(entry) => encode_importance(entry),
-            Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
-        }
-        .unwrap()
+        super::encode(entry).unwrap()
     }
 
     fn golden(name: &str) -> std::path::PathBuf {

@@ -195,7 +195,7 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
     Ok(Contents { image: Image { decay, ..contents.image }, ..contents })
 }
 
-fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
+pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
     let open = |kind| {
         let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
         Rows::open(bytes.unwrap_or(&[0; 8]))
@@ -280,7 +280,14 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             attempts: attempts[i],
         },
     };
-    Some((0..rows.rows).map(row).collect())
+    let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
+    // A sum of weights is neither infinite nor negative.
+    let is_mass = |raw: &Raw| {
+        let recent = [raw.recent_success, raw.recent_total].map(f64::from);
+        let all = [raw.success, raw.total, raw.blocked, raw.duration, recent[0], recent[1]];
+        all.iter().all(|mass| mass.is_finite() && *mass >= 0.0)
+    };
+    cells.iter().all(|cell| is_mass(&cell.raw)).then_some(cells)
 }
 
 fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {

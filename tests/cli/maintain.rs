@@ -213,7 +213,11 @@ fn maintenance_makes_no_directory() {
 /// Killed at any moment, a compaction leaves a directory that opens with the same evidence.
 #[test]
 fn a_compaction_that_is_killed_leaves_a_sound_log() {
-    let rounds = if std::env::var("FETCHWISE_FAULTS").is_ok_and(|v| v == "full") { 100 } else { 12 };
+    let rounds = match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 200,
+        Ok("ci") => 40,
+        _ => 8,
+    };
     let place = place_with(4000);
     let (mut killed, mut known) = (0, choice(&place));
     for round in 0..rounds {

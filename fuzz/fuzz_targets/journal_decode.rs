@@ -1,0 +1,10 @@
+//! Any bytes as a record or a snapshot that has passed its checksum: nothing panics, and what is decoded encodes to the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| match data.split_first() {
+    Some((way, rest)) if way % 2 == 0 => fetchwise::journal::fuzzing::decode_record(rest),
+    Some((_, rest)) => fetchwise::journal::fuzzing::decode_snapshot(rest),
+    None => {}
+});

@@ -1,0 +1,60 @@
+//! Entry points for a fuzzer: bytes in that a checksum has passed, no panic and no contradiction out.
+//!
+//! Owns: the way from any bytes to records and snapshots. Must not know: which fuzzer calls it.
+
+use rkyv::util::AlignedVec;
+
+use super::schema;
+use super::snapshot;
+use crate::evidence::Observed;
+use crate::selector::{Selector, Situation};
+use crate::time::Timestamp;
+use schema::Clamped;
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+/// Takes `data` for a record: its first byte for the kind, the rest for its bytes.
+pub fn decode_record(data: &[u8]) {
+    let Some((kind, bytes)) = data.split_first() else { return };
+    let mut payload = AlignedVec::<16>::new();
+    payload.extend_from_slice(bytes);
+    let kind = u16::from(*kind);
+    if let Ok(Some(attempt)) = schema::attempt(kind, schema::VERSION, &payload) {
+        let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
+        let selector = selector();
+        selector.learn(&Clamped(attempt, NOW));
+        selector.take_back(&Clamped(attempt, NOW), true);
+        Clamped(attempt, NOW).each_heuristic(&mut |_, _| {});
+    }
+    let Ok(entry) = schema::decode(kind, schema::VERSION, &payload) else { return };
+    let Ok(encoded) = schema::encode(&entry) else { return };
+    let again = schema::decode(encoded.kind, schema::VERSION, &encoded.payload);
+    // By their text: a NaN is not equal to itself.
+    assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
+}
+
+/// Takes `data` for the sections of a snapshot: each a kind, a length in 8-byte words, and so many words.
+pub fn decode_snapshot(mut data: &[u8]) {
+    let mut sections = Vec::new();
+    while let [kind, words, rest @ ..] = data {
+        let (bytes, rest) = rest.split_at(rest.len().min(usize::from(*words) * 8));
+        sections.push((u32::from(*kind), bytes));
+        data = rest;
+    }
+    let Some(contents) = snapshot::decode_sections(&sections, 1) else { return };
+    let encoded = contents.encode();
+    let again: Vec<(u32, &[u8])> = encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
+    assert_eq!(snapshot::decode_sections(&again, 1).map(|c| format!("{c:?}")), Some(format!("{contents:?}")));
+    let selector = selector();
+    selector.absorb(&contents.image);
+    let url = url::Url::parse("https://example.org/a/b.pdf").ok();
+    let _ = url.map(|url| selector.select(&url, &Situation::first(NOW)));
+    let _ = selector.image(NOW, &contents.image.fetchers);
+}
+
+fn selector() -> Selector {
+    match Selector::builder().around(NOW).build() {
+        Ok(selector) => selector,
+        Err(error) => panic!("the default half-life can be configured: {error}"),
+    }
+}
