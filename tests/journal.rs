@@ -530,3 +530,61 @@ proptest! {
         assert_same(&naive, &known, what);
     }
 }
+
+/// The directories that releases wrote, one each, copied to where they can be written to.
+fn golden() -> Vec<(String, tempfile::TempDir)> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
+    let mut copies = Vec::new();
+    for release in std::fs::read_dir(all).unwrap() {
+        let (release, copy) = (release.unwrap().path(), tempfile::tempdir().unwrap());
+        for file in std::fs::read_dir(&release).unwrap() {
+            let file = file.unwrap().path();
+            std::fs::copy(&file, copy.path().join(file.file_name().unwrap())).unwrap();
+        }
+        copies.push((release.file_name().unwrap().to_string_lossy().into_owned(), copy));
+    }
+    copies
+}
+
+#[test]
+fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
+    let copies = golden();
+    assert!(copies.iter().any(|(name, _)| name == "v1"));
+    for (name, copy) in copies {
+        let dir = copy.path();
+        let at = Timestamp::from_millis(1_790_100_000_000);
+        let (naive, known) =
+            (Selector::builder().around(at).build().unwrap(), Selector::builder().around(at).build().unwrap());
+        let mut count = 0;
+        journal::replay(dir, |_, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                naive.observe(&attempt);
+                count += 1;
+            }
+        })
+        .unwrap();
+        let loaded = journal::load(dir, &known, at).unwrap();
+        assert!(loaded.snapshot.unwrap().covers_seq > 0, "{name}");
+        let mut seen = 0;
+        for fetcher in ["direct_access", "playwright", "archive_proxy", "my own fetcher"] {
+            for key in
+                [("global", ""), ("site", "example.org"), ("domain", "site1.example.org"), ("video_platform", "yes")]
+            {
+                for page in [Kind::Page, Kind::File] {
+                    let (a, b) = (naive.masses(key, page, fetcher, at), known.masses(key, page, fetcher, at));
+                    assert!(
+                        a.attempts == b.attempts && (a.total - b.total).abs() < 1e-9,
+                        "{name} {key:?}: {a:?} {b:?}"
+                    );
+                    seen += u64::from(a.attempts);
+                }
+            }
+        }
+        assert!(seen > count, "{name}: {seen}");
+        assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
+        write(dir, [attempt(1, 0.0)]);
+        take_snapshot(dir);
+        assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
+        assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, count + 1, "{name}");
+    }
+}

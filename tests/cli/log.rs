@@ -237,3 +237,16 @@ fn whoever_reads_only_the_first_line_gets_it_without_a_word() {
     let ran = Ran::from(output);
     assert_eq!((ran.stdout.lines().count(), ran.stderr.as_str()), (1, ""));
 }
+
+#[test]
+fn the_log_of_every_release_exports_as_it_did() {
+    let all = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
+    let mut releases = 0;
+    for release in std::fs::read_dir(all).unwrap() {
+        let release = release.unwrap().path();
+        let ran = Place::new().run(&["export", "--data-dir", release.to_str().unwrap()]);
+        assert_eq!(ran.stdout, std::fs::read_to_string(release.join("attempts.jsonl")).unwrap());
+        releases += 1;
+    }
+    assert!(releases > 0);
+}
