@@ -450,9 +450,19 @@ impl Selector {
 /// What a journal needs.
 #[cfg(feature = "log")]
 impl Selector {
-    /// Learns from an attempt where it lies; the policy does not see it.
-    pub(crate) fn learn(&self, attempt: &impl crate::evidence::Observed) {
-        self.evidence.observe(attempt, &self.registry);
+    /// Learns from an attempt where it lies, what domains share apart; the policy does not see it.
+    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) {
+        self.evidence.observe_apart(shared, attempt, &self.registry);
+    }
+
+    /// A place for what domains share, for one of several threads that learn at once.
+    pub(crate) fn apart(&self) -> Evidence {
+        self.evidence.empty_like()
+    }
+
+    /// Adds what one of them has learned there.
+    pub(crate) fn merge(&self, shared: &Evidence) {
+        self.evidence.merge(shared);
     }
 
     /// Takes back what an attempt had shown. `with_domain` says whether its domain's own evidence still has it.

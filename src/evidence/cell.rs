@@ -216,6 +216,18 @@ impl Cell {
 
     /// Adds what another cell had, its masses multiplied by `scale`.
     pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
+        if self.attempts.load(Ordering::Relaxed) == 0 {
+            // A start fills cells that nobody else has yet: the same additions, without waiting for each.
+            self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
+            self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
+            let recent = [raw.recent_success, raw.recent_total].map(|mass| (f64::from(mass) * scale) as f32);
+            self.recent.store(pack(recent[0], recent[1]), Ordering::Relaxed);
+            self.newest_s.store(raw.newest_s, Ordering::Relaxed);
+            self.attempts.store(raw.attempts, Ordering::Relaxed);
+            self.success.store((raw.success.min(raw.total) * scale).to_bits(), Ordering::Release);
+            self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
+            return;
+        }
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);

@@ -99,6 +99,31 @@ impl Evidence {
         image
     }
 
+    /// An evidence with the same scale and nothing in it.
+    pub(crate) fn empty_like(&self) -> Self {
+        Self::new(self.decay)
+    }
+
+    /// Adds what another evidence of the same scale and registry holds.
+    pub(crate) fn merge(&self, other: &Self) {
+        let add = |to: &Entry, from: &Entry| {
+            from.each_cell(|group, fetcher, cell| {
+                if let Some(own) = to.claim(group, fetcher) {
+                    own.absorb(&cell.raw(), 1.0);
+                }
+            });
+        };
+        let all = |to: &[Entry], from: &[Entry]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
+        add(&self.global, &other.global);
+        all(&self.flags, &other.flags);
+        all(&self.hints, &other.hints);
+        all(&self.depths, &other.depths);
+        let (guard, other_guard) = (self.guard(), other.guard());
+        for (key, from) in other.entries.iter(&other_guard) {
+            add(self.entry_or_new(Key(*key), &guard), from);
+        }
+    }
+
     /// Adds an image, whose masses are brought to this evidence's scale. Under another half-life each mass keeps the weight it
     /// had when the image was taken and fades by this one from then on.
     pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
@@ -110,6 +135,8 @@ impl Evidence {
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
         let guard = self.guard();
+        // Grown once: each doubling on the way would move every entry.
+        self.entries.reserve(image.entries.len(), &guard);
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         for row in &image.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));

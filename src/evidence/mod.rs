@@ -233,9 +233,16 @@ impl Evidence {
     /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
     /// for each heuristic; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
+        self.observe_apart(self, attempt, registry);
+    }
+
+    /// As [`observe`](Self::observe), with the cells that all domains share in `shared`: threads that learn much at once would
+    /// hand their cache lines to and fro.
+    pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let Facts { at, success, is_banned, .. } = attempt.facts();
         self.each_cell_of(
+            shared,
             attempt,
             &moved,
             |_| true,
@@ -257,7 +264,7 @@ impl Evidence {
     pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
-        self.each_cell_of(attempt, &moved, wants, |_, cell, role| {
+        self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
             cell.take_back(moved.up, &moved.what, role.is_recent());
         });
     }
@@ -289,6 +296,7 @@ impl Evidence {
     /// Calls `f` with each cell that `attempt` moves and whose role `wants` it, made where there is none yet.
     fn each_cell_of(
         &self,
+        shared: &Self,
         attempt: &impl Observed,
         moved: &Moved,
         wants: impl Fn(Role) -> bool,
@@ -299,11 +307,13 @@ impl Evidence {
                 f(entry, cell, role);
             }
         };
-        let guard = self.guard();
-        visit(&self.global, Level::Own, 0, Role::Plain);
+        let (guard, shared_guard) = (self.guard(), shared.guard());
+        visit(&shared.global, Level::Own, 0, Role::Plain);
         if let Some(hint) = attempt.facts().hint {
-            visit(self.hint(hint), Level::Own, 0, Role::Plain);
+            visit(shared.hint(hint), Level::Own, 0, Role::Plain);
         }
+        // Domain, path and suffix are in one entry, which a map of many is slow to find.
+        let mut last: Option<(Key, &Entry)> = None;
         attempt.each_heuristic(&mut |kind, value| {
             let (role, level) = match kind {
                 "domain" => (Role::Domain, Level::Own),
@@ -315,16 +325,22 @@ impl Evidence {
             if !wants(role) {
                 return;
             }
+            let mut of_domain = |domain: &str| match (Key::domain(domain), last) {
+                (key, Some((seen, entry))) if seen == key => entry,
+                (key, _) => last.insert((key, self.entry_or_new(key, &guard))).1,
+            };
             match role {
+                Role::Domain => visit(of_domain(value), level, 0, role),
                 Role::Path | Role::Suffix => {
                     if let Some((domain, part)) = value.split_once('|') {
-                        visit(self.entry_or_new(Key::domain(domain), &guard), level, part_hash(part), role);
+                        visit(of_domain(domain), level, part_hash(part), role);
                     }
                 }
-                _ => match self.fixed(kind, value) {
+                Role::Plain => match shared.fixed(kind, value) {
                     Some(entry) => visit(entry, level, 0, role),
-                    None => visit(self.entry_or_new(Key::of(kind, value), &guard), level, 0, role),
+                    None => visit(shared.entry_or_new(Key::of(kind, value), &shared_guard), level, 0, role),
                 },
+                Role::Site => visit(self.entry_or_new(Key::site(value), &guard), level, 0, role),
             }
         });
     }

@@ -17,6 +17,7 @@ use super::read::{Replayed, SETTLE, open, pass, replay};
 use super::snapshot::{self, Contents};
 use super::{JournalError, schema};
 use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
+use crate::evidence::Evidence;
 use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
 use crate::time::Timestamp;
@@ -295,7 +296,7 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let shards = (0..threads()).map(|_| Shard::default()).collect();
+        let shards = (0..threads()).map(|_| Shard::new(selector)).collect();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
             if seq <= upto && shard.failed.is_none() {
                 shard.last_seq = seq;
@@ -313,6 +314,7 @@ impl Fold {
             return Err(JournalError::Record { seq, source });
         }
         for shard in shards {
+            selector.merge(&shard.shared);
             self.merge(shard, stones);
         }
         self.newest = self.newest.min(now);
@@ -414,8 +416,9 @@ pub(super) fn is_at_risk(state: &LinkState) -> bool {
 }
 
 /// What one thread of a fold has seen.
-#[derive(Default)]
 struct Shard {
+    /// What its attempts show of keys that the other threads' domains have too.
+    shared: Evidence,
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
@@ -429,6 +432,22 @@ struct Shard {
 }
 
 impl Shard {
+    fn new(selector: &Selector) -> Self {
+        Self {
+            shared: selector.apart(),
+            last_seq: 0,
+            newest: Timestamp::default(),
+            attempts: 0,
+            entries: 0,
+            fetchers: Vec::new(),
+            links: HashMap::new(),
+            hosts: HashMap::new(),
+            importance: HashMap::new(),
+            stones: Vec::new(),
+            failed: None,
+        }
+    }
+
     fn take(
         &mut self,
         selector: &Selector,
@@ -441,7 +460,7 @@ impl Shard {
             self.attempts += 1;
             self.newest = self.newest.max(attempt.at());
             note(&mut self.fetchers, attempt.fetcher());
-            selector.learn(&Clamped(attempt, now));
+            selector.learn(&self.shared, &Clamped(attempt, now));
             return Ok(());
         }
         match schema::decode(record.kind, record.schema, record.payload)? {

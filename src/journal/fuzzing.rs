@@ -22,7 +22,9 @@ pub fn decode_record(data: &[u8]) {
     if let Ok(Some(attempt)) = schema::attempt(kind, schema::VERSION, &payload) {
         let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
         let selector = selector();
-        selector.learn(&Clamped(attempt, NOW));
+        let shared = selector.apart();
+        selector.learn(&shared, &Clamped(attempt, NOW));
+        selector.merge(&shared);
         selector.take_back(&Clamped(attempt, NOW), true);
         Clamped(attempt, NOW).each_heuristic(&mut |_, _| {});
     }
