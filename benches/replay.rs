@@ -30,9 +30,9 @@ fn attempt(n: u64, domains: u64, now: Timestamp) -> Attempt {
     let text = format!("https://www.site{}.org/section{}/page-{n}.html", n.wrapping_mul(0x9E37_79B9) % domains, n % 3);
     let age = n % 150 * 86_400_000;
     let at = Timestamp::from_millis(now.as_millis() - age as i64);
-    let fetcher = if n % 3 == 0 { "playwright" } else { "direct_access" };
+    let fetcher = if n.is_multiple_of(3) { "playwright" } else { "direct_access" };
     let attempt = Attempt::new(&url::Url::parse(&text).unwrap(), fetcher, at).unwrap();
-    if n % 9 == 0 { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+    if n.is_multiple_of(9) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
 }
 
 /// Runs `f` a few times and prints its rate. Returns the best time.

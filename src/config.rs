@@ -191,6 +191,8 @@ pub struct LogConfig {
     pub interval_ms: Option<u64>,
     /// The size at which a segment is full, in bytes.
     pub segment_bytes: Option<u64>,
+    /// How many days raw attempts are kept by a compaction.
+    pub retain_days: Option<u32>,
 }
 
 /// `[[fetcher]]`
@@ -336,6 +338,11 @@ impl Config {
             && !(7.0..=365.0).contains(&days)
         {
             return bad("half_life_days", &days, "it can be 7 to 365");
+        }
+        if let Some(days) = self.log.retain_days
+            && days > 36_500
+        {
+            return bad("log.retain_days", &days, "it can be 0 to 36500");
         }
         let scoring = &self.scoring;
         let shares = [

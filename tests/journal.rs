@@ -402,6 +402,24 @@ fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
     assert_eq!(format!("{before:?}"), format!("{:?}", published()));
 }
 
+#[test]
+fn a_snapshot_beside_a_writer_that_never_syncs_covers_what_is_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..100).map(|n| attempt(n, 1.0)));
+    let (journal, _) = Journal::open(dir.path(), Options { durability: Durability::Os, ..Options::default() }).unwrap();
+    for n in 100..200 {
+        journal.append_attempt(&attempt(n, 1.0)).unwrap();
+    }
+    journal.settled().wait().unwrap();
+    let covered = take_snapshot(dir.path()).covers_seq;
+    assert!((100..=200).contains(&covered), "{covered}");
+    let (known, loaded) = start(dir.path());
+    assert_eq!(loaded.replayed.attempts, 200 - covered);
+    let naive = selector();
+    (0..200).for_each(|n| naive.observe(&attempt(n, 1.0)));
+    assert_same(&naive, &known, "snapshot and tail of a living writer");
+}
+
 /// Half of a large log is older than it may be, and a writer appends as fast as it can meanwhile.
 #[test]
 fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
@@ -455,6 +473,15 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     );
 }
 
+/// How many histories are tried.
+fn cases() -> u32 {
+    match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 1500,
+        Ok("ci") => 200,
+        _ => 32,
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Attempts(u8),
@@ -477,7 +504,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happens in whatever order, a start knows what a naive list of attempts teaches.
     #[test]
@@ -512,10 +539,11 @@ proptest! {
                     maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
                 }
                 Step::SpoilNewest => {
-                    let names = fetchwise_log::load_snapshot(dir.path());
-                    let newest = names.ok().and_then(|search| Some(search.snapshot?.path().to_owned()));
                     // Only where another good one stands behind it.
-                    if let Some(path) = newest.filter(|_| fetchwise_log::load_previous_snapshot(dir.path()).unwrap().is_some()) {
+                    let search = fetchwise_log::load_snapshot(dir.path()).unwrap_or_default();
+                    let previous = fetchwise_log::load_previous_snapshot(dir.path()).unwrap();
+                    let both_good = search.rejected.is_empty() && previous.is_some();
+                    if let Some(path) = search.snapshot.map(|s| s.path().to_owned()).filter(|_| both_good) {
                         let mut bytes = std::fs::read(&path).unwrap();
                         bytes[4100] ^= 8;
                         std::fs::write(&path, bytes).unwrap();

@@ -55,7 +55,8 @@ pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use recover::{Check, Recovery};
 pub use repair::{RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_showing, verify_with};
 pub use snapshot::{
-    Section, Snapshot, SnapshotMeta, SnapshotSearch, load_previous_snapshot, load_snapshot, load_snapshot_with,
+    Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
+    load_snapshot_with,
 };
 #[cfg(feature = "sim")]
 pub use stepper::Stepper;

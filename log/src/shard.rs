@@ -50,7 +50,8 @@ impl Reader {
     /// # Errors
     ///
     /// What the system says; what was seen until then has been folded, and is of no use. A compaction that takes files away
-    /// meanwhile is none: what has replaced them is read instead.
+    /// meanwhile is none, as what has replaced them is read instead, unless that has dropped records which were still to come:
+    /// [`Error::Replaced`].
     pub fn for_each_sharded<S: Send>(
         &self,
         seq: u64,
@@ -99,6 +100,10 @@ impl Reader {
             }
             let next = summary.last_seq.map_or(seq, |last| last + 1);
             let again = Self::open_with(self.fs.clone(), &self.dir)?;
+            if again.floor_seq() >= next {
+                // What comes next is in a snapshot now, which this replay does not begin with.
+                break;
+            }
             summary.damage.clear();
             read = again.read_batches(next, queues, &mut summary, progress);
         }

@@ -101,6 +101,20 @@ pub struct SnapshotSearch {
     pub floor_seq: u64,
 }
 
+/// The last record that the disk itself says is durable: up to here a snapshot can be taken at once, whatever a writer is doing.
+/// Takes no lock.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] for a log whose headers or manifests are damaged; or what the system says.
+pub fn durable_seq(dir: &Path) -> Result<u64, Error> {
+    let catalog = Catalog::read(&RealFs, dir)?;
+    if !catalog.damage.is_empty() {
+        return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
+    }
+    proven_seq(&RealFs, &catalog)
+}
+
 /// The snapshot before the newest one, when it is good: what a re-fold begins with that the newest one is checked against.
 /// Takes no lock.
 ///
@@ -333,7 +347,13 @@ pub(crate) fn write_snapshot(
         let _ = fs.remove(&tmp);
         return Err(e);
     }
-    let manifest = SnapshotManifest { generation, current: Some(named), previous: old.current, ..old };
+    // One that has gone bad meanwhile is no second leg to stand on.
+    let is_good = match &old.current {
+        Some(current) => read_named(fs, dir, current, &store)?.is_ok(),
+        None => true,
+    };
+    let previous = if is_good { old.current } else { old.previous };
+    let manifest = SnapshotManifest { generation, current: Some(named), previous, ..old };
     publish_manifest(fs, dir, &manifest)?;
     remove_old(fs, dir, &manifest)?;
     Ok((path, named.len))

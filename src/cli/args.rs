@@ -10,7 +10,6 @@ use clap_complete::Shell;
 
 use crate::attempt::Hint;
 use crate::fetch::guard;
-use crate::journal::maintain;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::router::Mode;
@@ -298,9 +297,9 @@ pub(crate) struct SnapshotArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
 pub(crate) struct CompactArgs {
-    /// Keep raw attempts for so many days
-    #[arg(long, value_name = "DAYS", default_value_t = maintain::RETAIN_DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(..=36_500))]
-    pub(crate) retain: u32,
+    /// Keep raw attempts for so many days [default: the config's log.retain_days, or 90]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
+    pub(crate) retain: Option<u32>,
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Damage, Error as LogError, Progress, RecordRef, Snapshot, TornTail};
+use fetchwise_log::{Damage, Error as LogError, Progress, Reader, RecordRef, Snapshot, TornTail};
 
 use super::entry::{Entry, Forgotten, HostEntry, ImportanceEntry, LinkEntry, TombstoneTarget};
 use super::read::{Replayed, SETTLE, open, pass, replay};
@@ -66,6 +66,8 @@ pub struct Survey {
 /// Where a fold begins.
 #[derive(Debug, Default)]
 pub(super) struct Start {
+    /// Opened before the snapshot was looked for, so that a compaction in between takes nothing away that the snapshot lacks.
+    reader: Option<Reader>,
     pub(super) contents: Option<Contents>,
     pub(super) started: Option<Started>,
 }
@@ -73,19 +75,21 @@ pub(super) struct Start {
 impl Start {
     /// The newest good snapshot of `dir`.
     pub(super) fn newest(dir: &Path) -> Result<Self, JournalError> {
+        let reader = Some(open(dir)?);
         let search = fetchwise_log::load_snapshot(dir)?;
         let Some(found) = search.snapshot else {
             // Neither is good, and nothing is gone from the segments: everything is replayed.
             let started =
                 (!search.rejected.is_empty()).then(|| Started { rejected: search.rejected, ..Started::default() });
-            return Ok(Self { contents: None, started });
+            return Ok(Self { reader, contents: None, started });
         };
-        Ok(Self { started: Some(Started { rejected: search.rejected, ..Started::of(&found) }), ..Self::of(&found)? })
+        let started = Some(Started { rejected: search.rejected, ..Started::of(&found) });
+        Ok(Self { reader, started, ..Self::of(&found)? })
     }
 
     /// This snapshot.
     pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
-        Ok(Self { contents: Some(snapshot::decode(found)?), started: Some(Started::of(found)) })
+        Ok(Self { reader: None, contents: Some(snapshot::decode(found)?), started: Some(Started::of(found)) })
     }
 }
 
@@ -113,7 +117,8 @@ pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![Names::default(); threads()];
-    let (shards, summary) = open(dir)?.for_each_sharded(from, shards, Names::take, progress)?;
+    let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("a start without a reader".into()))?;
+    let (shards, summary) = reader.for_each_sharded(from, shards, Names::take, progress)?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
     }
@@ -211,6 +216,8 @@ fn load_from(
 /// A fold under way: what it has learned besides evidence, which is in its selector.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
+    /// As in [`Start`], until it has been read.
+    reader: Option<Reader>,
     /// What the records up to here taught.
     pub(super) covers_seq: u64,
     /// The time of the newest record.
@@ -242,9 +249,11 @@ fn keep_last<K: Eq + Hash, V>(all: &mut Last<K, V>, key: K, seq: u64, value: V) 
 impl Fold {
     /// Begins with a snapshot, or with nothing; `selector` learns what is in it.
     pub(super) fn begin(start: Start, selector: &Selector) -> Self {
-        let Some(contents) = start.contents else { return Self::default() };
+        let reader = start.reader;
+        let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
         selector.absorb(&contents.image);
         Self {
+            reader,
             covers_seq: contents.covers_seq,
             newest: contents.image.as_of,
             cutoff: contents.cutoff,
@@ -305,7 +314,11 @@ impl Fold {
                 }
             }
         };
-        let (shards, summary) = open(dir)?.for_each_sharded(self.covers_seq + 1, shards, take, progress)?;
+        let reader = self.reader.take().map_or_else(|| open(dir), Ok)?;
+        if reader.floor_seq() > self.covers_seq {
+            return Err(LogError::Replaced { file: dir.to_owned() }.into());
+        }
+        let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, take, progress)?;
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }

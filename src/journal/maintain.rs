@@ -92,7 +92,9 @@ pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>)
     let start = Start::newest(dir)?;
     let known = start.contents.as_ref().map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector);
-    fold.advance(dir, selector, u64::MAX, now, &mut |progress| tell(Phase::Folding, progress))?;
+    // What a living writer has not synced yet is left to the next one.
+    let upto = fetchwise_log::durable_seq(dir)?;
+    fold.advance(dir, selector, upto, now, &mut |progress| tell(Phase::Folding, progress))?;
     let contents = Contents::of(&fold, selector, now);
     let meta = contents.meta();
     let is_same =
@@ -188,19 +190,21 @@ pub fn compact(
         fold.advance(dir, selector, sealed_seq, now, &mut |progress| tell(Phase::Folding, progress))?;
         at_seal = Some(Contents::of(&fold, selector, now));
     }
-    fold.advance(dir, selector, u64::MAX, now, &mut |progress| tell(Phase::Folding, progress))?;
+    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| tell(Phase::Folding, done))?;
+    check_clock(fold.newest, options, now)?;
+    if !beside_writer && !options.dry_run {
+        begin_segment(dir)?;
+        // What a writer that died had not synced is on disk now.
+        fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
+    }
     if fold.covers_seq == 0 {
         return Ok(Compacted { cutoff, ..Compacted::default() });
     }
-    check_clock(fold.newest, options, now)?;
     let at_end = Contents::of(&fold, selector, now);
     let floor_seq = if beside_writer { sealed_seq } else { fold.covers_seq };
     let mut report = Compacted { cutoff, beside_writer, ..Compacted::default() };
     report.mass.0 = at_end.image.mass();
     if !options.dry_run {
-        if !beside_writer {
-            begin_segment(dir)?;
-        }
         if let Some(contents) = at_seal {
             write(&maintenance, &contents)?;
             covered.push(contents.covers_seq);
@@ -257,6 +261,10 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
 
 fn check_clock(newest: Timestamp, options: &CompactOptions, now: Timestamp) -> Result<(), JournalError> {
     let age = now.since(newest);
+    if newest == Timestamp::default() {
+        // Nothing has been recorded.
+        return Ok(());
+    }
     if age > CLOCK_JUMP_MAX && !options.trust_clock {
         return Err(JournalError::ClockJump { hours: age.as_secs() / 3600 });
     }

@@ -31,8 +31,9 @@ struct CompactJson {
 
 /// Runs the command.
 pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintain::RETAIN_DAYS_DEFAULT);
     let options = CompactOptions {
-        retain: Duration::from_secs(u64::from(args.retain) * 86_400),
+        retain: Duration::from_secs(u64::from(days) * 86_400),
         trust_clock: args.trust_clock,
         dry_run: args.dry_run,
     };
