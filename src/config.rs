@@ -13,8 +13,13 @@ use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use crate::policy;
 use crate::registry::{BUILT_IN, Class, FetcherSpec};
 use crate::router::{Mode, RouteTable, TableError};
-use crate::score::Settings;
+use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
+
+/// What `[importance]` prunes below, unless said otherwise.
+const IMPORTANCE_MIN: f64 = 0.02;
+/// What `[importance]` counts in full, unless said otherwise.
+const IMPORTANCE_FULL: f64 = 0.2;
 
 /// A config that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +88,8 @@ pub struct Config {
     pub half_life_days: Option<f64>,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
+    /// What recorded importance does.
+    pub importance: ImportanceConfig,
     /// Pauses.
     pub backoff: BackoffConfig,
     /// Requests.
@@ -119,10 +126,27 @@ pub struct ScoringConfig {
     pub min_attempts: Option<f64>,
     /// The share of first attempts that explore.
     pub explore: Option<f64>,
+    /// How eagerly something cheaper that failed is looked at again once a host has had a rest.
+    pub explore_rested: Option<f64>,
+    /// The share of first attempts that explore at most.
+    pub explore_most: Option<f64>,
     /// The chance of a last-ditch try.
     pub last_ditch: Option<f64>,
     /// Attempts for a URL in all.
     pub max_attempts: Option<u32>,
+}
+
+/// `[importance]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImportanceConfig {
+    /// `off`, `prune` or `scale`.
+    #[serde(rename = "use")]
+    pub mode: Option<String>,
+    /// `prune` leaves out what has less importance; 0.02 unless said otherwise.
+    pub min: Option<f64>,
+    /// `scale` counts what has this importance in full, and less in proportion; 0.2 unless said otherwise.
+    pub full: Option<f64>,
 }
 
 /// `[backoff]`
@@ -295,8 +319,15 @@ impl Config {
             // Attempts of last week have decayed to nine tenths of their number, and still count as that many.
             min_sample: set.min_attempts.map_or(base.min_sample, |attempts| attempts * 0.9),
             explore: set.explore.unwrap_or(base.explore),
+            explore_rested: set.explore_rested.unwrap_or(base.explore_rested),
+            explore_most: set.explore_most.unwrap_or(base.explore_most),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
+            importance: match self.importance.mode.as_deref() {
+                Some("prune") => ImportanceUse::Prune { min: self.importance.min.unwrap_or(IMPORTANCE_MIN) },
+                Some("scale") => ImportanceUse::Scale { full: self.importance.full.unwrap_or(IMPORTANCE_FULL) },
+                _ => ImportanceUse::Off,
+            },
             ..base
         }
     }
@@ -344,11 +375,22 @@ impl Config {
         {
             return bad("log.retain_days", &days, "it can be 0 to 36500");
         }
+        if let Some(mode) = &self.importance.mode
+            && !matches!(mode.as_str(), "off" | "prune" | "scale")
+        {
+            return bad("importance.use", mode, "it can be off, prune or scale");
+        }
+        if self.importance.full == Some(0.0) {
+            return bad("importance.full", &0.0, "it can be anything above 0, up to 1");
+        }
         let scoring = &self.scoring;
         let shares = [
             ("split_share", self.split_share),
+            ("importance.min", self.importance.min),
+            ("importance.full", self.importance.full),
             ("scoring.min_confidence", scoring.min_confidence),
             ("scoring.explore", scoring.explore),
+            ("scoring.explore_most", scoring.explore_most),
             ("scoring.last_ditch", scoring.last_ditch),
         ];
         for (key, value) in shares.into_iter().filter_map(|(key, value)| Some((key, value?))) {
@@ -359,6 +401,7 @@ impl Config {
         let amounts = [
             ("scoring.value", scoring.value),
             ("scoring.blocked_cost", scoring.blocked_cost),
+            ("scoring.explore_rested", scoring.explore_rested),
             ("scoring.min_attempts", scoring.min_attempts),
         ];
         for (key, value) in amounts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
@@ -534,6 +577,8 @@ mod tests {
         assert!(error_of("mode = 'auto'").contains("auto"));
         assert!(error_of("[[fetcher]]\nname = 'x'\nclass = 'fast'").contains("\"fast\""));
         assert!(error_of("[scoring]\nphi = 1.0").contains("scoring.phi"));
+        assert!(error_of("[importance]\nuse = 'maybe'").contains("off, prune or scale"));
+        assert!(error_of("[importance]\nfull = 0.0").contains("importance.full"));
         assert!(error_of("mode = ").contains("c.toml"));
         assert!(error_of("[http]\ntimeout_s = 0.0").contains("http.timeout_s"));
         assert!(error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'").contains("once"));

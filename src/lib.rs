@@ -14,6 +14,7 @@ pub mod demo;
 #[cfg(feature = "detect")]
 pub mod detect;
 pub mod evidence;
+pub(crate) mod explain;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod heuristic;

@@ -14,14 +14,17 @@ use crate::backoff::{BackoffSettings, LinkState};
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT, HalfLifeError};
 use crate::evidence::{Breaker, Entry, Evidence, Key, Masses};
+use crate::explain::{self, Steps};
 use crate::heuristic::url::{Kind, UrlError, UrlFeatures, identity};
 use crate::heuristic::{Heuristic, UrlExtractor};
 use crate::policy::{self, Policy, View};
 use crate::registry::{BUILT_IN, FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
-use crate::score::estimate::{Candidates, NoTrace, Priors, Step, Trace, Walk};
+use crate::score::estimate::{Candidates, NoTrace, Priors, Trace, Walk};
+use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::time::Timestamp;
 
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
 pub use crate::score::estimate::Prior;
 
 /// Where recorded attempts go, beside memory: the log.
@@ -169,6 +172,7 @@ impl SelectorBuilder {
         Ok(Selector {
             priors: Priors::new(&self.priors, &registry),
             prior_list: self.priors,
+            importances: Importances::default(),
             evidence: Evidence::new(decay),
             registry,
             settings: self.settings,
@@ -204,6 +208,7 @@ pub struct Selector {
     registry: Registry,
     priors: Priors,
     prior_list: Vec<Prior>,
+    importances: Importances,
     settings: Settings,
     backoff: BackoffSettings,
     extractors: Vec<Box<dyn UrlExtractor>>,
@@ -237,19 +242,41 @@ impl Selector {
         let mut candidates = Candidates::new();
         let mut steps = Steps { selector: self, depth: features.path_depth, steps: Vec::new() };
         let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
-        if let Decision::Paused { .. } = decision {
+        let link = LinkState { paused_until: None, ..situation.link };
+        let awake = Situation { link, host_trial: true, ..*situation };
+        let awake_decision = match decision {
             // What it would be without the pause is what one wants to know.
-            let link = LinkState { paused_until: None, ..situation.link };
-            let awake = Situation { link, host_trial: true, ..*situation };
-            self.decide(url, &features, &awake, &mut candidates, &mut steps);
-        }
+            Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
+            other => other,
+        };
+        let taken = awake_decision.taken();
+        let deciding = taken
+            .and_then(|take| explain::deciding(&steps.steps, &candidates, take.fetcher, take.rule, &self.settings));
+        let alternative =
+            taken.and_then(|take| explain::cheapest_alternative(&candidates, take.fetcher, &self.settings));
+        let counterfactuals = std::iter::once(self.without_domain(url, &features, &awake)).chain(alternative).collect();
         let mut heuristics = features.heuristics();
         for extractor in &self.extractors {
             extractor
                 .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
         }
         let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
-        Ok(Explanation { url: identity(url).to_owned(), heuristics, steps: steps.steps, candidates, decision })
+        let url = identity(url).to_owned();
+        Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals })
+    }
+
+    /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
+    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation) -> Counterfactual {
+        let settings = Settings { explore: 0.0, last_ditch: 0.0, ..self.settings.clone() };
+        let mut candidates = Candidates::new();
+        let guard = self.evidence.guard();
+        self.enlist(&mut candidates, None, situation);
+        let (priors, importances) = (&self.priors, &self.importances);
+        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
+        walk.run_general(&mut candidates, url, &self.extractors, situation.hint, &mut NoTrace);
+        let decision = self.choose(url, &candidates, &settings, 0, situation);
+        let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
+        Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }
 
     /// Records an attempt: memory first, then the sink. A time after `now` becomes `now`.
@@ -345,6 +372,12 @@ impl Selector {
         self.registry.find(fetcher).map_or_else(Masses::default, |id| self.evidence.masses(heuristic, kind, id, now))
     }
 
+    /// Sets what analytics worked out about a heuristic, from 0 to 1, or about a whole type when `value` is none. Whether it
+    /// moves anything is up to [`Settings::importance`].
+    pub fn set_importance(&self, kind: &str, value: Option<&str>, importance: f64) {
+        self.importances.set(kind, value, importance);
+    }
+
     /// Until when the host of `domain` is paused, if it ever was.
     pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
         let guard = self.evidence.guard();
@@ -392,26 +425,40 @@ impl Selector {
             return Decision::Paused { until, host: true };
         }
         self.enlist(candidates, domain, situation);
-        let walk = Walk::new(&self.evidence, &self.priors, &self.settings, &guard, features, situation.now);
+        let (priors, importances) = (&self.priors, &self.importances);
+        let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
         walk.run(candidates, url, &self.extractors, situation.hint, domain, trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
         }
+        // Relaxed: it seeds a hash.
+        let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
+        self.choose(url, candidates, &self.settings, domain_attempts, situation)
+    }
+
+    /// Asks the policy, and labels what it answers.
+    fn choose(
+        &self,
+        url: &Url,
+        candidates: &Candidates<'_>,
+        settings: &Settings,
+        domain_attempts: u32,
+        situation: &Situation,
+    ) -> Decision {
         let view = View {
             candidates,
-            settings: &self.settings,
+            settings,
             attempts: situation.attempts,
             hint: situation.hint,
             url: identity(url),
-            // Relaxed: it seeds a hash.
-            domain_attempts: domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed)),
+            domain_attempts,
             now: situation.now,
         };
         let Some(choice) = self.policy.choose(&view) else { return Decision::GiveUp };
         let Some(chosen) = candidates.get(choice.fetcher.index()) else { return Decision::GiveUp };
         let source = match choice.rule {
             Rule::Explore => Source::Explore,
-            _ if chosen.is_confident(&self.settings) => Source::Learned,
+            _ if chosen.is_confident(settings) => Source::Learned,
             _ if &*chosen.spec.name == PROBE_FETCHER => Source::Probe,
             _ => Source::Inferred,
         };
@@ -436,6 +483,7 @@ impl Selector {
                 z_general: 0.0,
                 basis: None,
                 domain_attempts: 0.0,
+                domain_newest_s: 0,
             });
         }
     }
@@ -500,125 +548,5 @@ fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Tak
         sample_size: chosen.sample_size(),
         propensity,
         breaker_ignored: chosen.open,
-    }
-}
-
-/// Why a decision is what it is.
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    /// The URL, without fragment.
-    pub url: String,
-    /// Its heuristics.
-    pub heuristics: Vec<Heuristic>,
-    /// Each step from prior to estimate, in order, over all candidates; while paused as if it were not.
-    pub steps: Vec<EvidenceStep>,
-    /// The candidates with their numbers; while paused as if it were not.
-    pub candidates: Vec<CandidateView>,
-    /// What was decided.
-    pub decision: Decision,
-}
-
-/// One step of an estimate.
-#[derive(Clone, Debug)]
-pub struct EvidenceStep {
-    /// The heuristic's type, `global` for the start.
-    pub kind: String,
-    /// Its value.
-    pub value: String,
-    /// The fetcher.
-    pub fetcher: String,
-    /// Decayed successes and attempts that entered, priors included; the recent pair where there is one.
-    pub success: f64,
-    /// See `success`.
-    pub total: f64,
-    /// The exact decayed masses, priors included.
-    pub exact_success: f64,
-    /// See `exact_success`.
-    pub exact_total: f64,
-    /// Decayed blocks.
-    pub blocked: f64,
-    /// Attempts that counted, undecayed.
-    pub attempts: u32,
-    /// The estimate before this step.
-    pub p_before: f64,
-    /// The estimate after it.
-    pub p_after: f64,
-}
-
-/// One candidate as a decision saw it.
-#[derive(Clone, Debug)]
-pub struct CandidateView {
-    /// Its name.
-    pub fetcher: String,
-    /// The cost of a request.
-    pub cost: f64,
-    /// Chance of success.
-    pub p: f64,
-    /// Chance of a block.
-    pub b: f64,
-    /// The index while more than one attempt is left.
-    pub index: f64,
-    /// The worth as the last attempt.
-    pub last: f64,
-    /// Its confidence, 0 to 1.
-    pub confidence: f64,
-    /// The decayed attempts that confidence rests on.
-    pub sample_size: f64,
-    /// Whether that is enough to rely on.
-    pub confident: bool,
-    /// Decayed attempts on this domain.
-    pub domain_attempts: f64,
-    /// Whether its breaker is open.
-    pub open: bool,
-    /// Whether it may not be taken.
-    pub excluded: bool,
-}
-
-impl CandidateView {
-    fn of(c: &Scored<'_>, settings: &Settings) -> Self {
-        Self {
-            fetcher: c.spec.name.to_string(),
-            cost: c.spec.cost,
-            p: c.p,
-            b: c.b,
-            index: c.z,
-            last: c.u,
-            confidence: c.confidence(),
-            sample_size: c.sample_size(),
-            confident: c.is_confident(settings),
-            domain_attempts: c.domain_attempts,
-            open: c.open,
-            excluded: c.tried,
-        }
-    }
-}
-
-/// Collects the steps of a walk.
-struct Steps<'s> {
-    selector: &'s Selector,
-    depth: u32,
-    steps: Vec<EvidenceStep>,
-}
-
-impl Trace for Steps<'_> {
-    fn step(&mut self, step: Step<'_>) {
-        if step.total == 0.0 {
-            // What was forgotten left its cell behind.
-            return;
-        }
-        let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
-        self.steps.push(EvidenceStep {
-            kind: step.kind.to_owned(),
-            value,
-            fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
-            success: step.success,
-            total: step.total,
-            exact_success: step.exact_success,
-            exact_total: step.exact_total,
-            blocked: step.blocked,
-            attempts: step.attempts,
-            p_before: step.p_before,
-            p_after: step.p_after,
-        });
     }
 }

@@ -10,6 +10,14 @@ use crate::time::Timestamp;
 
 /// The recent pair remembers this many attempts, so that a busy site's change shows within tens of them.
 const RECENT_MAX: f64 = 64.0;
+/// The alert pair takes an outcome for a surprise when it had given it less of a chance than about a half ...
+const SURPRISE_FROM: f32 = 0.47;
+/// ... and then forgets so much more the greater the surprise is: a failure more than a success, since a fetcher that no
+/// longer works is paid for with every URL, and one that works again only with what a dearer one costs more.
+const FORGET_AT_FAILURE: f32 = 2.0;
+const FORGET_AT_SUCCESS: f32 = 1.5;
+/// The greatest surprise leaves this share, so that one attempt alone never decides.
+const KEEP_MIN: f32 = 0.05;
 
 /// What one attempt adds.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +51,12 @@ pub struct Masses {
     pub recent_success: f64,
     /// The recent pair's attempts, at most 64.
     pub recent_total: f64,
+    /// The alert pair's successes: the recent pair's, but surprises make it forget.
+    pub alert_success: f64,
+    /// The alert pair's attempts, at most 64.
+    pub alert_total: f64,
+    /// The time of the newest attempt where a recent pair is kept, in seconds since 1970; 0 when it is not known.
+    pub newest_s: u32,
 }
 
 /// What a cell holds, as plain numbers on its evidence's scale.
@@ -91,6 +105,8 @@ pub(crate) struct Cell {
     blocked: AtomicU64,
     duration: AtomicU64,
     recent: AtomicU64,
+    /// 0 until the first attempt after a snapshot, which does not keep it: the recent pair stands in for it.
+    alert: AtomicU64,
     newest_s: AtomicU32,
     attempts: AtomicU32,
 }
@@ -131,7 +147,7 @@ impl Cell {
         }
     }
 
-    /// Adds to the recent pair, then scales it back to at most 64 attempts as of the newest time it has seen.
+    /// Adds to the recent pair and to the alert one, then scales each back to at most 64 attempts as of the newest time seen.
     fn add_recent(&self, decay: &Decay, mass: f32, what: &Increment) {
         let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
         // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
@@ -142,8 +158,7 @@ impl Cell {
             // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until masses are rebased.
             return;
         }
-        let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
-            let (mut success, mut total) = unpack(packed);
+        let added = |(mut success, mut total): (f32, f32)| {
             total += mass;
             if what.success {
                 success += mass;
@@ -153,6 +168,13 @@ impl Cell {
                 total = most;
             }
             Some(pack(success.min(total), total))
+        };
+        let update = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| added(unpack(packed)));
+        let before = update.unwrap_or_else(|packed| packed);
+        let unit = most / RECENT_MAX as f32;
+        let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let pair = unpack(if packed == 0 { before } else { packed });
+            added(startled(pair, what, unit))
         });
     }
 
@@ -162,7 +184,10 @@ impl Cell {
         let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
         let blocked = f64::from_bits(self.blocked.load(Ordering::Acquire)) * down;
         let total = f64::from_bits(self.total.load(Ordering::Relaxed)) * down;
-        let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
+        let recent = self.recent.load(Ordering::Relaxed);
+        let (recent_success, recent_total) = unpack(recent);
+        let alert = self.alert.load(Ordering::Relaxed);
+        let (alert_success, alert_total) = unpack(if alert == 0 { recent } else { alert });
         Masses {
             success,
             total,
@@ -171,6 +196,10 @@ impl Cell {
             attempts: self.attempts.load(Ordering::Relaxed),
             recent_success: f64::from(recent_success) * down,
             recent_total: f64::from(recent_total) * down,
+            alert_success: f64::from(alert_success) * down,
+            alert_total: f64::from(alert_total) * down,
+            // Relaxed: a stale time lets one more look be taken.
+            newest_s: self.newest_s.load(Ordering::Relaxed),
         }
     }
 }
@@ -178,7 +207,8 @@ impl Cell {
 #[cfg(feature = "log")]
 impl Cell {
     /// Takes one attempt back: the opposite of [`add`](Self::add) to within rounding, and exactly nothing once the last attempt
-    /// is taken back. The recent pair, which has forgotten what it was made of, gives up as much as it has.
+    /// is taken back. The recent and the alert pair, which have forgotten what they were made of, give up as much as
+    /// they have.
     pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
         let mass = up * what.weight;
         let last = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) == Ok(1);
@@ -189,11 +219,13 @@ impl Cell {
         sub_f64(&self.duration, if last { f64::INFINITY } else { mass * what.duration_ms.max(0.0) });
         sub_f64(&self.total, mass_of(true));
         if recent {
-            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+            let less = |packed| {
                 let (success, total) = unpack(packed);
                 let total = (total - mass_of(true) as f32).max(0.0);
                 Some(pack((success - mass_of(what.success) as f32).clamp(0.0, total), total))
-            });
+            };
+            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
 
@@ -256,6 +288,18 @@ fn sub_f64(from: &AtomicU64, mass: f64) {
     }
 }
 
+/// The alert pair as it is before `what` is added: shrunk by how much `what` contradicts it. `unit` is one attempt's mass.
+///
+/// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is sure again five
+/// successes later; one where half of them fail is never surprised and remembers all 64.
+fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
+    // Laplace's rule: one attempt that went well does not make the next one certain.
+    let rate = (success + unit) / (total + 2.0 * unit);
+    let (surprise, forget) = if what.success { (1.0 - rate, FORGET_AT_SUCCESS) } else { (rate, FORGET_AT_FAILURE) };
+    let keep = (1.0 - forget * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
+    (success * keep, total * keep)
+}
+
 fn pack(success: f32, total: f32) -> u64 {
     u64::from(success.to_bits()) << 32 | u64::from(total.to_bits())
 }
@@ -298,6 +342,38 @@ mod tests {
         assert!(masses.success / masses.total > 0.99);
         assert!(masses.recent_total <= 64.1 && masses.recent_success / masses.recent_total < 0.3, "{masses:?}");
         assert_eq!(masses.attempts, 100_110);
+    }
+
+    #[test]
+    fn the_alert_pair_answers_a_change_within_a_few_attempts_however_long_the_past() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        let rate = |at: i64| {
+            let masses = cell.read(decay.down(Timestamp::from_millis(at)));
+            masses.alert_success / masses.alert_total
+        };
+        for n in 0..10_000 {
+            add(&cell, &decay, now + n, true);
+        }
+        add(&cell, &decay, now + 10_000, false);
+        assert!(rate(now + 10_000) > 0.7, "one failure decides nothing: {}", rate(now + 10_000));
+        for n in 1..6 {
+            add(&cell, &decay, now + 10_000 + n, false);
+        }
+        assert!(rate(now + 10_006) < 0.33, "{}", rate(now + 10_006));
+        for n in 0..6 {
+            add(&cell, &decay, now + 10_010 + n, true);
+        }
+        assert!(rate(now + 10_016) > 0.67, "and back: {}", rate(now + 10_016));
+    }
+
+    #[test]
+    fn where_half_of_the_attempts_fail_nothing_is_a_surprise() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        for n in 0..1000 {
+            add(&cell, &decay, now + n, n % 2 == 0);
+            let masses = cell.read(decay.down(Timestamp::from_millis(now + n)));
+            assert!(n < 20 || (0.4..0.6).contains(&(masses.alert_success / masses.alert_total)), "{n}: {masses:?}");
+        }
     }
 
     #[test]

@@ -131,6 +131,27 @@ pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<
     Ok(Survey { start, fetchers: names.into_iter().collect() })
 }
 
+/// Importance by type and value; without a value that of the type.
+pub type Importances = HashMap<(String, Option<String>), f32>;
+
+/// The importance of each type and heuristic in `dir`, as it was written back last.
+///
+/// # Errors
+/// As [`replay`].
+pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
+    let known = Start::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
+    let mut found: Importances = known.into_iter().map(|of| ((of.kind, of.value), of.importance)).collect();
+    pass(dir, |_, record| {
+        if record.kind == schema::kind::IMPORTANCE
+            && let Entry::Importance(of) = schema::decode(record.kind, record.schema, record.payload)?
+        {
+            found.insert((of.kind, of.value), of.importance);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 #[derive(Clone, Default)]
 struct Names {
     names: Vec<String>,
@@ -419,6 +440,9 @@ impl Fold {
         }
         let mut importance: Vec<ImportanceEntry> = self.importance.into_values().map(|(_, of)| of).collect();
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
+        for of in &importance {
+            selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
+        }
         Loaded { replayed: self.replayed, snapshot, links, host_levels, importance }
     }
 }

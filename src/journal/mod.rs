@@ -54,7 +54,7 @@ pub use fetchwise_log::{
     AppendError, Check, Damage, Durability, Error as LogError, Flush, Metrics, OnFull, Progress, Recovery, State,
     Ticket, TornTail, WaitError,
 };
-pub use fold::{Loaded, Started, Survey, load, load_showing, survey, survey_showing};
+pub use fold::{Importances, Loaded, Started, Survey, importances, load, load_showing, survey, survey_showing};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 

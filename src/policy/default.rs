@@ -12,6 +12,12 @@ const SHOWN_ATTEMPTS: f64 = 0.3;
 /// Decayed attempts on a domain under which a fetcher is new there.
 const NEW_ATTEMPTS: f64 = 0.9;
 
+const DAY_S: f64 = 86_400.0;
+/// A fetcher that failed on a domain is left alone there for so long, but for the configured share.
+const LOOK_AGAIN_DAYS: f64 = 1.0;
+/// What a block may lead to, in plain requests: the address comes nearer to a ban.
+const BLOCK_RISK: f64 = 10.0;
+
 /// What a draw is for: each has its own chance.
 mod purpose {
     pub(super) const EXPLORE: u8 = 1;
@@ -116,14 +122,37 @@ fn best<'v, 'a: 'v>(
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.z_general)
         .filter(|c| c.spec.cost < chosen.spec.cost && !c.open);
-    let explore = view.settings.explore;
-    Some(match cheaper {
-        Some(other) if view.chance(purpose::EXPLORE) < explore => {
-            Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore }
-        }
-        Some(_) => Choice { fetcher: chosen.id, rule, propensity: 1.0 - explore },
-        None => Choice { fetcher: chosen.id, rule, propensity: 1.0 },
+    let Some(other) = cheaper else { return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 }) };
+    let explore = share_of_looks(view, chosen, other);
+    Some(match view.chance(purpose::EXPLORE) < explore {
+        true => Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore },
+        false => Choice { fetcher: chosen.id, rule, propensity: 1.0 - explore },
     })
+}
+
+/// How often a first attempt looks whether `other` works by now.
+///
+/// The configured share, and more when a second look is due: `other` failed here a day or longer ago. What a look costs
+/// against what a change would save, at so many URLs a day, says how many looks a day are worth it (the square root of
+/// their ratio, as for any inspection whose cost goes down with its number and whose delay goes up). They are taken when the
+/// host has had a rest, the longer the likelier: in the middle of a burst a request too many is what gets an address banned.
+fn share_of_looks(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
+    let settings = view.settings;
+    let least = settings.explore;
+    let days_since = |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
+    if least <= 0.0 || other.domain_newest_s == 0 || days_since(other.domain_newest_s) < LOOK_AGAIN_DAYS {
+        return least;
+    }
+    let newest = view.candidates.iter().map(|c| c.domain_newest_s).max().unwrap_or(0);
+    let attempts: f64 = view.candidates.iter().map(|c| c.domain_attempts).sum();
+    let saves = (other.z_general - chosen.z).max(0.0);
+    let costs =
+        other.spec.cost + (settings.blocked_cost + BLOCK_RISK) * other.b + other.spec.false_success * settings.value;
+    if costs <= 0.0 {
+        return least.max(settings.explore_most);
+    }
+    let looks_a_day = settings.explore_rested * (attempts * saves / costs).sqrt();
+    least.max((looks_a_day * days_since(newest)).min(settings.explore_most))
 }
 
 /// Rule 3 after a failure: go on while it is worth it, and now and then a little longer.

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::confidence::{Basis, Specificity};
+use super::importance::Importances;
 use super::index::{index, last};
-use super::{Scored, Settings};
+use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
 use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, part_hash};
 use crate::heuristic::UrlExtractor;
@@ -144,6 +145,7 @@ impl Trace for NoTrace {
 pub(crate) struct Walk<'w> {
     pub(crate) evidence: &'w Evidence,
     pub(crate) priors: &'w Priors,
+    pub(crate) importances: &'w Importances,
     pub(crate) settings: &'w Settings,
     pub(crate) guard: &'w Guard<'w>,
     pub(crate) down: f64,
@@ -164,19 +166,22 @@ struct At<'l> {
     /// The chance of a block is pulled too.
     blocks: bool,
     specificity: Option<Specificity>,
+    /// How many fold the cells count.
+    scale: f64,
 }
 
 impl<'w> Walk<'w> {
     pub(crate) fn new(
         evidence: &'w Evidence,
         priors: &'w Priors,
+        importances: &'w Importances,
         settings: &'w Settings,
         guard: &'w Guard<'w>,
         features: &'w UrlFeatures<'w>,
         now: Timestamp,
     ) -> Self {
         let own = Group::new(Level::Own, features.kind(), 0);
-        Self { evidence, priors, settings, guard, down: evidence.decay().down(now), features, own }
+        Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own }
     }
 
     /// Scores all candidates. `domain` is the domain's entry, which the caller has looked up already.
@@ -195,6 +200,28 @@ impl<'w> Walk<'w> {
             candidate.p_general = candidate.p;
         }
         self.specific(candidates, domain, trace);
+        self.rate(candidates);
+    }
+
+    /// Scores all candidates as if nothing were known of site, domain and section.
+    pub(crate) fn run_general(
+        &self,
+        candidates: &mut Candidates<'_>,
+        url: &url::Url,
+        extractors: &[Box<dyn UrlExtractor>],
+        hint: Option<Hint>,
+        trace: &mut impl Trace,
+    ) {
+        self.global(candidates, trace);
+        self.general(candidates, url, extractors, hint, trace);
+        for candidate in candidates.iter_mut() {
+            candidate.p_general = candidate.p;
+        }
+        self.rate(candidates);
+    }
+
+    /// From chances to worths.
+    fn rate(&self, candidates: &mut Candidates<'_>) {
         for c in candidates.iter_mut() {
             c.z = index(c.spec, c.p, c.b, self.settings);
             c.u = last(c.spec, c.p, c.b, self.settings);
@@ -230,6 +257,7 @@ impl<'w> Walk<'w> {
             let at = At {
                 priors: self.priors.of_key(Key::of(name, "true").bits()),
                 specificity: Some(Specificity::Flag((FLAGS.len() - index) as u8)),
+                scale: self.scale(name, || Key::of(name, "true")),
                 ..self.level(name, "true", Some(self.evidence.flag(index)))
             };
             self.pull(candidates, &at, trace);
@@ -240,6 +268,7 @@ impl<'w> Walk<'w> {
                 let at = At {
                     priors: self.priors.of_key(key.bits()),
                     specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
+                    scale: self.scale(kind, || key),
                     ..self.level(kind, value, self.evidence.entry(key, self.guard))
                 };
                 self.pull(candidates, &at, trace);
@@ -248,6 +277,7 @@ impl<'w> Walk<'w> {
         let depth = self.features.path_depth;
         let at = At {
             priors: self.priors.of_key(Key::depth(depth).bits()),
+            scale: self.scale("path_depth", || Key::depth(depth)),
             ..self.level("path_depth", "", self.evidence.depth(depth, self.guard))
         };
         self.pull(candidates, &at, trace);
@@ -256,6 +286,7 @@ impl<'w> Walk<'w> {
             let at = At {
                 priors: self.priors.of_key(key.bits()),
                 specificity: Some(Specificity::Suffix),
+                scale: self.scale("suffix", || key),
                 ..self.level("suffix", suffix.as_str(), self.evidence.entry(key, self.guard))
             };
             self.pull(candidates, &at, trace);
@@ -314,22 +345,34 @@ impl<'w> Walk<'w> {
             recent: false,
             blocks: false,
             specificity: None,
+            scale: 1.0,
+        }
+    }
+
+    /// How many fold the evidence of a general heuristic counts.
+    #[inline]
+    fn scale(&self, kind: &str, key: impl FnOnce() -> Key) -> f64 {
+        match self.settings.importance {
+            ImportanceUse::Off => 1.0,
+            how => self.importances.factor(how, kind, key()),
         }
     }
 
     /// Pulls each candidate's estimate towards what this level's cells say of it.
     fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
         let mut seen = 0u64;
-        if let Some(entry) = at.entry {
+        if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
             entry.for_each(at.group, |id, cell| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
                 seen |= 1 << id.index();
-                let mut masses = cell.read(self.down);
+                let mut masses = cell.read(self.down * at.scale);
                 if let Some(&(_, success, total)) = at.priors.iter().find(|prior| prior.0 == id) {
                     masses.success += success;
                     masses.total += total;
                     masses.recent_success += success;
                     masses.recent_total += total;
+                    masses.alert_success += success;
+                    masses.alert_total += total;
                 }
                 self.pull_one(candidate, at, &masses, trace);
             });
@@ -342,6 +385,8 @@ impl<'w> Walk<'w> {
                     total,
                     recent_success: success,
                     recent_total: total,
+                    alert_success: success,
+                    alert_total: total,
                     ..Default::default()
                 };
                 self.pull_one(candidate, at, &masses, trace);
@@ -358,7 +403,7 @@ impl<'w> Walk<'w> {
         trace: &mut impl Trace,
     ) {
         let (success, total) =
-            if at.recent { (masses.recent_success, masses.recent_total) } else { (masses.success, masses.total) };
+            if at.recent { (masses.alert_success, masses.alert_total) } else { (masses.success, masses.total) };
         let before = candidate.p;
         candidate.p = (success + at.weight * before) / (total + at.weight);
         if at.blocks {
@@ -371,6 +416,7 @@ impl<'w> Walk<'w> {
             candidate.basis = Some(basis.better(candidate.basis, self.settings));
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = masses.total;
+                candidate.domain_newest_s = masses.newest_s;
             }
         }
         trace.step(Step {

@@ -19,7 +19,12 @@ fn charge(spec: &FetcherSpec, p: f64, b: f64, settings: &Settings) -> f64 {
 /// Weitzman's index while more than one attempt is left: opening boxes in falling order of it is the cheapest expected way
 /// to a success.
 pub(crate) fn index(spec: &FetcherSpec, p: f64, b: f64, settings: &Settings) -> f64 {
-    spec.quality * settings.value - charge(spec, p, b, settings) / doubted(p, settings)
+    spec.quality * settings.value - expected_cost(spec, p, b, settings)
+}
+
+/// What a page costs through this fetcher, tried until it comes: what the index is below the page's worth.
+pub(crate) fn expected_cost(spec: &FetcherSpec, p: f64, b: f64, settings: &Settings) -> f64 {
+    charge(spec, p, b, settings) / doubted(p, settings)
 }
 
 /// The expected worth of the last attempt allowed.

@@ -7,9 +7,11 @@ use crate::registry::{FetcherId, FetcherSpec};
 
 mod confidence;
 pub(crate) mod estimate;
+pub(crate) mod importance;
 pub(crate) mod index;
 
 pub use confidence::{Basis, Specificity, confidence};
+pub use importance::ImportanceUse;
 
 /// The constants of estimate and choice. Each can be configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +26,13 @@ pub struct Settings {
     pub min_confidence: f64,
     /// The decayed sample that five attempts of last week still make.
     pub min_sample: f64,
-    /// The share of first attempts that explore.
+    /// The share of first attempts that explore; 0 switches exploration off.
     pub explore: f64,
+    /// How eagerly a host that has had a rest is looked at again for something cheaper that failed there; looks a day where
+    /// what it saves a day comes to what a look costs. 0 for no more than `explore`.
+    pub explore_rested: f64,
+    /// The share of first attempts that explore at most, after a long rest.
+    pub explore_most: f64,
     /// The chance of one more try by a fetcher that is new on the domain, when about to give up.
     pub last_ditch: f64,
     /// Attempts for a URL in all; a transient failure's retry is not among them.
@@ -36,6 +43,8 @@ pub struct Settings {
     pub level_weight: f64,
     /// The same for a section of a domain.
     pub path_weight: f64,
+    /// What recorded importance does to the evidence of general heuristics.
+    pub importance: ImportanceUse,
 }
 
 impl Default for Settings {
@@ -47,11 +56,14 @@ impl Default for Settings {
             min_confidence: 0.6,
             min_sample: 4.5,
             explore: 0.02,
+            explore_rested: 0.03,
+            explore_most: 0.25,
             last_ditch: 0.2,
             max_attempts: 4,
             global_weight: 20.0,
             level_weight: 2.0,
             path_weight: 1.0,
+            importance: ImportanceUse::Off,
         }
     }
 }
@@ -83,6 +95,8 @@ pub struct Scored<'a> {
     pub basis: Option<Basis>,
     /// Decayed attempts on this domain.
     pub domain_attempts: f64,
+    /// When it was last tried on this domain, in seconds since 1970; 0 when that is not known.
+    pub domain_newest_s: u32,
 }
 
 impl Scored<'_> {

@@ -1,0 +1,232 @@
+//! Explanations: every step from prior to estimate, which of them decided, and what would be otherwise.
+//!
+//! Owns what a decision looks like to a person. Works from a walk's trace after the decision was made; must not decide.
+
+use crate::decision::{Decision, Rule};
+use crate::heuristic::Heuristic;
+use crate::registry::FetcherId;
+use crate::score::estimate::{Step, Trace};
+use crate::score::index::{expected_cost, index};
+use crate::score::{Scored, Settings, Specificity};
+use crate::selector::Selector;
+
+/// Why a decision is what it is.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The URL, without fragment.
+    pub url: String,
+    /// Its heuristics.
+    pub heuristics: Vec<Heuristic>,
+    /// Each step from prior to estimate, in order, over all candidates; while paused as if it were not.
+    pub steps: Vec<EvidenceStep>,
+    /// The candidates with their numbers; while paused as if it were not.
+    pub candidates: Vec<CandidateView>,
+    /// What was decided.
+    pub decision: Decision,
+    /// The place in `steps` of the line that decided: after it the chosen fetcher was, and stayed, ahead of all others; when it
+    /// was ahead from the start, the line that its lead owes most to. None where no evidence has a part in it.
+    pub deciding: Option<usize>,
+    /// What would be otherwise.
+    pub counterfactuals: Vec<Counterfactual>,
+}
+
+/// What would be decided, or what it would take, if something were otherwise.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Counterfactual {
+    /// If site, domain and section were unknown.
+    WithoutDomain {
+        /// What would be decided.
+        decision: Decision,
+        /// The numbers of the fetcher that would be taken, if any.
+        candidate: Option<CandidateView>,
+    },
+    /// The cheapest candidate that could be taken in place of the chosen one.
+    CheapestAlternative {
+        /// Its numbers.
+        candidate: CandidateView,
+        /// What a page would cost through it, on average, in plain requests, and what through the chosen one.
+        expected_cost: f64,
+        /// See `expected_cost`.
+        expected_cost_chosen: f64,
+    },
+}
+
+/// One step of an estimate.
+#[derive(Clone, Debug)]
+pub struct EvidenceStep {
+    /// The heuristic's type, `global` for the start.
+    pub kind: String,
+    /// Its value.
+    pub value: String,
+    /// The fetcher.
+    pub fetcher: String,
+    /// Decayed successes and attempts that entered, priors included; the recent pair where there is one.
+    pub success: f64,
+    /// See `success`.
+    pub total: f64,
+    /// The exact decayed masses, priors included.
+    pub exact_success: f64,
+    /// See `exact_success`.
+    pub exact_total: f64,
+    /// Decayed blocks.
+    pub blocked: f64,
+    /// Attempts that counted, undecayed.
+    pub attempts: u32,
+    /// The estimate before this step.
+    pub p_before: f64,
+    /// The estimate after it.
+    pub p_after: f64,
+}
+
+/// One candidate as a decision saw it.
+#[derive(Clone, Debug)]
+pub struct CandidateView {
+    /// Its name.
+    pub fetcher: String,
+    /// The cost of a request.
+    pub cost: f64,
+    /// Chance of success.
+    pub p: f64,
+    /// Chance of a block.
+    pub b: f64,
+    /// The index while more than one attempt is left.
+    pub index: f64,
+    /// The worth as the last attempt.
+    pub last: f64,
+    /// Its confidence, 0 to 1.
+    pub confidence: f64,
+    /// The decayed attempts that confidence rests on.
+    pub sample_size: f64,
+    /// Whether that is enough to rely on.
+    pub confident: bool,
+    /// Decayed attempts on this domain.
+    pub domain_attempts: f64,
+    /// Whether its breaker is open.
+    pub open: bool,
+    /// Whether it may not be taken.
+    pub excluded: bool,
+}
+
+impl CandidateView {
+    pub(crate) fn of(c: &Scored<'_>, settings: &Settings) -> Self {
+        Self {
+            fetcher: c.spec.name.to_string(),
+            cost: c.spec.cost,
+            p: c.p,
+            b: c.b,
+            index: c.z,
+            last: c.u,
+            confidence: c.confidence(),
+            sample_size: c.sample_size(),
+            confident: c.is_confident(settings),
+            domain_attempts: c.domain_attempts,
+            open: c.open,
+            excluded: c.tried,
+        }
+    }
+}
+
+/// Collects the steps of a walk.
+pub(crate) struct Steps<'s> {
+    pub(crate) selector: &'s Selector,
+    pub(crate) depth: u32,
+    pub(crate) steps: Vec<EvidenceStep>,
+}
+
+impl Trace for Steps<'_> {
+    fn step(&mut self, step: Step<'_>) {
+        if step.total == 0.0 {
+            // What was forgotten left its cell behind.
+            return;
+        }
+        let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
+        self.steps.push(EvidenceStep {
+            kind: step.kind.to_owned(),
+            value,
+            fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
+            success: step.success,
+            total: step.total,
+            exact_success: step.exact_success,
+            exact_total: step.exact_total,
+            blocked: step.blocked,
+            attempts: step.attempts,
+            p_before: step.p_before,
+            p_after: step.p_after,
+        });
+    }
+}
+
+/// The step of `steps` that decided for `chosen`; see [`Explanation::deciding`].
+pub(crate) fn deciding(
+    steps: &[EvidenceStep],
+    candidates: &[Scored<'_>],
+    chosen: FetcherId,
+    rule: Rule,
+    settings: &Settings,
+) -> Option<usize> {
+    let name = |id: FetcherId| candidates.get(id.index()).map(|c| &*c.spec.name);
+    let is_of = |step: &EvidenceStep, id| name(id) == Some(step.fetcher.as_str());
+    let sure = candidates.get(chosen.index()).filter(|c| c.is_confident(settings)).and_then(|c| c.basis);
+    if let (Rule::DomainConfident | Rule::CheapestConfident, Some(basis)) = (rule, sure) {
+        return steps.iter().rposition(|step| is_of(step, chosen) && is_basis(&step.kind, basis.specificity));
+    }
+    let mut p: Vec<f64> = candidates.iter().map(|c| c.spec.prior).collect();
+    let z = |c: &Scored<'_>, p: f64| index(c.spec, p, c.b, settings);
+    let leader = |p: &[f64]| {
+        let usable = candidates.iter().filter(|c| c.id == chosen || !c.tried && !c.open);
+        usable.max_by(|a, b| z(a, p[a.id.index()]).total_cmp(&z(b, p[b.id.index()]))).map(|c| c.id)
+    };
+    let (mut ahead, mut turned, mut at) = (leader(&p), None, 0);
+    for level in steps.chunk_by(|a, b| (&a.kind, &a.value) == (&b.kind, &b.value)) {
+        for step in level {
+            if let Some(c) = candidates.iter().find(|c| *c.spec.name == *step.fetcher) {
+                p[c.id.index()] = step.p_after;
+            }
+        }
+        let now = leader(&p);
+        if now != ahead && now == Some(chosen) {
+            // Either the chosen one rose here, or the one that led fell.
+            let of = |id| level.iter().position(|step| is_of(step, id));
+            turned = of(chosen).or_else(|| ahead.and_then(of)).map(|place| at + place);
+        }
+        (ahead, at) = (now, at + level.len());
+    }
+    let gain =
+        |step: &EvidenceStep| candidates.get(chosen.index()).map_or(0.0, |c| z(c, step.p_after) - z(c, step.p_before));
+    let helped = || {
+        let own = steps.iter().enumerate().filter(|(_, step)| is_of(step, chosen) && step.total > 0.0);
+        own.max_by(|a, b| gain(a.1).total_cmp(&gain(b.1))).map(|(place, _)| place)
+    };
+    turned.or_else(helped)
+}
+
+/// Whether a step's type is the one that confidence was worked out from.
+fn is_basis(kind: &str, specificity: Specificity) -> bool {
+    match specificity {
+        Specificity::DomainPath => kind == "domain_path",
+        Specificity::Domain => kind == "domain",
+        Specificity::Site => kind == "site",
+        Specificity::Suffix => kind == "suffix",
+        Specificity::Flag(_) | Specificity::Own(_) => {
+            !matches!(kind, "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global")
+        }
+    }
+}
+
+/// The cheapest candidate that could be taken in place of `chosen`.
+pub(crate) fn cheapest_alternative(
+    candidates: &[Scored<'_>],
+    chosen: FetcherId,
+    settings: &Settings,
+) -> Option<Counterfactual> {
+    let cost = |c: &Scored<'_>| expected_cost(c.spec, c.p, c.b, settings);
+    let chosen = candidates.get(chosen.index())?;
+    let others = candidates.iter().filter(|c| c.id != chosen.id && !c.tried);
+    let cheapest = others.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost))?;
+    Some(Counterfactual::CheapestAlternative {
+        candidate: CandidateView::of(cheapest, settings),
+        expected_cost: cost(cheapest),
+        expected_cost_chosen: cost(chosen),
+    })
+}
