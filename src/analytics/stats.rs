@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::attempt::Attempt;
 use crate::decision::Source;
 use crate::rfc3339;
+use crate::time::Timestamp;
 
 /// What a row of [`Stats`] is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum By {
     Fetcher,
     /// A row a UTC day: how learning gets on.
     Day,
+    /// A row a UTC week, named by its Monday.
+    Week,
 }
 
 /// The counts of one row. All rates are shares of all attempts of the row, whatever they moved.
@@ -111,8 +114,8 @@ impl Stats {
             By::All => "all",
             By::Domain => attempt.heuristic("domain").unwrap_or("(none)"),
             By::Fetcher => &attempt.fetcher,
-            By::Day => {
-                day = rfc3339::format(attempt.attempted_at);
+            By::Day | By::Week => {
+                day = rfc3339::format(start(self.by, attempt.attempted_at));
                 day.split_once('T').map_or(day.as_str(), |(date, _)| date)
             }
         };
@@ -122,15 +125,25 @@ impl Stats {
         }
     }
 
-    /// The rows: days in their order, all others by attempts, the most first, then by key.
+    /// The rows: days and weeks in their order, all others by attempts, the most first, then by key.
     pub fn rows(&self) -> Vec<(String, Row)> {
         let mut rows: Vec<(String, Row)> = self.rows.iter().map(|(key, row)| (key.clone(), *row)).collect();
         rows.sort_by(|(key_a, a), (key_b, b)| match self.by {
-            By::Day => key_a.cmp(key_b),
+            By::Day | By::Week => key_a.cmp(key_b),
             _ => b.attempts.cmp(&a.attempts).then_with(|| key_a.cmp(key_b)),
         });
         rows
     }
+}
+
+/// When the stretch of time that `at` is counted in began.
+fn start(by: By, at: Timestamp) -> Timestamp {
+    let into_week = match by {
+        // 1970-01-01 was a Thursday.
+        By::Week => at.utc_day().saturating_add(3).rem_euclid(7),
+        _ => 0,
+    };
+    Timestamp::from_millis(at.as_millis().saturating_sub(into_week * 86_400_000))
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -141,7 +154,6 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::attempt::outcome::ErrorKind;
-    use crate::time::Timestamp;
     use std::borrow::Cow;
 
     fn stats(by: By) -> Stats {
@@ -162,6 +174,8 @@ mod tests {
         assert_eq!(keys(By::Domain), [("b.org".to_owned(), 8), ("a.org".to_owned(), 4)]);
         assert_eq!(keys(By::Fetcher), [("f".to_owned(), 6), ("g".to_owned(), 6)]);
         assert_eq!(keys(By::Day).first(), Some(&("2026-03-01".to_owned(), 2)));
+        // That was a Sunday.
+        assert_eq!(keys(By::Week), [("2026-02-23".to_owned(), 2), ("2026-03-02".to_owned(), 10)]);
     }
 
     #[test]

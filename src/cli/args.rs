@@ -78,6 +78,9 @@ pub(crate) enum Command {
     Export(ExportArgs),
     BanRate(BanRateArgs),
     Stats(StatsArgs),
+    Query(QueryArgs),
+    Importance(ImportanceArgs),
+    ReplayPolicy(ReplayPolicyArgs),
     Demo(DemoArgs),
     #[command(flatten)]
     Maintain(MaintainCommand),
@@ -238,12 +241,16 @@ pub(crate) struct ImportArgs {
 }
 
 /// Write all attempts to stdout
+///
+/// What `importance --write` has worked out stands beside each heuristic. Parquet has response_headers and heuristics as lists
+/// of records, attempted_at as a UTC timestamp.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  fetchwise export > attempts.jsonl\n  fetchwise export --format csv > attempts.csv"
-)]
+#[command(after_help = "Examples:\n  \
+    fetchwise export > attempts.jsonl\n  \
+    fetchwise export --format csv > attempts.csv\n  \
+    fetchwise export --format parquet > attempts.parquet")]
 pub(crate) struct ExportArgs {
-    /// jsonl, or csv with headers and heuristics as JSON text
+    /// jsonl, csv (headers and heuristics as JSON text), or parquet
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub(crate) format: ExportFormat,
 }
@@ -263,8 +270,10 @@ pub(crate) struct BanRateArgs {
 /// Add up success, blocks and how decisions were made
 #[derive(Debug, Args)]
 #[command(
-    after_help = "success_rate and ban_rate are shares of all attempts; learned, probed and explored are shares of the \
-    attempts whose decision is known.\n\nExamples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
+    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are shares of \
+    the attempts whose decision is known. By day or week they show how learning gets on: probes give way to what was \
+    learned, and requests for a delivered page fall towards one.\n\n\
+    Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
 )]
 pub(crate) struct StatsArgs {
     /// A row for each; without it one row for all
@@ -348,6 +357,64 @@ pub(crate) struct ForgetArgs {
     /// The link, as it was given to fetch: its id, or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
+}
+
+/// Say how often each fetcher delivered, given all of some heuristics
+///
+/// Counts the attempts in the log that are tagged with every one of them: exact, where `explain` shows what evidence, which
+/// is kept by single heuristics, makes of it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "success_rate is a share of all matching attempts. decayed_success_rate is what evidence goes by: an attempt \
+    weighs half as much after each half-life, a timeout half of others, and what the fetcher is not to blame for (a 404, say) \
+    nothing.\n\n\
+    Examples:\n  \
+    fetchwise query --where domain=example.org --where suffix=.pdf\n  \
+    fetchwise query --where status_403=true --json"
+)]
+pub(crate) struct QueryArgs {
+    /// A heuristic that attempts must have, as TYPE=VALUE; repeatable
+    #[arg(long = "where", value_name = "T=V", required = true, value_parser = parse_heuristic)]
+    pub(crate) all_of: Vec<(String, String)>,
+}
+
+/// Say how much each heuristic tells about success
+///
+/// For each type, and each value, that more than ten attempts are tagged with: how far the success rate there is from the rate
+/// of all attempts (gain), and how many bits of the uncertainty about success it takes away. Meant to be run now and then, by
+/// a timer.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With --write the \
+    gains are recorded as importance; the config's [importance] says whether they prune or scale evidence.\n\n\
+    Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --write --json > importance.jsonl"
+)]
+pub(crate) struct ImportanceArgs {
+    /// Record the gains as importance
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Show the first so many types, and the first so many values
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// Judge a policy on the log that another one made
+///
+/// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
+/// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
+    fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
+    say why the log cannot support the question: a policy that was never tried at anything cannot be judged by what it did \
+    not do.\n\n\
+    Policies: default, index, confident, published.\n\n\
+    Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
+)]
+pub(crate) struct ReplayPolicyArgs {
+    /// Who is judged; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
 }
 
 /// Crawl a small town of web sites on this machine and watch learning happen
@@ -485,6 +552,8 @@ pub(crate) enum ExportFormat {
     Jsonl,
     /// Comma-separated values with a head line
     Csv,
+    /// Apache Parquet, for SQL tools
+    Parquet,
 }
 
 /// What a row of statistics is about.
@@ -496,6 +565,8 @@ pub(crate) enum ByArg {
     Fetcher,
     /// A row a UTC day
     Day,
+    /// A row a UTC week, by its Monday
+    Week,
 }
 
 /// Reads `30`, `30s`, `1500ms` or `2m`.
@@ -548,6 +619,14 @@ fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     (text[..end].trim_end(), &text[end..])
+}
+
+/// Reads `type=value`.
+fn parse_heuristic(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((kind, value)) if !kind.trim().is_empty() => Ok((kind.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{text:?} is no heuristic: expected TYPE=VALUE, as in domain=example.org")),
+    }
 }
 
 /// Reads `Name: value`.

@@ -6,9 +6,9 @@ use super::args::BanRateArgs;
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
 use super::out::{Out, percent};
-use super::settings::{Settings, say_torn};
+use super::pass;
+use super::settings::Settings;
 use crate::analytics::DayHistory;
-use crate::journal::{self, Entry};
 
 #[derive(Serialize)]
 struct BanRateJson<'a> {
@@ -23,14 +23,11 @@ struct BanRateJson<'a> {
 pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let domain = read_domain(&args.domain)?;
     let mut history = DayHistory::default();
-    let replayed = journal::replay(&settings.data_dir()?, |_, entry| {
-        if let Entry::Attempt(attempt) = entry
-            && attempt.heuristic("domain") == Some(&domain)
-        {
+    pass::attempts(&settings.data_dir()?, |attempt| {
+        if attempt.heuristic("domain") == Some(&domain) {
             history.observe(&attempt);
         }
     })?;
-    say_torn(replayed.torn_tail.as_ref());
     let sum = history.rate(args.days, settings.clock.now());
     let (attempts, banned, rate) = (sum.attempts, sum.banned, sum.rate());
     if out.json {

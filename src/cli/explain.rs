@@ -9,7 +9,7 @@ use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
 use super::settings::Settings;
 use crate::decision::{Decision, Rule};
 use crate::router::Routed;
-use crate::selector::{CandidateView, EvidenceStep, Explanation};
+use crate::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation};
 
 #[derive(Serialize)]
 struct ExplanationJson<'a> {
@@ -20,6 +20,30 @@ struct ExplanationJson<'a> {
     heuristics: Vec<HeuristicJson<'a>>,
     candidates: Vec<CandidateJson<'a>>,
     steps: Vec<StepJson<'a>>,
+    counterfactuals: Vec<CounterfactualJson<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum CounterfactualJson<'a> {
+    /// If site, domain and section were unknown.
+    WithoutDomainEvidence {
+        decision: &'static str,
+        fetcher: Option<&'a str>,
+        p: Option<f64>,
+        index: Option<f64>,
+        confidence: Option<f64>,
+    },
+    /// The cheapest candidate in place of the chosen one.
+    CheapestAlternative {
+        fetcher: &'a str,
+        cost: f64,
+        p: f64,
+        index: f64,
+        open: bool,
+        expected_cost: f64,
+        expected_cost_chosen: f64,
+    },
 }
 
 #[derive(Serialize)]
@@ -50,6 +74,8 @@ struct StepJson<'a> {
     r#type: &'a str,
     value: &'a str,
     fetcher: &'a str,
+    /// The line that decided.
+    deciding: bool,
     success: f64,
     total: f64,
     exact_success: f64,
@@ -86,7 +112,13 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
                 .map(|h| HeuristicJson { r#type: &h.kind, value: &h.value })
                 .collect(),
             candidates: explanation.candidates.iter().map(|c| candidate_json(c, chosen)).collect(),
-            steps: explanation.steps.iter().map(step_json).collect(),
+            steps: explanation
+                .steps
+                .iter()
+                .enumerate()
+                .map(|(place, step)| step_json(step, explanation.deciding == Some(place)))
+                .collect(),
+            counterfactuals: explanation.counterfactuals.iter().map(counterfactual_json).collect(),
         })?;
         return Ok(Exit::Done);
     }
@@ -102,7 +134,65 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
     }
     out.line(format_args!("\n{}", decider.words(&routed)))?;
     out.line(rule_text)?;
+    if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
+        let (kind, value) = (plain(&step.kind), plain(&step.value));
+        out.line(format_args!("decided by what {kind} {value} shows of {}", plain(&step.fetcher)))?;
+    }
+    for line in explanation.counterfactuals.iter().map(|c| counterfactual(c, chosen)) {
+        out.line(line)?;
+    }
     Ok(Exit::Done)
+}
+
+/// What would be otherwise, in words.
+fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> String {
+    match of {
+        Counterfactual::WithoutDomain { decision, candidate } => {
+            let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
+            let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
+                format!(" ({}, p {:.3}, index {:.1})", take.source.name(), c.p, c.index)
+            });
+            format!("without the domain's evidence: {name}{details}")
+        }
+        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => format!(
+            "cheapest alternative: {} at {} a request{}; with p {:.3} a page takes {} on average, {} by {}",
+            plain(&candidate.fetcher),
+            candidate.cost,
+            if candidate.open { ", its breaker is open" } else { "" },
+            candidate.p,
+            page_cost(*expected_cost),
+            page_cost(*expected_cost_chosen),
+            plain(chosen.unwrap_or("the chosen one")),
+        ),
+    }
+}
+
+/// What a page costs, as far as it is worth saying.
+fn page_cost(cost: f64) -> String {
+    if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
+}
+
+fn counterfactual_json(of: &Counterfactual) -> CounterfactualJson<'_> {
+    match of {
+        Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
+            decision: decision.taken().map_or("none", |take| take.source.name()),
+            fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
+            p: candidate.as_ref().map(|c| c.p),
+            index: candidate.as_ref().map(|c| c.index),
+            confidence: candidate.as_ref().map(|c| c.confidence),
+        },
+        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => {
+            CounterfactualJson::CheapestAlternative {
+                fetcher: &candidate.fetcher,
+                cost: candidate.cost,
+                p: candidate.p,
+                index: candidate.index,
+                open: candidate.open,
+                expected_cost: *expected_cost,
+                expected_cost_chosen: *expected_cost_chosen,
+            }
+        }
+    }
 }
 
 fn rule_text(routed: &Routed) -> &'static str {
@@ -131,11 +221,12 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>) -> CandidateJs
     }
 }
 
-fn step_json(step: &EvidenceStep) -> StepJson<'_> {
+fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
     StepJson {
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,
+        deciding,
         success: step.success,
         total: step.total,
         exact_success: step.exact_success,
@@ -158,9 +249,13 @@ fn heuristics(explanation: &Explanation) -> Table {
 /// Only cells that hold something: the others leave the estimate as it is.
 fn steps(explanation: &Explanation) -> Table {
     let mut table =
-        Table::new(&["evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
-    for step in explanation.steps.iter().filter(|step| step.total > 0.0) {
-        table.row([
+        Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
+    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0);
+    for (place, step) in lines {
+        let deciding = explanation.deciding == Some(place);
+        let style = if deciding { CHOSEN } else { anstyle::Style::new() };
+        let cells = [
+            if deciding { ">" } else { " " }.to_owned(),
             step.kind.clone(),
             step.value.clone(),
             step.fetcher.clone(),
@@ -169,7 +264,8 @@ fn steps(explanation: &Explanation) -> Table {
             format!("{:.2}", step.blocked),
             format!("{:.3}", step.p_before),
             format!("{:.3}", step.p_after),
-        ]);
+        ];
+        table.styled_row(style, cells);
     }
     table
 }

@@ -1,35 +1,62 @@
-//! `export`: all attempts, as JSON lines or CSV.
+//! `export`: all attempts, as JSON lines, CSV or Parquet.
+
+use std::io::IsTerminal;
 
 use serde_json::Value;
 
 use super::args::{ExportArgs, ExportFormat};
 use super::failure::{Exit, Failure};
 use super::out::Out;
-use super::settings::{Settings, say_torn};
+use super::parquet::ParquetOut;
+use super::pass;
+use super::settings::Settings;
 use crate::attempt::Attempt;
 use crate::attempt::json::{AttemptJson, FIELDS, to_json_line};
-use crate::journal::{self, Entry};
+use crate::journal::{self, Importances};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let dir = settings.data_dir()?;
-    let mut written = match args.format {
-        ExportFormat::Jsonl => Ok(()),
-        ExportFormat::Csv => csv_line(out, FIELDS),
+    if args.format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+        return Err(
+            Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")
+        );
+    }
+    out.as_it_is()?;
+    let importances = journal::importances(&dir)?;
+    let mut parquet = match args.format {
+        ExportFormat::Parquet => Some(ParquetOut::new()?),
+        ExportFormat::Jsonl | ExportFormat::Csv => None,
     };
-    let replayed = journal::replay(&dir, |_, entry| {
-        let Entry::Attempt(attempt) = entry else { return };
+    let mut written = match args.format {
+        ExportFormat::Csv => csv_line(out, FIELDS),
+        ExportFormat::Jsonl | ExportFormat::Parquet => Ok(()),
+    };
+    let replayed = pass::attempts(&dir, |mut attempt| {
         if written.is_ok() {
-            written = match args.format {
-                ExportFormat::Jsonl => out.line(to_json_line(&attempt)),
-                ExportFormat::Csv => csv_row(out, &attempt),
+            rate(&mut attempt, &importances);
+            written = match (&mut parquet, args.format) {
+                (Some(parquet), _) => parquet.add(attempt, out),
+                (None, ExportFormat::Csv) => csv_row(out, &attempt),
+                (None, _) => out.line(to_json_line(&attempt)),
             };
         }
     });
     // Whoever read stdout may be gone, but a damaged log is worth more than that.
-    let replayed = replayed?;
-    say_torn(replayed.torn_tail.as_ref());
-    written.map(|()| Exit::Done)
+    replayed?;
+    written?;
+    parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
+}
+
+/// Puts beside each heuristic what was worked out about it, unless the attempt came with something of its own.
+fn rate(attempt: &mut Attempt, importances: &Importances) {
+    if importances.is_empty() {
+        return;
+    }
+    for tag in attempt.heuristics.iter_mut().filter(|tag| tag.importance.is_none()) {
+        let key = (tag.heuristic.kind.to_string(), Some(tag.heuristic.value.to_string()));
+        tag.importance = importances.get(&key).copied();
+    }
 }
 
 /// The same fields as in JSON; what has a structure of its own stays JSON.

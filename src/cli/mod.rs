@@ -23,11 +23,16 @@ mod export;
 mod failure;
 mod fetch;
 mod import;
+mod importance;
 mod input;
 mod maintain;
 mod manual;
 mod out;
+mod parquet;
+mod pass;
 mod progress;
+mod query;
+mod replay_policy;
 mod select;
 mod settings;
 mod simulate;
@@ -67,6 +72,9 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Export(args) => export::run(args, &settings, out),
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
+        Command::Query(args) => query::run(args, &settings, out),
+        Command::Importance(args) => importance::run(args, &settings, out),
+        Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
         Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),

@@ -34,6 +34,13 @@ impl Out {
         Self { to: BufWriter::with_capacity(64 << 10, to), json }
     }
 
+    /// The same results, with every byte written as it is: escape sequences are not looked for.
+    pub(crate) fn as_it_is(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        self.to = BufWriter::with_capacity(64 << 10, Box::new(io::stdout()));
+        Ok(())
+    }
+
     /// One JSON line.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(value).map_err(Failure::failed)?;
@@ -45,7 +52,7 @@ impl Out {
         writeln!(self.to, "{text}").map_err(|error| Failure::stdout(&error))
     }
 
-    /// Bytes as they are.
+    /// Bytes; after [`Out::as_it_is`] just as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.to.write_all(bytes).map_err(|error| Failure::stdout(&error))
     }

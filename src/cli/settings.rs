@@ -15,10 +15,12 @@ use super::out::{note, plain};
 use super::progress::ByteBar;
 use crate::config::{Config, built_in_fetchers, load_route_table};
 use crate::detect::Detector;
+use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use crate::journal::{self, Loaded, TornTail};
+use crate::policy::Policy;
 use crate::registry::FetcherSpec;
 use crate::router::{Mode, Router};
-use crate::selector::Selector;
+use crate::selector::{Selector, SelectorBuilder};
 use crate::time::Clock;
 
 /// The variable that names the data directory.
@@ -113,10 +115,7 @@ impl Settings {
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
         let (selector, loaded) = if self.config.fetchers.is_empty() {
             let survey = journal::survey_showing(&dir, &mut tell)?;
-            let mut candidates = built_in_fetchers();
-            candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
-            candidates.extend(survey.fetchers.iter().map(|name| FetcherSpec::by_name(name)));
-            let selector = self.selector(candidates)?;
+            let selector = self.selector(self.candidates(&survey.fetchers))?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else {
@@ -152,10 +151,34 @@ impl Settings {
         self.selector(Vec::new())
     }
 
+    /// A selector without evidence that decides by `policy`, with the candidates that [`Settings::learned`] has.
+    pub(crate) fn unlearned(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
+        let mut candidates = Vec::new();
+        if self.config.fetchers.is_empty() {
+            candidates = self.candidates(&journal::survey(&self.data_dir()?)?.fetchers);
+        }
+        let builder = self.config.selector().around(self.clock.now()).policy(policy);
+        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    }
+
+    /// The scale that evidence fades by.
+    pub(crate) fn decay(&self) -> Result<Decay, Failure> {
+        let days = self.config.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT);
+        Decay::new(days, self.clock.now()).map_err(Failure::usage)
+    }
+
+    /// The candidates where the config names none: the built-in names, those of the router table, and `seen`.
+    fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
+        let mut candidates = built_in_fetchers();
+        candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
+        candidates.extend(seen.iter().map(|name| FetcherSpec::by_name(name)));
+        candidates
+    }
+
     /// A selector without evidence. Its candidates are those of the config, then `more`.
     fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now());
-        more.into_iter().fold(builder, crate::selector::SelectorBuilder::fetcher).build().map_err(Failure::usage)
+        more.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
     /// Mode and table, for a command that decides.

@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::args::{ByArg, StatsArgs};
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, percent};
-use super::settings::{Settings, say_torn};
+use super::pass;
+use super::settings::Settings;
 use crate::analytics::{By, Stats};
-use crate::journal::{self, Entry};
 
 #[derive(Serialize)]
 struct RowJson<'a> {
@@ -31,14 +31,10 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
         Some(ByArg::Domain) => (By::Domain, "domain"),
         Some(ByArg::Fetcher) => (By::Fetcher, "fetcher"),
         Some(ByArg::Day) => (By::Day, "day"),
+        Some(ByArg::Week) => (By::Week, "week of"),
     };
     let mut stats = Stats::new(by);
-    let replayed = journal::replay(&settings.data_dir()?, |_, entry| {
-        if let Entry::Attempt(attempt) = entry {
-            stats.observe(&attempt);
-        }
-    })?;
-    say_torn(replayed.torn_tail.as_ref());
+    pass::attempts(&settings.data_dir()?, |attempt| stats.observe(&attempt))?;
     let right =
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let mut table = Table::new(&[&[head], right.as_slice()].concat());

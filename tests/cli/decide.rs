@@ -166,3 +166,40 @@ fn help_teaches_and_shells_and_readers_are_served() {
     assert_eq!(place.run(&["man", "--out", "man"]).code, 0);
     assert!(place.path("man/fetchwise-fetch.1").exists());
 }
+
+#[test]
+fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
+    let place = Place::new();
+    place.import(
+        (0..60).flat_map(|n| attempts(&format!("https://s{n}.org/x/"), "direct_access", true, 1, now() - HOUR)),
+    );
+    place.import(attempts("https://spa.org/app/", "direct_access", false, 8, now() - HOUR));
+    place.import(attempts("https://spa.org/app/", "playwright", true, 12, now() - HOUR / 2));
+    let line = place.run(&["explain", "--json", "https://spa.org/app/new"]).one();
+    assert_eq!(line["fetcher"], "playwright", "{line}");
+    let deciding: Vec<&Value> =
+        line["steps"].as_array().unwrap().iter().filter(|step| step["deciding"] == true).collect();
+    assert_eq!(deciding.len(), 1);
+    assert!(["site", "domain", "domain_path"].contains(&deciding[0]["type"].as_str().unwrap()), "{}", deciding[0]);
+    let of =
+        |kind: &str| line["counterfactuals"].as_array().unwrap().iter().find(|c| c["kind"] == kind).unwrap().clone();
+    assert_eq!(of("without_domain_evidence")["fetcher"], "direct_access");
+    let cheapest = of("cheapest_alternative");
+    assert_eq!(cheapest["fetcher"], "direct_access");
+    assert!(cheapest["expected_cost"].as_f64() > cheapest["expected_cost_chosen"].as_f64(), "{cheapest}");
+
+    let text = place.run(&["explain", "https://spa.org/app/new"]).stdout;
+    for want in
+        ["without the domain's evidence: direct_access", "cheapest alternative: direct_access", "decided by what"]
+    {
+        assert!(text.contains(want), "{want}: {text}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with('>')).count(), 2, "the candidate and the line: {text}");
+}
+
+#[test]
+fn an_explanation_without_evidence_marks_nothing() {
+    let line = Place::new().run(&["explain", "--json", "https://new.org/"]).one();
+    assert!(line["steps"].as_array().unwrap().iter().all(|step| step["deciding"] == false));
+    assert_eq!(line["counterfactuals"][0]["fetcher"], "direct_access");
+}

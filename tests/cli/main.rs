@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
+mod analytics;
 mod classify;
 mod decide;
 mod fetch;

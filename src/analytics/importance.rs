@@ -1,0 +1,233 @@
+//! How much a heuristic says about success: the seeds' gain, and mutual information in bits.
+//!
+//! Counts attempts, whoever made them and however long ago: what is asked is whether knowing the heuristic changes what one
+//! expects. Invariant: rows are of values and types that more than ten attempts are tagged with.
+
+use std::collections::HashMap;
+
+use crate::attempt::Attempt;
+use crate::heuristic::Heuristic;
+
+/// A value (or type) needs more attempts than this; what has fewer shows nothing but chance.
+pub const SAMPLE_MIN: u64 = 10;
+
+/// What one heuristic, or all of one type, says about success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Importance {
+    /// The heuristic's type.
+    pub kind: String,
+    /// Its value; none for the type as a whole.
+    pub value: Option<String>,
+    /// Attempts that are tagged with it.
+    pub n: u64,
+    /// The share of successes among all attempts.
+    pub baseline: f64,
+    /// The share of successes among those that are tagged with it.
+    pub conditional_rate: f64,
+    /// `|conditional_rate - baseline|`; of a type, the mean of that over its attempts, each by its value.
+    pub gain: f64,
+    /// How much of the uncertainty about success goes away when one knows it, absence included.
+    pub mutual_information_bits: f64,
+}
+
+/// Attempts, and how many of them delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    n: u64,
+    success: u64,
+}
+
+impl Counts {
+    fn add(&mut self, success: bool) {
+        self.n += 1;
+        self.success += u64::from(success);
+    }
+
+    fn rate(self) -> f64 {
+        if self.n == 0 { 0.0 } else { self.success as f64 / self.n as f64 }
+    }
+}
+
+/// Adds attempts up, heuristic by heuristic.
+///
+/// ```
+/// use fetchwise::analytics::ImportanceFold;
+/// use fetchwise::attempt::{Attempt, outcome::ErrorKind};
+/// use fetchwise::time::Timestamp;
+///
+/// let mut fold = ImportanceFold::default();
+/// for n in 0..40 {
+///     let url = url::Url::parse(["https://a.org/", "https://b.org/"][n % 2]).unwrap();
+///     let attempt = Attempt::new(&url, "direct_access", Timestamp::now()).unwrap();
+///     fold.observe(&if n % 2 == 0 { attempt.delivered() } else { attempt.failed(ErrorKind::WrongTool) });
+/// }
+/// let rows = fold.rows();
+/// let domain = rows.iter().find(|row| row.kind == "domain" && row.value.is_none()).unwrap();
+/// assert_eq!((domain.n, domain.gain, domain.mutual_information_bits), (40, 0.5, 1.0));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ImportanceFold {
+    all: Counts,
+    values: HashMap<Heuristic, Counts>,
+    types: HashMap<String, Counts>,
+}
+
+impl ImportanceFold {
+    /// Counts an attempt in. Of several values of one type only the first counts for the type.
+    pub fn observe(&mut self, attempt: &Attempt) {
+        self.all.add(attempt.success);
+        for (place, tag) in attempt.heuristics.iter().enumerate() {
+            let is_same_kind = |earlier: &&crate::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
+            if attempt.heuristics[..place].iter().find(is_same_kind).is_none() {
+                match self.types.get_mut(tag.heuristic.kind.as_ref()) {
+                    Some(counts) => counts.add(attempt.success),
+                    None => self.types.entry(tag.heuristic.kind.to_string()).or_default().add(attempt.success),
+                }
+            }
+            match self.values.get_mut(&tag.heuristic) {
+                Some(counts) => counts.add(attempt.success),
+                None => self.values.entry(tag.heuristic.clone()).or_default().add(attempt.success),
+            }
+        }
+    }
+
+    /// A row for each type and each value with more than [`SAMPLE_MIN`] attempts: types first, then the highest gain.
+    pub fn rows(&self) -> Vec<Importance> {
+        let enough = |counts: &Counts| counts.n > SAMPLE_MIN;
+        let types =
+            self.types.iter().filter(|(_, counts)| enough(counts)).map(|(kind, counts)| self.of_type(kind, *counts));
+        let values = self.values.iter().filter(|(_, counts)| enough(counts)).map(|(heuristic, counts)| Importance {
+            kind: heuristic.kind.to_string(),
+            value: Some(heuristic.value.to_string()),
+            gain: (counts.rate() - self.all.rate()).abs(),
+            mutual_information_bits: self.information([*counts].into_iter()),
+            ..self.row(*counts)
+        });
+        let mut rows: Vec<Importance> = types.chain(values).collect();
+        rows.sort_by(|a, b| {
+            let order = a.value.is_some().cmp(&b.value.is_some()).then(b.gain.total_cmp(&a.gain));
+            order.then(b.n.cmp(&a.n)).then_with(|| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)))
+        });
+        rows
+    }
+
+    fn row(&self, counts: Counts) -> Importance {
+        Importance {
+            kind: String::new(),
+            value: None,
+            n: counts.n,
+            baseline: self.all.rate(),
+            conditional_rate: counts.rate(),
+            gain: 0.0,
+            mutual_information_bits: 0.0,
+        }
+    }
+
+    /// A type's row. Its values that are too seldom to say anything alone are taken together: each by itself would seem to
+    /// explain its few attempts perfectly.
+    fn of_type(&self, kind: &str, of_kind: Counts) -> Importance {
+        let mut groups: Vec<Counts> = Vec::new();
+        let mut rest = of_kind;
+        for (_, counts) in self.values.iter().filter(|(h, counts)| h.kind == kind && counts.n > SAMPLE_MIN) {
+            groups.push(*counts);
+            rest.n = rest.n.saturating_sub(counts.n);
+            rest.success = rest.success.saturating_sub(counts.success).min(rest.n);
+        }
+        groups.push(rest);
+        // In an order of their own: sums of floats, and so what is printed, must not depend on the map's.
+        groups.sort_unstable_by_key(|counts| (counts.n, counts.success));
+        let off = |counts: &Counts| counts.n as f64 * (counts.rate() - self.all.rate()).abs();
+        let n: f64 = groups.iter().map(|counts| counts.n as f64).sum();
+        Importance {
+            kind: kind.to_owned(),
+            gain: if n > 0.0 { groups.iter().map(off).sum::<f64>() / n } else { 0.0 },
+            mutual_information_bits: self.information(groups.into_iter()),
+            ..self.row(of_kind)
+        }
+    }
+
+    /// Mutual information of success and the group an attempt is in; attempts outside all `groups` are one more.
+    fn information(&self, groups: impl Iterator<Item = Counts>) -> f64 {
+        let all = self.all.n as f64;
+        let rate = self.all.rate();
+        let mut outside = self.all;
+        let mut bits = 0.0;
+        let mut add = |counts: Counts| {
+            for (joint, share) in [(counts.success, rate), (counts.n - counts.success, 1.0 - rate)] {
+                if joint > 0 {
+                    let (joint, group) = (joint as f64 / all, counts.n as f64 / all);
+                    bits += joint * (joint / (group * share)).log2();
+                }
+            }
+        };
+        for counts in groups {
+            outside.n = outside.n.saturating_sub(counts.n);
+            outside.success = outside.success.saturating_sub(counts.success).min(outside.n);
+            add(counts);
+        }
+        add(outside);
+        bits.max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::Tag;
+    use crate::attempt::outcome::ErrorKind;
+    use crate::time::Timestamp;
+
+    fn attempt(success: bool, tags: &[(&'static str, &'static str)]) -> Attempt {
+        let url = url::Url::parse("https://e.org/").unwrap();
+        let mut attempt = Attempt::new(&url, "f", Timestamp::from_millis(0)).unwrap();
+        attempt.heuristics = tags.iter().map(|(kind, value)| Tag::from(Heuristic::new(*kind, *value))).collect();
+        if success { attempt.delivered() } else { attempt.failed(ErrorKind::BlockedCaptcha) }
+    }
+
+    fn row(fold: &ImportanceFold, kind: &str, value: Option<&str>) -> Option<Importance> {
+        fold.rows().into_iter().find(|row| row.kind == kind && row.value.as_deref() == value)
+    }
+
+    #[test]
+    fn gain_is_the_distance_from_the_baseline_and_information_is_in_bits() {
+        let mut fold = ImportanceFold::default();
+        // 20 of 40 succeed; of the 16 with a captcha 2 do.
+        (0..16).for_each(|n| fold.observe(&attempt(n < 2, &[("has_captcha", "true")])));
+        (0..24).for_each(|n| fold.observe(&attempt(n < 18, &[])));
+        let captcha = row(&fold, "has_captcha", Some("true")).unwrap();
+        assert_eq!((captcha.n, captcha.baseline, captcha.conditional_rate, captcha.gain), (16, 0.5, 0.125, 0.375));
+        // H(1/2) - 0.4 H(1/8) - 0.6 H(3/4), by hand.
+        let h = |p: f64| -p * p.log2() - (1.0 - p) * (1.0 - p).log2();
+        let want = 1.0 - 0.4 * h(0.125) - 0.6 * h(0.75);
+        assert!((captcha.mutual_information_bits - want).abs() < 1e-12);
+        let of_type = row(&fold, "has_captcha", None).unwrap();
+        assert!((of_type.mutual_information_bits - want).abs() < 1e-12 && of_type.gain == 0.375);
+    }
+
+    #[test]
+    fn ten_attempts_are_too_few_and_eleven_are_not() {
+        let mut fold = ImportanceFold::default();
+        (0..10).for_each(|_| fold.observe(&attempt(true, &[("a", "x")])));
+        (0..11).for_each(|_| fold.observe(&attempt(false, &[("a", "y")])));
+        assert!(row(&fold, "a", Some("x")).is_none());
+        assert_eq!(row(&fold, "a", Some("y")).unwrap().n, 11);
+        assert_eq!(row(&fold, "a", None).unwrap().n, 21);
+    }
+
+    #[test]
+    fn many_rare_values_do_not_pass_for_knowledge() {
+        let mut fold = ImportanceFold::default();
+        for n in 0..1000u32 {
+            let mut attempt = attempt(n.is_multiple_of(3), &[]);
+            attempt.heuristics.push(Tag::from(Heuristic::new("id", n.to_string())));
+            fold.observe(&attempt);
+        }
+        let id = row(&fold, "id", None).unwrap();
+        assert!(id.gain < 1e-12 && id.mutual_information_bits < 1e-12, "{id:?}");
+    }
+
+    #[test]
+    fn nothing_gives_no_rows() {
+        assert!(ImportanceFold::default().rows().is_empty());
+    }
+}

@@ -1,0 +1,141 @@
+//! P(success | all of these heuristics), per fetcher, exactly: from attempts, not from evidence.
+
+use std::collections::HashMap;
+
+use crate::attempt::Attempt;
+use crate::evidence::decay::Decay;
+use crate::heuristic::Heuristic;
+use crate::time::Timestamp;
+
+/// The attempts of one fetcher that match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditional {
+    /// The fetcher.
+    pub fetcher: String,
+    /// Attempts that match, whatever came of them.
+    pub attempts: u64,
+    /// Those that delivered content.
+    pub delivered: u64,
+    /// Decayed successes, as evidence counts them.
+    pub success: f64,
+    /// Decayed attempts, as evidence counts them: by weight, so that what the fetcher is not to blame for is left out.
+    pub total: f64,
+}
+
+impl Conditional {
+    /// The share of matching attempts that delivered.
+    pub fn success_rate(&self) -> Option<f64> {
+        (self.attempts > 0).then(|| self.delivered as f64 / self.attempts as f64)
+    }
+
+    /// The same by what evidence counts; none when nothing counts.
+    pub fn decayed_success_rate(&self) -> Option<f64> {
+        (self.total > 0.0).then(|| self.success / self.total)
+    }
+}
+
+/// Adds up the attempts that are tagged with all of some heuristics.
+///
+/// ```
+/// use fetchwise::analytics::Query;
+/// use fetchwise::attempt::Attempt;
+/// use fetchwise::evidence::decay::Decay;
+/// use fetchwise::heuristic::Heuristic;
+/// use fetchwise::time::Timestamp;
+///
+/// let now = Timestamp::now();
+/// let both = vec![Heuristic::new("domain", "example.org"), Heuristic::new("suffix", ".pdf")];
+/// let mut query = Query::new(both, Decay::new(30.0, now).unwrap(), now);
+/// for path in ["a.pdf", "b.pdf", "c.html"] {
+///     let url = url::Url::parse(&format!("https://example.org/{path}")).unwrap();
+///     query.observe(&Attempt::new(&url, "direct_access", now).unwrap().delivered());
+/// }
+/// let rows = query.rows();
+/// assert_eq!((rows[0].attempts, rows[0].success_rate()), (2, Some(1.0)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query {
+    all_of: Vec<Heuristic>,
+    decay: Decay,
+    now: Timestamp,
+    rows: HashMap<String, Conditional>,
+}
+
+impl Query {
+    /// Of attempts that are tagged with `all_of`, as of `now`. No heuristic at all matches every attempt.
+    pub fn new(all_of: Vec<Heuristic>, decay: Decay, now: Timestamp) -> Self {
+        Self { all_of, decay, now, rows: HashMap::new() }
+    }
+
+    /// Counts an attempt in, when it matches.
+    pub fn observe(&mut self, attempt: &Attempt) {
+        let has = |wanted: &Heuristic| attempt.heuristics.iter().any(|tag| tag.heuristic == *wanted);
+        if !self.all_of.iter().all(has) {
+            return;
+        }
+        if !self.rows.contains_key(&attempt.fetcher) {
+            let row = Conditional { fetcher: attempt.fetcher.clone(), ..Conditional::default() };
+            self.rows.insert(attempt.fetcher.clone(), row);
+        }
+        let Some(row) = self.rows.get_mut(&attempt.fetcher) else { return };
+        row.attempts += 1;
+        row.delivered += u64::from(attempt.success);
+        if attempt.weight > 0.0 && attempt.weight.is_finite() {
+            let at = attempt.attempted_at.min(self.now);
+            let mass = attempt.weight.min(1.0) * self.decay.up(at) * self.decay.down(self.now);
+            row.total += mass;
+            row.success += if attempt.success { mass } else { 0.0 };
+        }
+    }
+
+    /// A row for each fetcher: the most attempts first, then by name.
+    pub fn rows(&self) -> Vec<Conditional> {
+        let mut rows: Vec<Conditional> = self.rows.values().cloned().collect();
+        rows.sort_by(|a, b| b.attempts.cmp(&a.attempts).then_with(|| a.fetcher.cmp(&b.fetcher)));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::outcome::ErrorKind;
+    use std::time::Duration;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+    const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn query(all_of: &[(&'static str, &'static str)], at: &[(&str, Timestamp, Option<ErrorKind>)]) -> Vec<Conditional> {
+        let all_of = all_of.iter().map(|(kind, value)| Heuristic::new(*kind, *value)).collect();
+        let now = T0.saturating_add(30 * DAY);
+        let mut query = Query::new(all_of, Decay::new(30.0, now).unwrap(), now);
+        for (url, at, error) in at {
+            let attempt = Attempt::new(&url::Url::parse(url).unwrap(), "f", *at).unwrap();
+            query.observe(&error.map_or(attempt.clone().delivered(), |kind| attempt.failed(kind)));
+        }
+        query.rows()
+    }
+
+    #[test]
+    fn what_is_old_weighs_less_and_what_nobody_is_to_blame_for_nothing() {
+        let now = T0.saturating_add(30 * DAY);
+        let attempts = [
+            ("https://e.org/a.pdf", T0, None),
+            ("https://e.org/b.pdf", now, Some(ErrorKind::BlockedCaptcha)),
+            ("https://e.org/c.pdf", now, Some(ErrorKind::NotFound)),
+            ("https://e.org/d", now, None),
+            ("https://other.org/a.pdf", now, None),
+        ];
+        let rows = query(&[("domain", "e.org"), ("suffix", ".pdf")], &attempts);
+        assert_eq!((rows.len(), rows[0].attempts, rows[0].delivered), (1, 3, 1));
+        assert!((rows[0].total - 1.5).abs() < 1e-12);
+        assert!((rows[0].decayed_success_rate().unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn heuristics_that_no_attempt_has_together_match_none() {
+        let attempts = [("https://e.org/a", T0, None)];
+        assert!(query(&[("domain", "e.org"), ("domain", "f.org")], &attempts).is_empty());
+        assert_eq!(query(&[], &attempts)[0].attempts, 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! `query`, `importance`, `replay-policy`, and exports for other tools.
+
+use serde_json::{Value, json};
+
+use crate::support::{DAY, HOUR, Place, now};
+
+/// Of the site's n-th page: plain requests succeed for `.pdf` and fail for pages; the browser is the other way round.
+fn mixed(n: i64, at: i64) -> Value {
+    let (is_pdf, is_plain) = (n % 2 == 0, n % 4 < 2);
+    let success = is_pdf == is_plain;
+    let (suffix, fetcher) = (if is_pdf { ".pdf" } else { "" }, if is_plain { "direct_access" } else { "playwright" });
+    let error = if success { Value::Null } else { json!("wrong_tool") };
+    json!({"url": format!("https://www.e.org/a{n}{suffix}"), "fetcher": fetcher, "success": success, "error_type": error,
+           "attempted_at": at})
+}
+
+#[test]
+fn a_query_counts_what_has_all_of_the_heuristics() {
+    let place = Place::new();
+    place.import((0..40).map(|n| mixed(n, now() - HOUR)));
+    place.import([json!({"url": "https://other.org/a.pdf", "fetcher": "direct_access", "success": false,
+                         "error_type": "blocked_captcha", "attempted_at": now()})]);
+    let rows = place.run(&["query", "--where", "domain=WWW.e.org", "--where", "suffix=.pdf", "--json"]).json();
+    assert_eq!(rows.len(), 2);
+    for (fetcher, rate) in [("direct_access", 1.0), ("playwright", 0.0)] {
+        let row = rows.iter().find(|row| row["fetcher"] == fetcher).unwrap();
+        assert_eq!((row["attempts"].as_u64(), row["success_rate"].as_f64()), (Some(10), Some(rate)), "{row}");
+        assert_eq!(row["decayed_success_rate"].as_f64(), Some(rate));
+    }
+    let none = place.run(&["query", "--where", "domain=e.org", "--where", "suffix=.zip"]);
+    assert_eq!((none.code, none.stdout.trim()), (0, "no attempt has domain=e.org and suffix=.zip"));
+    assert_eq!(place.run(&["query"]).code, 2);
+    assert_eq!(place.run(&["query", "--where", "domain"]).code, 2);
+}
+
+#[test]
+fn a_decayed_rate_weighs_the_recent_more() {
+    let place = Place::new();
+    let of = |success: bool, at: i64| {
+        let error = if success { Value::Null } else { json!("empty_content") };
+        json!({"url": "https://e.org/", "fetcher": "playwright", "success": success, "error_type": error, "attempted_at": at})
+    };
+    let at = now();
+    place.import([of(true, at - 30 * DAY), of(false, at)]);
+    let row = place.run(&["query", "--where", "domain=e.org", "--json"]).one();
+    assert_eq!(row["success_rate"].as_f64(), Some(0.5));
+    assert!((row["decayed_success_rate"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-3, "{row}");
+}
+
+/// 30 attempts with a captcha, of which 3 succeed, and 30 without, of which 27 do.
+fn captchas(place: &Place) {
+    place.import((0..60).map(|n| {
+        let has_captcha = n < 30;
+        let success = if has_captcha { n % 10 == 0 } else { n % 10 != 0 };
+        let error = if success { Value::Null } else { json!("blocked_captcha") };
+        let mut tags = vec![json!({"type": "domain", "value": "e.org"})];
+        if has_captcha {
+            tags.push(json!({"type": "has_captcha", "value": "true"}));
+        }
+        json!({"url": format!("https://e.org/{n}"), "fetcher": "playwright", "success": success, "error_type": error,
+               "attempted_at": now() - HOUR, "heuristics": tags})
+    }));
+}
+
+#[test]
+fn importance_is_the_seeds_gain_and_bits_and_can_be_written_back() {
+    let place = Place::new();
+    captchas(&place);
+    let rows = place.run(&["importance", "--json"]).json();
+    let row = |kind: &str, value: Value| rows.iter().find(|row| row["type"] == kind && row["value"] == value).unwrap();
+    let captcha = row("has_captcha", json!("true"));
+    let fields = ["n", "baseline", "conditional_rate", "gain"].map(|name| captcha[name].as_f64().unwrap());
+    assert!((fields[3] - 0.4).abs() < 1e-12 && fields[..3] == [30.0, 0.5, 0.1], "{captcha}");
+    assert!((captcha["mutual_information_bits"].as_f64().unwrap() - 0.531).abs() < 1e-3, "{captcha}");
+    assert_eq!(row("has_captcha", Value::Null)["n"].as_u64(), Some(30));
+    assert_eq!(row("domain", json!("e.org"))["gain"].as_f64(), Some(0.0));
+
+    assert!(place.run(&["export"]).json().iter().all(|line| line["heuristics"][0]["importance"].is_null()));
+    let wrote = place.run(&["importance", "--write"]);
+    assert!(wrote.code == 0 && wrote.stderr.contains("recorded the importance of"), "{}", wrote.stderr);
+    let exported = place.run(&["export"]).json();
+    let tag = exported[0]["heuristics"].as_array().unwrap().iter().find(|tag| tag["type"] == "has_captcha").unwrap();
+    assert!((tag["importance"].as_f64().unwrap() - 0.4).abs() < 1e-6, "{tag}");
+}
+
+#[test]
+fn without_enough_attempts_importance_says_so() {
+    let place = Place::new();
+    let ran = place.run(&["importance", "--write"]);
+    assert_eq!((ran.code, ran.stdout.trim()), (0, "no heuristic has more than 10 attempts yet"));
+    assert!(!place.data().exists());
+}
+
+/// A log in which the browser, which always works, was taken one time in five; plain requests work half the time.
+fn logged(place: &Place, propensity: bool) {
+    place.import((0..400u32).map(|n| {
+        let hash = n.wrapping_mul(2_654_435_761) >> 16;
+        let (is_browser, works) = (hash % 5 == 0, hash / 5 % 2 == 0);
+        let success = is_browser || works;
+        let error = if success { Value::Null } else { json!("wrong_tool") };
+        let share = if is_browser { 0.2 } else { 0.8 };
+        json!({"url": format!("https://d{}.org/{n}", n % 23), "fetcher": if is_browser { "playwright" } else { "direct_access" },
+               "success": success, "error_type": error, "attempted_at": now() - HOUR + i64::from(n),
+               "propensity": if propensity { json!(share) } else { Value::Null }})
+    }));
+}
+
+#[test]
+fn a_policy_is_judged_by_a_log_that_knows_its_propensities() {
+    let place = Place::new();
+    logged(&place, true);
+    let verdict = place.run(&["replay-policy", "--policy", "default", "--json"]).one();
+    let number = |name: &str| verdict[name].as_f64().unwrap();
+    assert_eq!(verdict["policy"], "default");
+    assert!(number("ci_low") < number("estimate") && number("estimate") < number("ci_high"), "{verdict}");
+    assert!(number("effective_sample") > 50.0 && number("fetches") == 400.0, "{verdict}");
+    // What the log came to: a page half of the time for 1, always for 20 in one of five.
+    assert!((40.0..70.0).contains(&verdict["logged"]["estimate"].as_f64().unwrap()), "{verdict}");
+    let both = place.run(&["replay-policy", "--policy", "default,published", "--json"]);
+    assert_eq!(both.json().len(), 2);
+    assert_eq!(both.stdout, place.run(&["replay-policy", "--policy", "default,published", "--json"]).stdout);
+}
+
+#[test]
+fn a_log_that_cannot_support_the_question_is_called_so() {
+    let place = Place::new();
+    logged(&place, false);
+    let ran = place.run(&["replay-policy", "--policy", "index", "--json"]);
+    let verdict = ran.one();
+    assert_eq!((ran.code, verdict["supported"].as_bool()), (0, Some(false)));
+    assert!(!verdict["warnings"].as_array().unwrap().is_empty() && ran.stderr.contains("warning"), "{}", ran.stderr);
+    let unknown = place.run(&["replay-policy", "--policy", "magic"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("published"), "{}", unknown.stderr);
+}
+
+#[test]
+fn parquet_begins_and_ends_as_parquet_does() {
+    let place = Place::new();
+    place.import((0..40).map(|n| mixed(n, now() - HOUR)));
+    let output = place.command(&["export", "--format", "parquet"]).output().unwrap();
+    assert!(output.status.success());
+    let bytes = output.stdout;
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let end = bytes.len() - 8;
+    let footer = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
+    assert!(footer < end, "a footer of {footer} bytes in a file of {}", bytes.len());
+}
+
+#[test]
+fn importance_prunes_what_the_config_says() {
+    let place = Place::new();
+    captchas(&place);
+    place.import((0..40).map(|n| mixed(n, now() - HOUR)));
+    assert_eq!(place.run(&["importance", "--write"]).code, 0);
+    let config = place.write("c.toml", "[importance]\nuse = 'prune'\nmin = 0.99\n");
+    let depth_lines = |args: &[&str]| {
+        let explained = place.run(&[&["explain", "https://new.org/b", "--json"], args].concat()).one();
+        explained["steps"].as_array().unwrap().iter().filter(|step| step["type"] == "path_depth").count()
+    };
+    assert!(depth_lines(&[]) > 0);
+    assert_eq!(depth_lines(&["--config", &config]), 0);
+    let bad = place.write("bad.toml", "[importance]\nuse = 'maybe'\n");
+    assert_eq!(place.run(&["select", "https://e.org/", "--config", &bad]).code, 2);
+}
