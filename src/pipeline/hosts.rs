@@ -47,12 +47,23 @@ pub(crate) struct Trial<'s> {
     domain: String,
     held_until: Timestamp,
     ended: Timestamp,
+    is_settled: bool,
+}
+
+impl Trial<'_> {
+    /// Its verdict is in the host's pause: nothing is given back.
+    pub(crate) fn settle(mut self) {
+        self.is_settled = true;
+    }
 }
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        // Compare and swap: a pause that was set, or lifted, by a verdict stays.
-        self.selector.claim_host_trial(&self.domain, self.held_until, self.ended);
+        // Compare and swap: a pause that another trial's verdict set, or lifted, stays. That this one's own verdict might end at
+        // the very moment that it was held until is why it has to be settled.
+        if !self.is_settled {
+            self.selector.claim_host_trial(&self.domain, self.held_until, self.ended);
+        }
     }
 }
 
@@ -68,7 +79,7 @@ impl Hosts {
         let Some(ended) = selector.host_pause(domain) else { return Admission::Open };
         let held_until = now.saturating_add(TRIAL_MAX);
         if ended <= now && selector.claim_host_trial(domain, ended, held_until) {
-            Admission::Trial(Trial { selector, domain: domain.to_owned(), held_until, ended })
+            Admission::Trial(Trial { selector, domain: domain.to_owned(), held_until, ended, is_settled: false })
         } else {
             Admission::Wait(selector.host_pause(domain).unwrap_or(held_until))
         }

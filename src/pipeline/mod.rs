@@ -25,6 +25,8 @@ use crate::time::{Clock, Timestamp};
 
 mod flight;
 mod hosts;
+#[cfg(test)]
+mod properties;
 mod run;
 
 /// One thing to fetch.

@@ -432,8 +432,9 @@ impl<'p> Run<'p> {
         let now = self.pipeline.clock.now();
         let pipeline = self.pipeline;
         self.keep_state(FetchEnd::Delivered, None, now);
-        if self.trial.is_some() {
+        if let Some(trial) = self.trial.take() {
             pipeline.hosts.trial_delivered(&pipeline.selector, &self.domain);
+            trial.settle();
             pipeline.keep_host_pause(&self.domain, None, now);
         }
         self.finish();
@@ -475,6 +476,9 @@ impl<'p> Run<'p> {
             let (trial, settings) = (self.trial.is_some(), pipeline.selector.backoff());
             let until = pipeline.hosts.blocked(&pipeline.selector, &self.domain, &self.id, trial, settings, now);
             if until.is_some() {
+                if let Some(trial) = self.trial.take() {
+                    trial.settle();
+                }
                 pipeline.keep_host_pause(&self.domain, until, now);
             }
         }
