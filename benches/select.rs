@@ -26,7 +26,7 @@ fn warm(domains: usize, now: Timestamp) -> Selector {
 fn select(c: &mut Criterion) {
     let now = Timestamp::now();
     let mut group = c.benchmark_group("select");
-    for domains in [1_000, 100_000] {
+    for domains in [1_000, 100_000, 1_000_000] {
         let selector = warm(domains, now);
         // Far more URLs than a cache holds entries, in an order that no prefetcher guesses.
         let urls: Vec<Url> = (0..domains.min(50_000)).map(|n| url(n * 7919 % domains)).collect();

@@ -443,13 +443,14 @@ pub(crate) struct DemoArgs {
 #[command(
     after_help = "Policies: default, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
+    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift.\n\n\
     Examples:\n  \
     fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
     fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
     fetchwise simulate --show-world W1 > my-world.toml"
 )]
 pub(crate) struct SimulateArgs {
-    /// World files, or names of shipped worlds (W1 to W7); repeatable [default: all shipped ones]
+    /// World files, or names of shipped worlds; repeatable [default: W1 to W7]
     #[arg(long, value_name = "FILE.toml", value_delimiter = ',')]
     pub(crate) world: Vec<PathBuf>,
     /// Who takes part; repeatable

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::args::SimulateArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, note};
-use crate::simulate::{Contestant, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
+use crate::simulate::{Contestant, MORE, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
@@ -49,11 +49,11 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().find(|world| world.0.eq_ignore_ascii_case(name)).map(|world| world.1)
+    SHIPPED.iter().chain(&MORE).find(|world| world.0.eq_ignore_ascii_case(name)).map(|world| world.1)
 }
 
 fn no_such_world(name: &str) -> Failure {
-    let names: Vec<&str> = SHIPPED.iter().map(|world| world.0).collect();
+    let names: Vec<&str> = SHIPPED.iter().chain(&MORE).map(|world| world.0).collect();
     Failure::usage(format_args!("no shipped world is called {name:?}"))
         .advise(format!("there are {}", names.join(", ")))
 }

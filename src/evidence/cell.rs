@@ -12,10 +12,8 @@ use crate::time::Timestamp;
 const RECENT_MAX: f64 = 64.0;
 /// The alert pair takes an outcome for a surprise when it had given it less of a chance than about a half ...
 const SURPRISE_FROM: f32 = 0.47;
-/// ... and then forgets so much more the greater the surprise is: a failure more than a success, since a fetcher that no
-/// longer works is paid for with every URL, and one that works again only with what a dearer one costs more.
-const FORGET_AT_FAILURE: f32 = 2.0;
-const FORGET_AT_SUCCESS: f32 = 1.5;
+/// ... and then forgets so much more the greater the surprise is.
+const FORGET: f32 = 2.0;
 /// The greatest surprise leaves this share, so that one attempt alone never decides.
 const KEEP_MIN: f32 = 0.05;
 
@@ -295,8 +293,8 @@ fn sub_f64(from: &AtomicU64, mass: f64) {
 fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
     // Laplace's rule: one attempt that went well does not make the next one certain.
     let rate = (success + unit) / (total + 2.0 * unit);
-    let (surprise, forget) = if what.success { (1.0 - rate, FORGET_AT_SUCCESS) } else { (rate, FORGET_AT_FAILURE) };
-    let keep = (1.0 - forget * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
+    let surprise = if what.success { 1.0 - rate } else { rate };
+    let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
     (success * keep, total * keep)
 }
 

@@ -28,7 +28,7 @@ use tally::Tally;
 use web::Tool;
 
 pub use report::{DrawError, Report, baseline_wins, html, table};
-pub use world::{SHIPPED, World, WorldError};
+pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
 mod chance;
