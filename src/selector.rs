@@ -19,7 +19,7 @@ use crate::heuristic::url::{Kind, UrlError, UrlFeatures, identity};
 use crate::heuristic::{Heuristic, UrlExtractor};
 use crate::policy::{self, Policy, View};
 use crate::registry::{BUILT_IN, FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
-use crate::score::estimate::{Candidates, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::time::Timestamp;
@@ -420,6 +420,8 @@ impl Selector {
         }
         let guard = self.evidence.guard();
         let domain = self.evidence.entry(Key::domain(features.domain), &guard);
+        let site = self.evidence.entry(Key::site(features.site), &guard);
+        domain.into_iter().chain(site).for_each(Entry::touch);
         let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
         if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
             return Decision::Paused { until, host: true };
@@ -427,7 +429,7 @@ impl Selector {
         self.enlist(candidates, domain, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        walk.run(candidates, url, &self.extractors, situation.hint, domain, trace);
+        walk.run(candidates, url, &self.extractors, situation.hint, Local { domain, site }, trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
         }

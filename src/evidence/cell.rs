@@ -116,6 +116,12 @@ impl Cell {
         self.tag.load(Ordering::Acquire)
     }
 
+    /// Reads anything of the cell, so that it is near when it is needed.
+    #[inline]
+    pub(crate) fn touch(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
     /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
     pub(crate) fn claim(&self, tag: u64) -> bool {
         match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {

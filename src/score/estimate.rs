@@ -141,6 +141,14 @@ impl Trace for NoTrace {
     fn step(&mut self, _: Step<'_>) {}
 }
 
+/// The entries of a URL's domain and site, which the caller has looked up already: their cells are on the way from memory while
+/// the general ones are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Local<'l> {
+    pub(crate) domain: Option<&'l Entry>,
+    pub(crate) site: Option<&'l Entry>,
+}
+
 /// What a walk reads: the same for each level.
 pub(crate) struct Walk<'w> {
     pub(crate) evidence: &'w Evidence,
@@ -184,14 +192,14 @@ impl<'w> Walk<'w> {
         Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own }
     }
 
-    /// Scores all candidates. `domain` is the domain's entry, which the caller has looked up already.
+    /// Scores all candidates.
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
         url: &url::Url,
         extractors: &[Box<dyn UrlExtractor>],
         hint: Option<Hint>,
-        domain: Option<&Entry>,
+        local: Local<'_>,
         trace: &mut impl Trace,
     ) {
         self.global(candidates, trace);
@@ -199,7 +207,7 @@ impl<'w> Walk<'w> {
         for candidate in candidates.iter_mut() {
             candidate.p_general = candidate.p;
         }
-        self.specific(candidates, domain, trace);
+        self.specific(candidates, local, trace);
         self.rate(candidates);
     }
 
@@ -301,14 +309,14 @@ impl<'w> Walk<'w> {
     }
 
     /// Site, domain and section: where the recent pair is read, and where blocks count.
-    fn specific(&self, candidates: &mut Candidates<'_>, domain: Option<&Entry>, trace: &mut impl Trace) {
+    fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
         let site = Key::site(self.features.site);
         let at = At {
             priors: self.priors.of_key(site.bits()),
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Site),
-            ..self.level("site", self.features.site, self.evidence.entry(site, self.guard))
+            ..self.level("site", self.features.site, local.site)
         };
         self.pull(candidates, &at, trace);
         let key = Key::domain(self.features.domain);
@@ -317,7 +325,7 @@ impl<'w> Walk<'w> {
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Domain),
-            ..self.level("domain", self.features.domain, domain)
+            ..self.level("domain", self.features.domain, local.domain)
         };
         self.pull(candidates, &at, trace);
         if let Some(section) = self.features.section {
@@ -328,7 +336,7 @@ impl<'w> Walk<'w> {
                 weight: self.settings.path_weight,
                 recent: true,
                 specificity: Some(Specificity::DomainPath),
-                ..self.level("domain_path", section, domain)
+                ..self.level("domain_path", section, local.domain)
             };
             self.pull(candidates, &at, trace);
         }
