@@ -111,32 +111,51 @@ fn in_a_world_where_plain_requests_always_work_all_who_start_with_them_are_as_go
     }
 }
 
-#[test]
-fn a_warm_site_that_turns_captchas_on_or_off_is_served_right_again_soon() {
-    let world = small_world(&[
+/// Warm sites of one kind, fifty URLs each in sixty days, that change as `changes` says.
+fn warm_sites(changes: &[(&str, &str)]) -> World {
+    let even = [
         ("urls", "9000"),
         ("sites", "180"),
         ("days", "60.0"),
         ("zipf", "0.0"),
         ("new_site_share", "0.0"),
         ("render_mix", "{ static = 1.0, spa = 0.0, js_partial = 0.0, video = 0.0, file = 0.0 }"),
-        ("protection_mix", "{ none = 0.5, rate = 0.0, captcha = 0.5, hard = 0.0, fortress = 0.0 }"),
         ("mixed_sections", "0.0"),
         ("multi_host", "0.0"),
-        ("drift", "{ days = 0.0, better = 0.6, worse = 0.3 }"),
-        ("flip", "{ day = 30.0, share = 1.0 }"),
-    ]);
-    let report = &run(&world, &["default"], &[9001, 9002], 0)[0];
-    // Ten times as many sites give 6, 11, 11 and 43; so few leave room for luck.
+    ];
+    small_world(&[&even, changes].concat())
+}
+
+/// The promise: right again within 6 URLs at the median and 15 at the 80th percentile when a site gets harder, within 12 and 35
+/// when it gets easier.
+fn assert_served_right_again(world: &World) {
+    let report = &run(world, &["default"], &[9001, 9002], 0)[0];
     let bounds = [
-        (report.adapt_worse_p50, 8),
-        (report.adapt_worse_p80, 16),
-        (report.adapt_better_p50, 14),
-        (report.adapt_better_p80, 50),
+        (report.adapt_worse_p50, 6),
+        (report.adapt_worse_p80, 15),
+        (report.adapt_better_p50, 12),
+        (report.adapt_better_p80, 35),
     ];
     for (urls, most) in bounds {
-        assert!(urls.is_some_and(|urls| urls <= most), "{urls:?} of at most {most}");
+        assert!(urls.is_some_and(|urls| urls <= most), "{urls:?} of at most {most}: {report:?}");
     }
+}
+
+#[test]
+fn a_warm_site_that_turns_captchas_on_or_off_is_served_right_again_soon() {
+    assert_served_right_again(&warm_sites(&[
+        ("protection_mix", "{ none = 0.5, rate = 0.0, captcha = 0.5, hard = 0.0, fortress = 0.0 }"),
+        ("drift", "{ days = 0.0, better = 0.6, worse = 0.3 }"),
+        ("flip", "{ day = 30.0, share = 1.0 }"),
+    ]));
+}
+
+#[test]
+fn a_warm_site_that_becomes_an_application_or_stops_being_one_is_served_right_again_soon() {
+    assert_served_right_again(&warm_sites(&[
+        ("protection_mix", "{ none = 1.0, rate = 0.0, captcha = 0.0, hard = 0.0, fortress = 0.0 }"),
+        ("drift", "{ days = 40.0, better = 0.0, worse = 0.0 }"),
+    ]));
 }
 
 #[test]
