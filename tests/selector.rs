@@ -10,6 +10,7 @@ use fetchwise::backoff::LinkState;
 use fetchwise::decision::{Decision, Rule, Source, Take};
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
+use fetchwise::score::{ImportanceUse, Settings};
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
 use url::Url;
@@ -223,4 +224,79 @@ fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
     let downloader = explanation.candidates.iter().find(|c| c.fetcher == "youtube_downloader").unwrap();
     assert!(downloader.confident && downloader.p > 0.8, "{downloader:?}");
     assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
+}
+
+/// How many of 2000 URLs would explore at `now`, and the chance that each had of it.
+fn looks(selector: &Selector, now: Timestamp) -> (usize, f64) {
+    let takes: Vec<Take> = (0..2000)
+        .map(|n| take(selector, &format!("https://spa.org/app/{n}"), &Situation::first(now)))
+        .inspect(|take| assert!(take.propensity < 1.0, "{take:?}"))
+        .collect();
+    let explores: Vec<&Take> = takes.iter().filter(|take| take.rule == Rule::Explore).collect();
+    for take in &takes {
+        let chance = if take.rule == Rule::Explore { take.propensity } else { 1.0 - take.propensity };
+        assert!((chance - explores[0].propensity).abs() < 1e-12, "{take:?}");
+    }
+    (explores.len(), explores[0].propensity)
+}
+
+#[test]
+fn a_host_that_has_rested_is_looked_at_again_more_often_and_a_busy_one_is_not() {
+    let selector = selector();
+    learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
+    for day in 5..30 {
+        learn(&selector, "https://spa.org/app/x", "playwright", days_ago(day), 4, None);
+    }
+    // Never tried here: one in fifty, however long the rest.
+    let (count, chance) = looks(&selector, NOW);
+    assert!(chance == 0.02 && (20..70).contains(&count), "{count} {chance}");
+
+    learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
+    let (count, rested) = looks(&selector, NOW);
+    assert!(rested > 0.1 && rested <= 0.25, "{rested}");
+    assert!((count as f64 - 2000.0 * rested).abs() < 120.0, "{count} {rested}");
+
+    learn(&selector, "https://spa.org/app/x", "playwright", NOW, 1, None);
+    assert_eq!(looks(&selector, NOW).1, 0.02, "in the middle of a burst");
+
+    learn(&selector, "https://spa.org/app/x", "direct_access", NOW, 1, Some(ErrorKind::WrongTool));
+    let in_ten_hours = NOW.saturating_add(Duration::from_secs(36_000));
+    assert_eq!(looks(&selector, in_ten_hours).1, 0.02, "it has just failed again");
+}
+
+#[test]
+fn who_switches_exploration_off_gets_none() {
+    let settings = Settings { explore: 0.0, ..Settings::default() };
+    let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
+    learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
+    learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
+    learn(&selector, "https://spa.org/app/x", "playwright", days_ago(9), 40, None);
+    for n in 0..500 {
+        let take = take(&selector, &format!("https://spa.org/app/{n}"), &Situation::first(NOW));
+        assert_ne!(take.rule, Rule::Explore);
+    }
+}
+
+#[test]
+fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
+    let with = |importance: ImportanceUse| {
+        let settings = Settings { importance, ..Settings::default() };
+        let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
+        learn(&selector, "https://a.org/x/y.zip", "playwright", NOW, 40, Some(ErrorKind::EmptyContent));
+        selector.set_importance("suffix", None, 0.05);
+        selector.set_importance("domain", None, 0.0);
+        selector
+    };
+    let step = |selector: &Selector, url: &str, kind: &str| {
+        let explained = selector.explain(&Url::parse(url).unwrap(), &Situation::first(NOW)).unwrap();
+        explained.steps.iter().find(|step| step.kind == kind).map(|step| step.total)
+    };
+    let (off, scaled) = (with(ImportanceUse::Off), with(ImportanceUse::Scale { full: 0.2 }));
+    let near = |total: Option<f64>, want: f64| (total.unwrap() - want).abs() < 1e-9;
+    assert!(near(step(&off, "https://b.org/z.zip", "suffix"), 40.0));
+    assert!(near(step(&scaled, "https://b.org/z.zip", "suffix"), 10.0));
+    let pruned = with(ImportanceUse::Prune { min: 0.1 });
+    assert_eq!(step(&pruned, "https://b.org/z.zip", "suffix"), None);
+    let domain = [&off, &scaled, &pruned].map(|selector| step(selector, "https://a.org/x/z.zip", "domain"));
+    assert!(domain.iter().all(|total| total == &domain[0]) && domain[0].is_some(), "{domain:?}");
 }
