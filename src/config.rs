@@ -132,6 +132,8 @@ pub struct ScoringConfig {
     pub explore_most: Option<f64>,
     /// The chance of a last-ditch try.
     pub last_ditch: Option<f64>,
+    /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
+    pub met_weight: Option<f64>,
     /// Attempts for a URL in all.
     pub max_attempts: Option<u32>,
 }
@@ -322,6 +324,7 @@ impl Config {
             explore_rested: set.explore_rested.unwrap_or(base.explore_rested),
             explore_most: set.explore_most.unwrap_or(base.explore_most),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
+            met_weight: set.met_weight.unwrap_or(base.met_weight),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.as_deref() {
                 Some("prune") => ImportanceUse::Prune { min: self.importance.min.unwrap_or(IMPORTANCE_MIN) },
@@ -402,6 +405,7 @@ impl Config {
             ("scoring.value", scoring.value),
             ("scoring.blocked_cost", scoring.blocked_cost),
             ("scoring.explore_rested", scoring.explore_rested),
+            ("scoring.met_weight", scoring.met_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ];
         for (key, value) in amounts.into_iter().filter_map(|(key, value)| Some((key, value?))) {

@@ -208,9 +208,10 @@ fn is_basis(kind: &str, specificity: Specificity) -> bool {
         Specificity::Domain => kind == "domain",
         Specificity::Site => kind == "site",
         Specificity::Suffix => kind == "suffix",
-        Specificity::Flag(_) | Specificity::Own(_) => {
-            !matches!(kind, "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global")
-        }
+        Specificity::Flag(_) | Specificity::Own(_) => !matches!(
+            kind,
+            "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global" | "met_here"
+        ),
     }
 }
 

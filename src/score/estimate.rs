@@ -60,7 +60,7 @@ const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
 ];
 
 /// Pseudo-attempts of one candidate: successes and total.
-type Pseudo = (FetcherId, f64, f64);
+pub(super) type Pseudo = (FetcherId, f64, f64);
 
 /// All priors, by the key they are read with.
 #[derive(Debug, Default)]
@@ -90,6 +90,11 @@ impl Priors {
             }
         }
         all
+    }
+
+    /// The pseudo-attempts of a hint cell.
+    pub(super) fn of_hint(&self, hint: Hint) -> &[Pseudo] {
+        &self.by_hint[hint as usize]
     }
 
     fn of_key(&self, key: u64) -> &[Pseudo] {
@@ -301,7 +306,7 @@ impl<'w> Walk<'w> {
         }
         if let Some(hint) = hint {
             let at = At {
-                priors: &self.priors.by_hint[hint as usize],
+                priors: self.priors.of_hint(hint),
                 ..self.level("hint", hint.name(), Some(self.evidence.hint(hint)))
             };
             self.pull(candidates, &at, trace);
@@ -310,6 +315,7 @@ impl<'w> Walk<'w> {
 
     /// Site, domain and section: where the recent pair is read, and where blocks count.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
+        self.pull_by_what_was_met(candidates, local.site, trace);
         let site = Key::site(self.features.site);
         let at = At {
             priors: self.priors.of_key(site.bits()),
@@ -319,6 +325,10 @@ impl<'w> Walk<'w> {
             ..self.level("site", self.features.site, local.site)
         };
         self.pull(candidates, &at, trace);
+        // Where site and domain are one, what was met there is known already.
+        if self.features.site != self.features.domain {
+            self.pull_by_what_was_met(candidates, local.domain, trace);
+        }
         let key = Key::domain(self.features.domain);
         let at = At {
             priors: self.priors.of_key(key.bits()),

@@ -9,6 +9,7 @@ mod confidence;
 pub(crate) mod estimate;
 pub(crate) mod importance;
 pub(crate) mod index;
+mod met;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;
@@ -43,6 +44,9 @@ pub struct Settings {
     pub level_weight: f64,
     /// The same for a section of a domain.
     pub path_weight: f64,
+    /// How many pseudo-attempts a fetcher's own general estimate counts against what the plain fetcher met on the same site; 0
+    /// to leave that out.
+    pub met_weight: f64,
     /// What recorded importance does to the evidence of general heuristics.
     pub importance: ImportanceUse,
 }
@@ -63,6 +67,7 @@ impl Default for Settings {
             global_weight: 20.0,
             level_weight: 2.0,
             path_weight: 1.0,
+            met_weight: 0.5,
             importance: ImportanceUse::Off,
         }
     }
