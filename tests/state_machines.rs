@@ -152,7 +152,7 @@ proptest! {
                 FetchEnd::Blocked => 10,
                 FetchEnd::Failed | FetchEnd::Queued => 5,
             };
-            let pause_s = (base_min * 60u64 << level).max(asked_s.unwrap_or(0).min(DAY_S));
+            let pause_s = ((base_min * 60u64) << level).max(asked_s.unwrap_or(0).min(DAY_S));
             prop_assert_eq!(link.pause_at(at(now)), Some(at(now + pause_s)));
             prop_assert_eq!(link.pause_at(at(now + pause_s)), None, "over when it is over");
             level = (level + 1).min(RISK_LEVEL_MAX);
