@@ -67,6 +67,9 @@ pub(crate) struct Raw {
     pub(crate) duration: f64,
     pub(crate) recent_success: f32,
     pub(crate) recent_total: f32,
+    /// 0 of 0 where the recent pair stands in for it.
+    pub(crate) alert_success: f32,
+    pub(crate) alert_total: f32,
     pub(crate) newest_s: u32,
     pub(crate) attempts: u32,
 }
@@ -103,7 +106,7 @@ pub(crate) struct Cell {
     blocked: AtomicU64,
     duration: AtomicU64,
     recent: AtomicU64,
-    /// 0 until the first attempt after a snapshot, which does not keep it: the recent pair stands in for it.
+    /// 0 where there is none: the recent pair stands in for it.
     alert: AtomicU64,
     newest_s: AtomicU32,
     attempts: AtomicU32,
@@ -238,6 +241,7 @@ impl Cell {
         let load = |mass: &AtomicU64| f64::from_bits(mass.load(Ordering::Acquire));
         let (success, blocked) = (load(&self.success), load(&self.blocked));
         let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
+        let (alert_success, alert_total) = unpack(self.alert.load(Ordering::Relaxed));
         Raw {
             success,
             blocked,
@@ -245,6 +249,8 @@ impl Cell {
             total: load(&self.total),
             recent_success,
             recent_total,
+            alert_success,
+            alert_total,
             newest_s: self.newest_s.load(Ordering::Relaxed),
             attempts: self.attempts.load(Ordering::Relaxed),
         }
@@ -270,11 +276,21 @@ impl Cell {
         add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
         self.attempts.fetch_add(raw.attempts, Ordering::Relaxed);
         self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
-        let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
-            let (success, total) = unpack(packed);
-            let more = [raw.recent_success, raw.recent_total].map(|mass| (f64::from(mass) * scale) as f32);
-            Some(pack(success + more[0], total + more[1]))
+        let plus = |packed, success: f32, total: f32| {
+            let (had_success, had_total) = unpack(packed);
+            let [success, total] = [success, total].map(|mass| (f64::from(mass) * scale) as f32);
+            Some(pack(had_success + success, had_total + total))
+        };
+        // An image of a release that kept no alert pair has the recent one stand in for it.
+        let (alert_success, alert_total) = match raw.alert_total > 0.0 {
+            true => (raw.alert_success, raw.alert_total),
+            false => (raw.recent_success, raw.recent_total),
+        };
+        let (before, relaxed) = (self.recent.load(Ordering::Relaxed), Ordering::Relaxed);
+        let _ = self.alert.fetch_update(relaxed, relaxed, |packed| {
+            plus(if packed == 0 { before } else { packed }, alert_success, alert_total)
         });
+        let _ = self.recent.fetch_update(relaxed, relaxed, |packed| plus(packed, raw.recent_success, raw.recent_total));
     }
 }
 

@@ -26,6 +26,9 @@ mod kind {
     pub(super) const HOSTS: u32 = 7;
     pub(super) const IMPORTANCE: u32 = 8;
     pub(super) const PRIORS: u32 = 9;
+    /// The alert pairs of all cells, in their order. Releases that know nothing of it leave it alone; without it the recent
+    /// pairs stand in.
+    pub(super) const ALERTS: u32 = 10;
 }
 
 /// The version of every section that this release writes.
@@ -122,6 +125,10 @@ impl Contents {
             c.u32s(cells.iter().map(|cell| cell.raw.recent_total.to_bits()));
             c.u32s(cells.iter().map(|cell| cell.raw.newest_s));
             c.u32s(cells.iter().map(|cell| cell.raw.attempts));
+        });
+        put(kind::ALERTS, cells.len(), &|c| {
+            c.u32s(cells.iter().map(|cell| cell.raw.alert_success.to_bits()));
+            c.u32s(cells.iter().map(|cell| cell.raw.alert_total.to_bits()));
         });
         put(kind::BREAKERS, breakers.len(), &|c| {
             c.i64s(breakers.iter().map(|b| b.last.as_millis()));
@@ -221,6 +228,7 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.image.cells = decode_cells(open(kind::CELLS)?)?;
+    decode_alerts(open(kind::ALERTS)?, &mut contents.image.cells)?;
     let mut rows = open(kind::BREAKERS)?;
     let (last, fetchers, blocks) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
     contents.image.breakers = (0..rows.rows)
@@ -276,6 +284,9 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             duration: f64::from_bits(duration[i]),
             recent_success: f32::from_bits(recent_success[i]),
             recent_total: f32::from_bits(recent_total[i]),
+            // In a section of their own.
+            alert_success: 0.0,
+            alert_total: 0.0,
             newest_s: newest[i],
             attempts: attempts[i],
         },
@@ -288,6 +299,25 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
         all.iter().all(|mass| mass.is_finite() && *mass >= 0.0)
     };
     cells.iter().all(|cell| is_mass(&cell.raw)).then_some(cells)
+}
+
+/// Puts the alert pairs where they belong; none at all is what an older release writes.
+fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
+    if rows.rows == 0 {
+        return Some(());
+    }
+    let (success, total) = (rows.u32s()?, rows.u32s()?);
+    if rows.rows != cells.len() {
+        return None;
+    }
+    for (cell, (success, total)) in cells.iter_mut().zip(success.into_iter().zip(total)) {
+        (cell.raw.alert_success, cell.raw.alert_total) = (f32::from_bits(success), f32::from_bits(total));
+        let is_mass = |mass: f32| mass.is_finite() && mass >= 0.0;
+        if !is_mass(cell.raw.alert_success) || !is_mass(cell.raw.alert_total) {
+            return None;
+        }
+    }
+    Some(())
 }
 
 fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {
