@@ -243,10 +243,17 @@ impl SimFs {
     /// Sets the content of a file behind the log's back, durably.
     pub fn put(&self, path: &Path, content: Vec<u8>) {
         let mut world = self.world();
+        let new = Inode { live: content.clone(), durable: content, pending: Vec::new() };
+        if let Some(id) = world.names.get(path).copied().filter(|id| *id < world.inodes.len()) {
+            // In its place: millions of changed files are tried in one world.
+            world.durable_names.insert(path.to_owned(), id);
+            world.inodes[id] = new;
+            return;
+        }
         let inode = world.inodes.len();
         world.names.insert(path.to_owned(), inode);
         world.durable_names.insert(path.to_owned(), inode);
-        world.inodes.push(Inode { live: content.clone(), durable: content, pending: Vec::new() });
+        world.inodes.push(new);
     }
 
     /// Removes a file behind the log's back, durably.
