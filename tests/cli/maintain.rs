@@ -210,6 +210,19 @@ fn maintenance_makes_no_directory() {
     assert!(!place.data().exists());
 }
 
+#[test]
+fn much_work_ends_with_a_snapshot() {
+    let place = Place::new();
+    place.import((0..99_999).map(|n| {
+        json!({"url": format!("https://h{}.e.org/{n}", n % 100), "fetcher": "direct_access", "success": true, "attempted_at": now() - n})
+    }));
+    let snapshot = || place.run(&["verify", "--json"]).one()["snapshot_seq"].as_u64();
+    assert_eq!(snapshot(), None, "so much is replayed in no time");
+    place
+        .import([json!({"url": "https://h1.e.org/", "fetcher": "playwright", "success": true, "attempted_at": now()})]);
+    assert_eq!(snapshot(), Some(100_000));
+}
+
 /// Killed at any moment, a compaction leaves a directory that opens with the same evidence.
 #[test]
 fn a_compaction_that_is_killed_leaves_a_sound_log() {
