@@ -141,19 +141,28 @@ impl Trace for Steps<'_> {
             return;
         }
         let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
-        self.steps.push(EvidenceStep {
-            kind: step.kind.to_owned(),
-            value,
-            fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
-            success: step.success,
-            total: step.total,
-            exact_success: step.exact_success,
-            exact_total: step.exact_total,
-            blocked: step.blocked,
-            attempts: step.attempts,
-            p_before: step.p_before,
-            p_after: step.p_after,
-        });
+        // Cells lie in the order they were learned in, which a snapshot does not keep: people see fetchers in theirs.
+        let is_later = |known: &EvidenceStep| {
+            let same = known.kind == step.kind && known.value == value;
+            same && self.selector.fetcher_id(&known.fetcher) > Some(step.fetcher)
+        };
+        let place = self.steps.iter().rposition(|known| !is_later(known)).map_or(0, |before| before + 1);
+        self.steps.insert(
+            place,
+            EvidenceStep {
+                kind: step.kind.to_owned(),
+                value,
+                fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
+                success: step.success,
+                total: step.total,
+                exact_success: step.exact_success,
+                exact_total: step.exact_total,
+                blocked: step.blocked,
+                attempts: step.attempts,
+                p_before: step.p_before,
+                p_after: step.p_after,
+            },
+        );
     }
 }
 
