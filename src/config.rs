@@ -86,6 +86,8 @@ pub struct Config {
     pub rules: Option<PathBuf>,
     /// Half-life of evidence in days, 7 to 365.
     pub half_life_days: Option<f64>,
+    /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
+    pub keys_max: Option<usize>,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
     /// What recorded importance does.
@@ -292,7 +294,8 @@ impl Config {
         let mut builder = SelectorBuilder::default()
             .settings(self.settings())
             .backoff(self.backoff())
-            .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT));
+            .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
+            .keys_max(self.keys_max);
         if let Some(policy) = self.policy.as_deref().and_then(policy::by_name) {
             builder = builder.policy(policy);
         }

@@ -73,6 +73,7 @@ pub struct SelectorBuilder {
     settings: Settings,
     backoff: BackoffSettings,
     half_life_days: f64,
+    keys_max: Option<usize>,
     around: Timestamp,
     priors: Vec<Prior>,
     extractors: Vec<Box<dyn UrlExtractor>>,
@@ -86,6 +87,7 @@ impl Default for SelectorBuilder {
             settings: Settings::default(),
             backoff: BackoffSettings::default(),
             half_life_days: HALF_LIFE_DAYS_DEFAULT,
+            keys_max: None,
             around: Timestamp::now(),
             priors: Prior::built_in(),
             extractors: Vec::new(),
@@ -120,6 +122,14 @@ impl SelectorBuilder {
     #[must_use]
     pub fn half_life_days(mut self, days: f64) -> Self {
         self.half_life_days = days;
+        self
+    }
+
+    /// Bounds memory: beyond so many keys (domains, sites, suffixes ...) the least attempted go. Unbounded with none, and unless
+    /// set.
+    #[must_use]
+    pub fn keys_max(mut self, keys: impl Into<Option<usize>>) -> Self {
+        self.keys_max = keys.into().map(|keys| keys.max(1));
         self
     }
 
@@ -173,7 +183,7 @@ impl SelectorBuilder {
             priors: Priors::new(&self.priors, &registry),
             prior_list: self.priors,
             importances: Importances::default(),
-            evidence: Evidence::new(decay),
+            evidence: Evidence::new(decay, self.keys_max),
             registry,
             settings: self.settings,
             backoff: self.backoff,
@@ -362,6 +372,16 @@ impl Selector {
         self.policy.name()
     }
 
+    /// How many keys (domains, sites, suffixes ...) evidence is kept for.
+    pub fn keys(&self) -> usize {
+        self.evidence.keys()
+    }
+
+    /// How many keys had to go because there were too many.
+    pub fn evicted_keys(&self) -> u64 {
+        self.evidence.evicted()
+    }
+
     /// How many attempts came with a time in the future and were moved to now.
     pub fn clamped_attempts(&self) -> u64 {
         self.clamped.load(Ordering::Relaxed)
@@ -387,7 +407,8 @@ impl Selector {
     /// Pauses the host of `domain`, or lifts its pause.
     pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
         let guard = self.evidence.guard();
-        self.evidence.entry_or_new(Key::domain(domain), &guard).set_paused_until(until);
+        // As of the beginning of time: no host that is or was paused makes room for this one.
+        self.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
     }
 
     /// Takes the one trial request of a host whose pause has ended: it is paused until `next` for all others. True for one

@@ -300,3 +300,47 @@ fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
     let domain = [&off, &scaled, &pruned].map(|selector| step(selector, "https://a.org/x/z.zip", "domain"));
     assert!(domain.iter().all(|total| total == &domain[0]) && domain[0].is_some(), "{domain:?}");
 }
+
+#[test]
+fn memory_is_bounded_and_the_least_attempted_go_first() {
+    let selector = Selector::builder().around(NOW).keys_max(1000).build().unwrap();
+    let known = |domain: &str| {
+        ["direct_access", "playwright"]
+            .map(|name| selector.masses(("domain", domain), fetchwise::heuristic::url::Kind::Page, name, NOW).attempts)
+    };
+    for n in 0..100 {
+        learn(&selector, &format!("https://busy{n}.org/a"), "playwright", days_ago(10), 20, None);
+    }
+    learn(&selector, "https://paused.org/a", "direct_access", days_ago(300), 1, Some(ErrorKind::BlockedCaptcha));
+    selector.set_host_pause("paused.org", Some(NOW.saturating_add(Duration::from_secs(600))));
+    // Ten times as many as there may be: each is a domain and a site.
+    for n in 0..5000 {
+        learn(&selector, &format!("https://once{n}.org/a"), "direct_access", days_ago(1), 1, None);
+        assert!(selector.keys() <= 1000, "{}", selector.keys());
+    }
+    assert!(selector.evicted_keys() >= 9000, "{}", selector.evicted_keys());
+    for n in 0..100 {
+        assert_eq!(known(&format!("busy{n}.org")), [0, 20]);
+    }
+    assert_eq!(known("once4999.org"), [1, 0], "the newest is learned from");
+    assert!(selector.host_pause("paused.org").is_some(), "a paused host stays known");
+}
+
+#[test]
+fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
+    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let selector = &selector;
+            scope.spawn(move || {
+                for n in 0..4000 {
+                    let url = format!("https://t{thread}-{n}.org/a");
+                    learn(selector, &url, "direct_access", days_ago(1), 1, None);
+                    take(selector, &url, &Situation::first(NOW));
+                }
+            });
+        }
+    });
+    // Whoever adds while another thread evicts goes a little beyond.
+    assert!(selector.keys() < 2200, "{}", selector.keys());
+}

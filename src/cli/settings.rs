@@ -146,9 +146,10 @@ impl Settings {
         }
     }
 
-    /// A selector without evidence, for maintenance.
+    /// A selector without evidence, for maintenance: one that keeps every key, as what it learns goes into a snapshot.
     pub(crate) fn blank(&self) -> Result<Selector, Failure> {
-        self.selector(Vec::new())
+        let builder = self.config.selector().around(self.clock.now()).keys_max(None);
+        builder.build().map_err(Failure::usage)
     }
 
     /// A selector without evidence that decides by `policy`, with the candidates that [`Settings::learned`] has.

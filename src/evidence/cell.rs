@@ -125,6 +125,11 @@ impl Cell {
         self.attempts.load(Ordering::Relaxed)
     }
 
+    /// The undecayed mass of its attempts.
+    pub(crate) fn mass(&self) -> f64 {
+        f64::from_bits(self.total.load(Ordering::Relaxed))
+    }
+
     /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
     pub(crate) fn claim(&self, tag: u64) -> bool {
         match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {

@@ -136,6 +136,38 @@ impl Entry {
         None
     }
 
+    /// Calls `f` for each cell there is.
+    pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &Cell)) {
+        let mut visit = |cells: &[Cell]| {
+            for cell in cells {
+                let tag = cell.tag();
+                if tag != 0 {
+                    let (group, fetcher) = Self::split_tag(tag);
+                    f(group, FetcherId(fetcher as u16), cell);
+                }
+            }
+        };
+        visit(&self.cells);
+        let mut next = &self.more;
+        while let Some(chunk) = next.get() {
+            visit(&chunk.cells);
+            next = &chunk.next;
+        }
+    }
+
+    /// A tag's group and fetcher.
+    pub(crate) fn split_tag(tag: u64) -> (Group, u64) {
+        let fetcher = tag & ((1 << FETCHER_BITS) - 1);
+        (Group(tag - fetcher), fetcher)
+    }
+
+    /// The undecayed mass of all its cells.
+    pub(crate) fn mass(&self) -> f64 {
+        let mut sum = 0.0;
+        self.each_cell(|_, _, cell| sum += cell.mass());
+        sum
+    }
+
     /// The time until which the host is paused, if it ever was.
     pub(crate) fn paused_until(&self) -> Option<Timestamp> {
         // Relaxed: one value that stands for itself; a reader that misses it lets one more request through.
@@ -222,31 +254,6 @@ impl Entry {
 /// What a snapshot needs.
 #[cfg(feature = "log")]
 impl Entry {
-    /// Calls `f` for each cell there is.
-    pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &Cell)) {
-        let mut visit = |cells: &[Cell]| {
-            for cell in cells {
-                let tag = cell.tag();
-                if tag != 0 {
-                    let (group, fetcher) = Self::split_tag(tag);
-                    f(group, FetcherId(fetcher as u16), cell);
-                }
-            }
-        };
-        visit(&self.cells);
-        let mut next = &self.more;
-        while let Some(chunk) = next.get() {
-            visit(&chunk.cells);
-            next = &chunk.next;
-        }
-    }
-
-    /// A tag's group and fetcher.
-    pub(crate) fn split_tag(tag: u64) -> (Group, u64) {
-        let fetcher = tag & ((1 << FETCHER_BITS) - 1);
-        (Group(tag - fetcher), fetcher)
-    }
-
     /// The tag of a group and a fetcher's number, of which there are at most 4096.
     pub(crate) fn join_tag(group: Group, fetcher: u64) -> u64 {
         group.0 | fetcher & ((1 << FETCHER_BITS) - 1)

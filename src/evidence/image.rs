@@ -101,7 +101,7 @@ impl Evidence {
 
     /// An evidence with the same scale and nothing in it.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay)
+        Self::new(self.decay, None)
     }
 
     /// Adds what another evidence of the same scale and registry holds.
@@ -120,7 +120,7 @@ impl Evidence {
         all(&self.depths, &other.depths);
         let (guard, other_guard) = (self.guard(), other.guard());
         for (key, from) in other.entries.iter(&other_guard) {
-            add(self.entry_or_new(Key(*key), &guard), from);
+            add(self.entry_or_new(Key(*key), self.decay.landmark(), &guard), from);
         }
     }
 
@@ -141,7 +141,7 @@ impl Evidence {
         for row in &image.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let entry = match row.place.kind {
-                Place::MAP => Some(self.entry_or_new(Key(row.place.key), &guard)),
+                Place::MAP => Some(self.entry_or_new(Key(row.place.key), image.as_of, &guard)),
                 Place::GLOBAL => Some(&self.global),
                 Place::FLAG => at(&self.flags, row.place.key),
                 Place::HINT => at(&self.hints, row.place.key),

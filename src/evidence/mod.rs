@@ -23,6 +23,7 @@ pub mod decay;
 
 pub(crate) mod cell;
 pub(crate) mod entry;
+mod evict;
 #[cfg(feature = "log")]
 pub(crate) mod image;
 
@@ -173,13 +174,15 @@ pub(crate) struct Evidence {
     flags: [Entry; 4],
     hints: [Entry; 4],
     depths: [Entry; DEPTHS],
+    cap: evict::Cap,
 }
 
 /// A right to read entries for a while; cheap to take, no lock.
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
-    pub(crate) fn new(decay: decay::Decay) -> Self {
+    /// Without anything in it. With `keys_max`, the least attempted keys go beyond so many.
+    pub(crate) fn new(decay: decay::Decay, keys_max: Option<usize>) -> Self {
         let entries = HashMap::builder()
             .hasher(BuildHasherDefault::default())
             // Incremental resizing makes each read check two tables for as long as it lasts; measured ten times slower.
@@ -192,6 +195,7 @@ impl Evidence {
             flags: Default::default(),
             hints: Default::default(),
             depths: Default::default(),
+            cap: evict::Cap::new(keys_max),
         }
     }
 
@@ -207,8 +211,14 @@ impl Evidence {
         self.entries.get(&key.0, guard)
     }
 
-    pub(crate) fn entry_or_new<'g>(&self, key: Key, guard: &'g Guard<'_>) -> &'g Entry {
-        self.entries.get_or_insert_with(key.0, Entry::default, guard)
+    /// The entry of `key`, made if there is none; `at` is the present.
+    pub(crate) fn entry_or_new<'g>(&self, key: Key, at: Timestamp, guard: &'g Guard<'_>) -> &'g Entry {
+        if let Some(entry) = self.entry(key, guard) {
+            return entry;
+        }
+        let entry = self.entries.get_or_insert_with(key.0, Entry::default, guard);
+        self.make_room(key, at);
+        entry
     }
 
     pub(crate) fn global(&self) -> &Entry {
@@ -307,7 +317,7 @@ impl Evidence {
                 f(entry, cell, role);
             }
         };
-        let (guard, shared_guard) = (self.guard(), shared.guard());
+        let (guard, shared_guard, at) = (self.guard(), shared.guard(), moved.what.at);
         visit(&shared.global, Level::Own, 0, Role::Plain);
         if let Some(hint) = attempt.facts().hint {
             visit(shared.hint(hint), Level::Own, 0, Role::Plain);
@@ -327,7 +337,7 @@ impl Evidence {
             }
             let mut of_domain = |domain: &str| match (Key::domain(domain), last) {
                 (key, Some((seen, entry))) if seen == key => entry,
-                (key, _) => last.insert((key, self.entry_or_new(key, &guard))).1,
+                (key, _) => last.insert((key, self.entry_or_new(key, at, &guard))).1,
             };
             match role {
                 Role::Domain => visit(of_domain(value), level, 0, role),
@@ -338,9 +348,9 @@ impl Evidence {
                 }
                 Role::Plain => match shared.fixed(kind, value) {
                     Some(entry) => visit(entry, level, 0, role),
-                    None => visit(shared.entry_or_new(Key::of(kind, value), &shared_guard), level, 0, role),
+                    None => visit(shared.entry_or_new(Key::of(kind, value), at, &shared_guard), level, 0, role),
                 },
-                Role::Site => visit(self.entry_or_new(Key::site(value), &guard), level, 0, role),
+                Role::Site => visit(self.entry_or_new(Key::site(value), at, &guard), level, 0, role),
             }
         });
     }

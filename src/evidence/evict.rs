@@ -1,0 +1,61 @@
+//! Memory is bounded: beyond a configured number of keys the least attempted ones go.
+//!
+//! Invariants: a host that is paused stays known; one thread evicts at a time and nobody waits for it; readers notice nothing.
+//! Cost: a pass over all keys for each tenth of the cap that comes in, so a constant number of steps for each new key.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Evidence, Key};
+use crate::time::Timestamp;
+
+/// How many keys there may be, and how many had to go.
+#[derive(Debug)]
+pub(super) struct Cap {
+    keys_max: usize,
+    evicting: AtomicBool,
+    evicted: AtomicU64,
+}
+
+impl Cap {
+    pub(super) fn new(keys_max: Option<usize>) -> Self {
+        Self { keys_max: keys_max.unwrap_or(usize::MAX), evicting: AtomicBool::new(false), evicted: AtomicU64::new(0) }
+    }
+}
+
+impl Evidence {
+    /// The number of keys in the map.
+    pub(crate) fn keys(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many keys were evicted.
+    pub(crate) fn evicted(&self) -> u64 {
+        // Relaxed: a count for people.
+        self.cap.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Makes room after `newest` was added: a tenth of the cap, so that the next keys cost nothing. `at` is the present: hosts
+    /// paused beyond it stay.
+    pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
+        let keys_max = self.cap.keys_max;
+        if keys_max == usize::MAX || self.entries.len() <= keys_max || self.cap.evicting.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let guard = self.guard();
+        let is_free = |until: Option<Timestamp>| until.is_none_or(|until| until <= at);
+        // All masses are on one scale, so the least now is the least at any time.
+        let mut masses: Vec<(f64, u64)> = (self.entries.iter(&guard))
+            .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
+            .map(|(key, entry)| (entry.mass(), *key))
+            .collect();
+        let surplus = self.entries.len().saturating_sub(keys_max - keys_max / 10).min(masses.len());
+        if surplus > 0 {
+            masses.select_nth_unstable_by(surplus - 1, |a, b| a.0.total_cmp(&b.0));
+            for (_, key) in &masses[..surplus] {
+                self.entries.remove(key, &guard);
+            }
+            self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
+        }
+        self.cap.evicting.store(false, Ordering::Release);
+    }
+}
