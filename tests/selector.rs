@@ -253,7 +253,7 @@ fn a_host_that_has_rested_is_looked_at_again_more_often_and_a_busy_one_is_not() 
 
     learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
     let (count, rested) = looks(&selector, NOW);
-    assert!(rested > 0.1 && rested <= 0.25, "{rested}");
+    assert!(rested > 0.1 && rested <= 0.2, "{rested}");
     assert!((count as f64 - 2000.0 * rested).abs() < 120.0, "{count} {rested}");
 
     learn(&selector, "https://spa.org/app/x", "playwright", NOW, 1, None);

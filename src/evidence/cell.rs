@@ -267,8 +267,12 @@ impl Cell {
             // A start fills cells that nobody else has yet: the same additions, without waiting for each.
             self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
             self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
-            let recent = [raw.recent_success, raw.recent_total].map(|mass| (f64::from(mass) * scale) as f32);
-            self.recent.store(pack(recent[0], recent[1]), Ordering::Relaxed);
+            let pair = |success: f32, total: f32| {
+                let [success, total] = [success, total].map(|mass| (f64::from(mass) * scale) as f32);
+                pack(success, total)
+            };
+            self.recent.store(pair(raw.recent_success, raw.recent_total), Ordering::Relaxed);
+            self.alert.store(pair(raw.alert_success, raw.alert_total), Ordering::Relaxed);
             self.newest_s.store(raw.newest_s, Ordering::Relaxed);
             self.attempts.store(raw.attempts, Ordering::Relaxed);
             self.success.store((raw.success.min(raw.total) * scale).to_bits(), Ordering::Release);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use fetchwise::journal::{Journal, Options};
@@ -28,8 +29,11 @@ fn place_with(count: i64) -> Place {
     place
 }
 
+/// The numbers of a decision as of tomorrow: masses fade while a test runs, and what is compared must not.
 fn choice(place: &Place) -> Value {
-    place.run(&["explain", "--json", "https://h1.e.org/p1/new"]).one()["candidates"].clone()
+    static TOMORROW: LazyLock<String> =
+        LazyLock::new(|| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY)));
+    place.run(&["explain", "--json", "--now", &TOMORROW, "https://h1.e.org/p1/new"]).one()["candidates"].clone()
 }
 
 fn exported(place: &Place) -> usize {
