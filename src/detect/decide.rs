@@ -153,13 +153,14 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
     table.early.each(&scratch.lower, &table.patterns, |hit| {
         let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
         if rule.grade == Grade::Presence {
+            let before = presence;
             presence |= vendor_bit(rule);
-        } else {
-            if rule.gate < NO_GATE {
-                enough = enough.max(rule.gate);
-            }
-            scratch.hits.push(hit);
+            return before != presence;
         }
+        if rule.gate < NO_GATE {
+            enough = enough.max(rule.gate);
+        }
+        scratch.hits.push(hit);
         true
     });
     for &rule in &scratch.found.touched {
@@ -184,17 +185,15 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
         enough = title_gate;
     }
     if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
-        for (gate, scan) in &table.late {
-            if scratch.facts.visible.chars <= *gate {
-                collect(scan, table, scratch);
-            }
+        let early = scratch.hits.len();
+        collect(&table.late, table, scratch);
+        let hit = &scratch.hits[early..];
+        if table.short_always || hit.iter().any(|h| table.rules[table.parts[h.pattern as usize].rule as usize].short) {
+            collect(&table.short, table, scratch);
         }
         read_sentences(table, charset, scratch);
         for &rule in &table.always {
             scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
-        }
-        if scratch.facts.visible.chars < CONTENT_CHARS && scratch.facts.noscript.chars < NOSCRIPT_CONTENT_CHARS {
-            collect(&table.spa, table, scratch);
         }
     }
     read_refresh(table, scratch);
@@ -202,15 +201,22 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
     presence
 }
 
+/// Keeps the hits of `scan` that may prove something with as much text as the page has.
 fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
-    let Scratch { hits, lower, .. } = scratch;
+    let Scratch { hits, lower, facts, .. } = scratch;
+    let chars = facts.visible.chars;
+    let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
     // A page with little text and a long body keeps its markers near the ends.
     let head = lower.len().min(LATE_HEAD);
     let tail = head.max(lower.len().saturating_sub(LATE_TAIL));
     for (from, window) in [(0, &lower[..head]), (tail, &lower[tail..])] {
         scan.each(window, &table.patterns, |hit| {
-            hits.push(Hit { start: hit.start + from as u32, ..hit });
-            true
+            let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
+            let may_hold = chars <= rule.gate && (rule.grade != Grade::Spa || thin);
+            if may_hold {
+                hits.push(Hit { start: hit.start + from as u32, ..hit });
+            }
+            may_hold
         });
     }
 }

@@ -34,6 +34,7 @@ mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
+mod grams;
 mod keywords;
 mod rules;
 mod scan;

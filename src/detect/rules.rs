@@ -20,8 +20,9 @@ pub(super) const SHIPPED: &str = include_str!("rules.toml");
 /// Rules whose gate is at most this many visible characters are looked for only once a page turned out to have no more.
 pub(super) const LATE_GATE: u32 = 1_500;
 
-/// The gates by which late patterns are kept apart: a page with more text is not searched for those of the lower tiers.
-const LATE_TIERS: [u32; 3] = [LATE_GATE, 600, 250];
+/// Late patterns with fewer bytes than this before any wildcard are looked for only where another part of their rule was
+/// found: the shortest pattern sets the pace of a search.
+const SHORT: usize = 5;
 
 /// Most vendors a rule table can name.
 const VENDORS_MAX: usize = 128;
@@ -228,6 +229,8 @@ pub(super) struct Rule {
     pub(super) mount: Option<bool>,
     pub(super) scripts: bool,
     pub(super) title_absent: bool,
+    /// Whether one of its patterns is among the short ones.
+    pub(super) short: bool,
     pub(super) confidence: f32,
     pub(super) framework: Option<Arc<str>>,
     pub(super) note: Arc<str>,
@@ -279,10 +282,12 @@ pub(super) struct Table {
     pub(super) parts: Vec<Part>,
     /// Patterns looked for in every page.
     pub(super) early: Scan,
-    /// Patterns looked for in pages with little text, by the visible characters up to which they may prove something.
-    pub(super) late: [(u32, Scan); LATE_TIERS.len()],
-    /// Markers of frameworks, looked for in pages with next to no text.
-    pub(super) spa: Scan,
+    /// Patterns looked for in pages with little text.
+    pub(super) late: Scan,
+    /// Short ones, looked for after those when one of their rules was hit.
+    pub(super) short: Scan,
+    /// Whether a rule's evidence itself is short, so that those are always looked for.
+    pub(super) short_always: bool,
     /// Sentences, looked for in folded text.
     pub(super) sentences: Scan,
     /// Targets of a refresh.
@@ -299,9 +304,8 @@ pub(super) struct Table {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
     Early,
-    /// In the tier of this index.
-    Late(usize),
-    Spa,
+    Late,
+    Short,
     Sentence,
     Refresh,
     Nowhere,
@@ -394,6 +398,7 @@ struct Build {
     hosts: Vec<(u16, Box<str>)>,
     titles: Vec<TitleTest>,
     always: Vec<u16>,
+    short_always: bool,
 }
 
 impl Build {
@@ -404,11 +409,12 @@ impl Build {
         let gate = w.gate.unwrap_or(w.grade.default_gate());
         let set = match w.grade {
             Grade::Keyword => Where::Nowhere,
-            Grade::Spa => Where::Spa,
             Grade::Presence | Grade::Paywall => Where::Early,
+            Grade::Spa => Where::Late,
             _ if gate > LATE_GATE => Where::Early,
-            _ => Where::Late(LATE_TIERS.iter().rposition(|tier| gate <= *tier).unwrap_or(0)),
+            _ => Where::Late,
         };
+        let first_pattern = self.places.len();
         self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
         for (n, group) in w.also.iter().enumerate() {
             self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
@@ -433,6 +439,7 @@ impl Build {
             refusal: w.refusal,
             mount: w.mount,
             scripts: w.scripts,
+            short: self.places[first_pattern..].contains(&Where::Short),
             title_absent: w.title_absent,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),
@@ -477,6 +484,8 @@ impl Build {
                 };
                 value(line, &w.id, field, format!("`{pattern}` {problem}"))
             })?;
+            let set = if set == Where::Late && parsed.first().len() < SHORT { Where::Short } else { set };
+            self.short_always |= set == Where::Short && bit == 1;
             self.patterns.push(parsed);
             self.parts.push(Part { rule, bit });
             self.places.push(set);
@@ -518,8 +527,9 @@ impl Build {
         };
         Table {
             early: scan(Where::Early),
-            late: std::array::from_fn(|tier| (LATE_TIERS[tier], scan(Where::Late(tier)))),
-            spa: scan(Where::Spa),
+            late: scan(Where::Late),
+            short: scan(Where::Short),
+            short_always: self.short_always,
             sentences: scan(Where::Sentence),
             refreshes: scan(Where::Refresh),
             rules: self.rules,
