@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::rules::{Grade, LATE_GATE, Rule, Table, TitleHow, fold_title};
+use super::rules::{Grade, LATE_GATE, Rule, THIN_GATE, Table, fold_title};
 use super::scan::{Hit, Scan};
 use super::verdict::{Match, Vendors, Verdict};
 use super::walk::Place;
-use super::{At, CONTENT_CHARS, Detector, Found, Scratch, facts, sniff, text};
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch, sniff, text};
 use crate::response::{Page, header};
 
 /// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
@@ -51,7 +51,9 @@ pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratc
         verdict.text_chars = scratch.facts.visible.chars;
         verdict.text_complete = scratch.facts.complete;
         verdict.noscript_chars = scratch.facts.noscript.chars;
-        verdict.high_script_ratio = script_bytes(detector, &scratch.lower) * 2 > scratch.lower.len();
+        let facts = &scratch.facts;
+        let rest = scratch.lower.get(facts.end..).unwrap_or_default();
+        verdict.high_script_ratio = (facts.script_bytes + script_bytes(detector, rest)) * 2 > scratch.lower.len();
     } else {
         scratch.facts.forget();
     }
@@ -92,7 +94,7 @@ fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
     for (index, h) in page.headers.iter().enumerate() {
         let at = At::Header(index as u32);
         let mut value = None;
-        for test in &table.headers {
+        for test in table.headers_of(&h.name) {
             // A name that ends with a hyphen stands for all that begin so.
             let named = match test.name.strip_suffix('-') {
                 Some(stem) => {
@@ -186,9 +188,13 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
     }
     if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
         let early = scratch.hits.len();
-        collect(&table.late, table, scratch);
-        let hit = &scratch.hits[early..];
-        if table.short_always || hit.iter().any(|h| table.rules[table.parts[h.pattern as usize].rule as usize].short) {
+        let thin = scratch.facts.visible.chars <= THIN_GATE;
+        collect(if thin { &table.thin } else { &table.late }, table, scratch);
+        let asks_for_short = |hit: &Hit| {
+            let part = table.parts[hit.pattern as usize];
+            part.bit == 1 && table.rules[part.rule as usize].short
+        };
+        if table.short_always || scratch.hits[early..].iter().any(asks_for_short) {
             collect(&table.short, table, scratch);
         }
         read_sentences(table, charset, scratch);
@@ -232,7 +238,7 @@ fn locate(detector: &Detector, charset: Charset, scratch: &mut Scratch) {
     offsets.clear();
     offsets.extend(hits.iter().map(|h| h.start));
     let total = facts.visible.chars;
-    facts::locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
+    facts.locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
         let hit = hits[index];
         let part = table.parts[hit.pattern as usize];
         let rule = &table.rules[part.rule as usize];
@@ -254,29 +260,29 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     let Some(range) = scratch.facts.title.clone() else { return 0 };
     let range = range.start..range.end.min(range.start + TITLE_MAX);
     let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
-    let decoded = text::decode_entities(charset.text(raw).trim());
     scratch.title.clear();
-    scratch.title.push_str(&decoded);
+    text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
     text::fold_into(&scratch.title, &mut scratch.piece);
     let title = fold_title(&scratch.piece);
+    let tests = &table.titles;
     let mut gate = 1;
-    for test in &table.titles {
-        let same = match test.how {
-            TitleHow::Whole => title == &*test.title,
-            TitleHow::Starts => title.starts_with(&*test.title),
-            TitleHow::Part => title == &*test.title || is_part(title, &test.title),
-        };
-        if same {
-            gate = gate.max(table.rules[test.rule as usize].gate);
-            scratch.found.add(test.rule, 1, Place::Title, At::Title);
-        }
+    let mut is = |rule: u16| {
+        gate = gate.max(table.rules[rule as usize].gate);
+        scratch.found.add(rule, 1, Place::Title, At::Title);
+    };
+    tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
+    tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
+    if SEPARATORS.iter().any(|s| title.contains(s)) {
+        tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
     }
     gate
 }
 
+/// What stands between the parts of a title.
+const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " \u{B7} ", " \u{BB} ", " / "];
+
 /// Whether `part` is what stands before the first or after the last separator of `title`.
 fn is_part(title: &str, part: &str) -> bool {
-    const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " · ", " » ", " / "];
     let before = title.strip_prefix(part).is_some_and(|rest| {
         let rest = rest.trim_start_matches(['.', '!', '?']);
         SEPARATORS.iter().any(|s| rest.starts_with(s))
@@ -291,8 +297,7 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
-        text::fold_into(&charset.text(kept), piece);
-        folded.push_str(piece);
+        text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
     text::fold_into(title, piece);

@@ -9,7 +9,7 @@ use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::tag::Tag;
 use super::text::Text;
-use super::token::{Finders, Token};
+use super::token::{Finders, Raw, Token};
 use super::walk::{Place, Walk};
 
 /// Tokens that any page may have before reading stops.
@@ -41,14 +41,34 @@ pub(super) struct Facts {
     pub(super) components: u32,
     /// Elements with an id and nothing in them.
     pub(super) mounts: u32,
+    /// Bytes inside `<script>`, up to where the walk stopped.
+    pub(super) script_bytes: usize,
+    /// Where the walk stopped.
+    pub(super) end: usize,
+    /// Where tokens stand, when there were few enough to be remembered; see [`Facts::locate`].
+    places: Vec<Stretch>,
 }
+
+/// A stretch of the page that stands in one place.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    end: u32,
+    place: Place,
+    /// Visible characters before it.
+    visible: u32,
+}
+
+/// Stretches that are remembered.
+const PLACES_MAX: usize = 1 << 14;
 
 impl Facts {
     fn clear(&mut self) {
         let (mut visible, mut noscript) = (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
+        let mut places = std::mem::take(&mut self.places);
         visible.clear();
         noscript.clear();
-        *self = Self { visible, noscript, ..Self::default() };
+        places.clear();
+        *self = Self { visible, noscript, places, ..Self::default() };
     }
 
     /// Nothing is known: for bodies that are not HTML.
@@ -66,6 +86,8 @@ impl Facts {
         // An element that had nothing in it so far, by its attributes.
         let mut mount: Option<Range<usize>> = None;
         while let Some((place, token)) = walk.next() {
+            self.end = token.end();
+            self.remember(place);
             match token {
                 Token::Text { start, end, shape } => {
                     if !(shape.known && shape.letters == 0) {
@@ -81,8 +103,11 @@ impl Facts {
                     }
                 }
                 Token::Open { tag, name_end, attrs_end, .. } => {
-                    mount = matches!(tag, Tag::Div | Tag::Main | Tag::Section).then_some(name_end..attrs_end);
+                    mount = tag.is_mount().then_some(name_end..attrs_end);
                     self.open(tag, text, name_end..attrs_end, place);
+                    if tag == Tag::Script {
+                        self.scripts += u32::from(!walk.json_script);
+                    }
                 }
                 Token::Close { tag, .. } => {
                     if let Some(attrs) = mount.take() {
@@ -91,10 +116,15 @@ impl Facts {
                     self.space(tag, place);
                 }
                 Token::CData { start, end } => self.text(place, text, start..end, counting, enough),
-                Token::Raw { start, end, .. } => match place {
-                    Place::Title => self.title = Some(start..end),
-                    _ => self.text(place, text, start..end, counting, enough),
-                },
+                Token::Raw { element, start, end } => {
+                    if element == Raw::Script {
+                        self.script_bytes += end - start;
+                    }
+                    match place {
+                        Place::Title => self.title = Some(start..end),
+                        _ => self.text(place, text, start..end, counting, enough),
+                    }
+                }
                 Token::Comment { .. } => {}
             }
             tokens_left -= 1;
@@ -103,6 +133,21 @@ impl Facts {
             }
         }
         self.complete = true;
+    }
+
+    /// Remembers that the token that ends at `self.end` stands in `place`.
+    #[inline]
+    fn remember(&mut self, place: Place) {
+        let end = self.end as u32;
+        // Text is kept apart, because visible characters are counted before each.
+        if let Some(last) = self.places.last_mut()
+            && last.place == place
+            && place != Place::Text
+        {
+            last.end = end;
+        } else if self.places.len() < PLACES_MAX {
+            self.places.push(Stretch { end, place, visible: self.visible.chars });
+        }
     }
 
     #[inline]
@@ -127,7 +172,6 @@ impl Facts {
         let attrs = &text[range.clone()];
         match tag {
             Tag::Img => self.images += 1,
-            Tag::Script => self.script(attrs),
             Tag::Meta => self.meta(text, range),
             Tag::Input => {
                 let kind = attributes::value(attrs, b"type").unwrap_or(b"text");
@@ -150,11 +194,6 @@ impl Facts {
         }
     }
 
-    fn script(&mut self, attrs: &[u8]) {
-        let data = attributes::value(attrs, b"type").is_some_and(|kind| memchr::memmem::find(kind, b"json").is_some());
-        self.scripts += u32::from(!data);
-    }
-
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
         let attrs = &text[range.clone()];
         let (mut equiv, mut name, mut content): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
@@ -175,8 +214,36 @@ impl Facts {
     }
 }
 
-/// Walks `text` again to say of each of `offsets` (ascending) where it stands and how many visible characters stand before.
-pub(super) fn locate(
+impl Facts {
+    /// Says of each of `offsets` (ascending) where it stands in the page that was read last, and how many visible characters
+    /// stand before. Walks the page again when it was not read far enough to know.
+    pub(super) fn locate(
+        &self,
+        text: &[u8],
+        finders: &Finders,
+        counting: Counting,
+        offsets: &[u32],
+        mut at: impl FnMut(usize, Place, u32),
+    ) {
+        let known = self.places.last().map_or(0, |last| last.end);
+        if self.places.len() == PLACES_MAX || offsets.last().is_some_and(|last| *last >= known) {
+            return locate_again(text, finders, counting, offsets, at);
+        }
+        let mut stretches = self.places.iter();
+        let mut current = stretches.next();
+        for (index, offset) in offsets.iter().enumerate() {
+            while let Some(stretch) = current
+                && stretch.end <= *offset
+            {
+                current = stretches.next();
+            }
+            let Some(stretch) = current else { return };
+            at(index, stretch.place, stretch.visible);
+        }
+    }
+}
+
+fn locate_again(
     text: &[u8],
     finders: &Finders,
     counting: Counting,

@@ -29,6 +29,7 @@
 //! ```
 
 mod attributes;
+mod block;
 mod charset;
 mod decide;
 #[cfg(feature = "json")]

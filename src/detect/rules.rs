@@ -20,9 +20,15 @@ pub(super) const SHIPPED: &str = include_str!("rules.toml");
 /// Rules whose gate is at most this many visible characters are looked for only once a page turned out to have no more.
 pub(super) const LATE_GATE: u32 = 1_500;
 
-/// Late patterns with fewer bytes than this before any wildcard are looked for only where another part of their rule was
-/// found: the shortest pattern sets the pace of a search.
-const SHORT: usize = 5;
+/// Rules whose gate is at most this many visible characters, and those for shells of applications, are looked for only in
+/// pages with no more.
+pub(super) const THIN_GATE: u32 = 250;
+
+/// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
+/// part of their rule was found: the shortest pattern sets the pace of a search.
+const SHORT: usize = 6;
+/// The same for pages with next to no text.
+const SHORT_THIN: usize = 5;
 
 /// Most vendors a rule table can name.
 const VENDORS_MAX: usize = 128;
@@ -254,23 +260,15 @@ pub(super) struct HeaderTest {
     pub(super) value: Box<str>,
 }
 
-/// A title that a rule looks for, folded as [`fold_title`] does.
-#[derive(Debug)]
-pub(super) struct TitleTest {
-    pub(super) rule: u16,
-    pub(super) title: Box<str>,
-    pub(super) how: TitleHow,
-}
-
-/// How a title is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TitleHow {
-    /// All of it.
-    Whole,
-    /// Its beginning.
-    Starts,
-    /// All of it, or the part before or after a separator such as ` | ` or ` - `.
-    Part,
+/// Titles that rules look for, folded as [`fold_title`] does.
+#[derive(Debug, Default)]
+pub(super) struct TitleTests {
+    /// Titles that are compared as a whole.
+    pub(super) whole: HashMap<Box<str>, Vec<u16>>,
+    /// Beginnings.
+    pub(super) starts: Vec<(u16, Box<str>)>,
+    /// What may stand before or after a separator such as ` | ` or ` - `.
+    pub(super) part: Vec<(u16, Box<str>)>,
 }
 
 /// The compiled table.
@@ -284,6 +282,8 @@ pub(super) struct Table {
     pub(super) early: Scan,
     /// Patterns looked for in pages with little text.
     pub(super) late: Scan,
+    /// Patterns looked for in pages with next to no text.
+    pub(super) thin: Scan,
     /// Short ones, looked for after those when one of their rules was hit.
     pub(super) short: Scan,
     /// Whether a rule's evidence itself is short, so that those are always looked for.
@@ -292,10 +292,12 @@ pub(super) struct Table {
     pub(super) sentences: Scan,
     /// Targets of a refresh.
     pub(super) refreshes: Scan,
-    pub(super) headers: Vec<HeaderTest>,
+    /// By the first letter of the name, in lower case; see [`Table::headers_of`].
+    headers: Vec<HeaderTest>,
+    header_letters: [Range<u16>; 256],
     pub(super) cookies: Vec<(u16, Box<str>)>,
     pub(super) hosts: Vec<(u16, Box<str>)>,
-    pub(super) titles: Vec<TitleTest>,
+    pub(super) titles: TitleTests,
     /// Rules whose conditions alone are evidence.
     pub(super) always: Vec<u16>,
 }
@@ -305,13 +307,27 @@ pub(super) struct Table {
 enum Where {
     Early,
     Late,
+    Thin,
     Short,
     Sentence,
     Refresh,
     Nowhere,
 }
 
+impl HeaderTest {
+    fn letter(&self) -> u8 {
+        self.name.as_bytes().first().map_or(0, u8::to_ascii_lowercase)
+    }
+}
+
 impl Table {
+    /// The tests that a header of this name may pass.
+    pub(super) fn headers_of(&self, name: &str) -> &[HeaderTest] {
+        let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
+        let range = &self.header_letters[usize::from(letter)];
+        self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
+    }
+
     /// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
     pub(super) fn new(user: Option<&str>) -> Result<Self, RuleError> {
         let mut written = read(SHIPPED)?;
@@ -396,7 +412,7 @@ struct Build {
     headers: Vec<HeaderTest>,
     cookies: Vec<(u16, Box<str>)>,
     hosts: Vec<(u16, Box<str>)>,
-    titles: Vec<TitleTest>,
+    titles: TitleTests,
     always: Vec<u16>,
     short_always: bool,
 }
@@ -410,8 +426,9 @@ impl Build {
         let set = match w.grade {
             Grade::Keyword => Where::Nowhere,
             Grade::Presence | Grade::Paywall => Where::Early,
-            Grade::Spa => Where::Late,
+            Grade::Spa => Where::Thin,
             _ if gate > LATE_GATE => Where::Early,
+            _ if gate <= THIN_GATE => Where::Thin,
             _ => Where::Late,
         };
         let first_pattern = self.places.len();
@@ -484,8 +501,12 @@ impl Build {
                 };
                 value(line, &w.id, field, format!("`{pattern}` {problem}"))
             })?;
-            let set = if set == Where::Late && parsed.first().len() < SHORT { Where::Short } else { set };
-            self.short_always |= set == Where::Short && bit == 1;
+            let len = parsed.first().len();
+            let short = (set == Where::Late && len < SHORT) || (set == Where::Thin && len < SHORT_THIN);
+            let set = if short { Where::Short } else { set };
+            // Evidence outside the body may ask for a short pattern, too.
+            let elsewhere = [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
+            self.short_always |= set == Where::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
             self.patterns.push(parsed);
             self.parts.push(Part { rule, bit });
             self.places.push(set);
@@ -503,40 +524,54 @@ impl Build {
         }
         self.cookies.extend(w.cookie.iter().map(|c| (rule, c.to_lowercase().into())));
         self.hosts.extend(w.host.iter().map(|h| (rule, h.to_lowercase().into())));
-        for (titles, how) in
-            [(&w.title, TitleHow::Whole), (&w.title_starts, TitleHow::Starts), (&w.title_part, TitleHow::Part)]
-        {
-            let mut folded = String::new();
-            for title in titles {
-                text::fold_into(title, &mut folded);
-                self.titles.push(TitleTest { rule, title: fold_title(&folded).into(), how });
+        let mut folded = String::new();
+        let mut fold = |title: &str| -> Box<str> {
+            text::fold_into(title, &mut folded);
+            fold_title(&folded).into()
+        };
+        for title in w.title.iter().chain(&w.title_part) {
+            let rules = self.titles.whole.entry(fold(title)).or_default();
+            if !rules.contains(&rule) {
+                rules.push(rule);
             }
         }
+        self.titles.starts.extend(w.title_starts.iter().map(|t| (rule, fold(t))));
+        self.titles.part.extend(w.title_part.iter().map(|t| (rule, fold(t))));
     }
 
     fn finish(self) -> Table {
-        let scan = |set: Where| {
+        let scan = |sets: &[Where]| {
             Scan::new(
                 self.patterns
                     .iter()
                     .zip(&self.places)
                     .enumerate()
-                    .filter(|(_, (_, place))| **place == set)
+                    .filter(|(_, (_, place))| sets.contains(place))
                     .map(|(i, (pattern, _))| (i as u32, pattern)),
             )
         };
+        let mut headers = self.headers;
+        headers.sort_by_key(HeaderTest::letter);
+        let mut header_letters = [const { 0..0 }; 256];
+        for (n, test) in headers.iter().enumerate() {
+            let range: &mut Range<u16> = &mut header_letters[usize::from(test.letter())];
+            *range = if range.start == range.end { n as u16..n as u16 + 1 } else { range.start..n as u16 + 1 };
+        }
         Table {
-            early: scan(Where::Early),
-            late: scan(Where::Late),
-            short: scan(Where::Short),
+            early: scan(&[Where::Early]),
+            late: scan(&[Where::Late]),
+            // A page with next to no text has little text, too: one search for both.
+            thin: scan(&[Where::Late, Where::Thin]),
+            short: scan(&[Where::Short]),
             short_always: self.short_always,
-            sentences: scan(Where::Sentence),
-            refreshes: scan(Where::Refresh),
+            sentences: scan(&[Where::Sentence]),
+            refreshes: scan(&[Where::Refresh]),
             rules: self.rules,
             vendors: self.vendors.into(),
             patterns: self.patterns,
             parts: self.parts,
-            headers: self.headers,
+            headers,
+            header_letters,
             cookies: self.cookies,
             hosts: self.hosts,
             titles: self.titles,

@@ -14,11 +14,14 @@ const GRAM: usize = 4;
 /// The longest stride. A longer one needs more grams for each pattern and so finds more candidates.
 const STRIDE_MAX: usize = 5;
 /// Bits of a gram's hash by which it is looked up.
-const FILTER_BITS: u32 = 16;
+const FILTER_BITS: u32 = 17;
 /// Bits of a gram's hash by which its patterns are found.
 const HEAD_BITS: u32 = 12;
-/// Odd, without a pattern in its bits.
-const HASH: u32 = 0x9E37_79B1;
+/// Multipliers a hash may have: odd, without a pattern in their bits. The one is taken that confuses fewest common grams
+/// with those that are looked for.
+const HASHES: [u32; 8] = [
+    0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39,
+];
 
 /// Hits that count that any text may have, however short ...
 const HITS_FREE: usize = 64;
@@ -133,10 +136,8 @@ struct Weights {
 impl Weights {
     fn new() -> Self {
         let mut common = Box::new([1.0; 1 << HEAD_BITS]);
-        for (lists, weight) in [(grams::COMMON, 20.0), (grams::VERY_COMMON, 100.0)] {
-            for gram in lists.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM)) {
-                common[head(gram_at(gram, 0))] = weight;
-            }
+        for (gram, weight) in self::common() {
+            common[head(gram)] = weight;
         }
         Self { common }
     }
@@ -185,6 +186,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Scan {
     stride: usize,
+    hash: u32,
     filter: Box<[u64; 1 << (FILTER_BITS - 6)]>,
     /// Index of the first entry for each head, plus one; 0 without one.
     heads: Box<[u32; 1 << HEAD_BITS]>,
@@ -196,15 +198,23 @@ impl Scan {
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
         let shortest = patterns.iter().map(|(_, p)| p.first().len()).min().unwrap_or(GRAM);
-        let mut scan = Self {
-            stride: (shortest + 1 - GRAM).clamp(1, STRIDE_MAX),
-            filter: Box::new([0; 1 << (FILTER_BITS - 6)]),
-            heads: Box::new([0; 1 << HEAD_BITS]),
-            entries: Vec::new(),
-        };
+        let stride = (shortest + 1 - GRAM).clamp(1, STRIDE_MAX);
         let weights = Weights::new();
-        for (index, pattern) in patterns {
-            scan.add(index, pattern.first(), &weights);
+        let entries: Vec<Entry> = patterns.iter().flat_map(|(n, p)| window(*n, p.first(), stride, &weights)).collect();
+        let scans = HASHES.map(|hash| {
+            let mut filter = Box::new([0u64; 1 << (FILTER_BITS - 6)]);
+            for entry in &entries {
+                let (word, bit) = slot(entry.gram, hash);
+                filter[word] |= 1 << bit;
+            }
+            Self { stride, hash, filter, heads: Box::new([0; 1 << HEAD_BITS]), entries: Vec::new() }
+        });
+        let confused = |scan: &Self| common().filter(|(gram, _)| scan.may_hold(*gram)).map(|(_, w)| w as u64).sum::<u64>();
+        let Some(mut scan) = scans.into_iter().min_by_key(confused) else { unreachable!("there are multipliers") };
+        for (n, entry) in entries.iter().enumerate() {
+            let head = &mut scan.heads[head(entry.gram)];
+            scan.entries.push(Entry { next: *head, ..*entry });
+            *head = n as u32 + 1;
         }
         scan
     }
@@ -212,22 +222,6 @@ impl Scan {
     /// Whether there is nothing to look for.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    /// Adds the grams of the window of `literal` whose grams are met least often.
-    fn add(&mut self, pattern: u32, literal: &[u8], weights: &Weights) {
-        let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
-        let windows = costs.windows(self.stride).map(|w| w.iter().sum::<f32>()).enumerate();
-        let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-        let window = &literal[from..from + self.stride + GRAM - 1];
-        for (n, gram) in window.windows(GRAM).enumerate() {
-            let Some(gram) = gram.first_chunk().map(|g| u32::from_le_bytes(*g)) else { continue };
-            let (word, bit) = slot(gram);
-            self.filter[word] |= 1 << bit;
-            let head = &mut self.heads[head(gram)];
-            self.entries.push(Entry { gram, pattern, at: (from + n) as u32, next: *head });
-            *head = self.entries.len() as u32;
-        }
     }
 
     /// Reports every occurrence in `text`, in the order of their ends, up to the bounds. `found` says whether the hit counts
@@ -255,20 +249,36 @@ impl Scan {
 
     #[inline]
     fn may_hold(&self, gram: u32) -> bool {
-        let (word, bit) = slot(gram);
+        let (word, bit) = slot(gram, self.hash);
         self.filter[word] >> bit & 1 != 0
     }
 }
 
+/// The grams of the window of `literal` whose grams are met least often.
+fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
+    let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
+    let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
+    let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
+    (from..from + stride).map(|at| Entry { gram: gram_at(literal, at), pattern, at: at as u32, next: 0 }).collect()
+}
+
+/// The place of a gram in the filter.
 #[inline]
-fn slot(gram: u32) -> (usize, u32) {
-    let hash = gram.wrapping_mul(HASH) >> (32 - FILTER_BITS);
+fn slot(gram: u32, hash: u32) -> (usize, u32) {
+    let hash = gram.wrapping_mul(hash) >> (32 - FILTER_BITS);
     ((hash >> 6) as usize, hash & 63)
 }
 
 #[inline]
 fn head(gram: u32) -> usize {
-    (gram.wrapping_mul(HASH) >> (32 - HEAD_BITS)) as usize
+    (gram.wrapping_mul(HASHES[0]) >> (32 - HEAD_BITS)) as usize
+}
+
+/// The grams that are met often, and how often, roughly.
+fn common() -> impl Iterator<Item = (u32, f32)> {
+    let grams = |list: &'static [&'static str]| list.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM));
+    let of = |weight| move |gram| (gram_at(gram, 0), weight);
+    grams(grams::COMMON).map(of(20.0)).chain(grams(grams::VERY_COMMON).map(of(100.0)))
 }
 
 /// One search.

@@ -4,7 +4,7 @@
 //! own name counted, so no stack is needed and no page can make one grow. A skipped element that is never closed reaches to
 //! the end of the body, as it does in a browser.
 
-use super::attributes::{self, Attributes};
+use super::attributes;
 use super::tag::Tag;
 use super::token::{Finders, Raw, Token, Tokens};
 
@@ -64,18 +64,21 @@ pub(super) struct Walk<'t> {
     text: &'t [u8],
     tokens: Tokens<'t>,
     skip: Option<Skip<'t>>,
+    /// Whether the last script does not run ...
     data_script: bool,
+    /// ... because it holds JSON.
+    pub(super) json_script: bool,
     title_seen: bool,
 }
 
 impl<'t> Walk<'t> {
     /// A walk over `text`, which is in lower case.
     pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, tokens: Tokens::new(text, finders), skip: None, data_script: false, title_seen: false }
+        Self { text, tokens: Tokens::new(text, finders), skip: None, data_script: false, json_script: false, title_seen: false }
     }
 
     /// The next token and where it stands.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Option<(Place, Token)> {
         let token = self.tokens.next()?;
         let place = match token {
@@ -117,10 +120,10 @@ impl<'t> Walk<'t> {
     #[inline]
     fn open(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) -> Place {
         if tag == Tag::Script {
-            self.data_script = is_data_script(attrs);
+            (self.data_script, self.json_script) = script_kind(attrs);
         }
         match self.skip {
-            Some(skip) => self.open_skipped(skip, tag, name, attrs),
+            Some(skip) => self.open_skipped(skip, tag, name, attrs, may_hide),
             None => self.begin_skip(tag, name, attrs, may_hide),
         }
         let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
@@ -147,7 +150,7 @@ impl<'t> Walk<'t> {
         self.skip = Some(Skip { tag, name, depth: 1, why });
     }
 
-    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8]) {
+    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let same = tag == skip.tag && name == skip.name;
         let ends = match skip.why {
             Why::Foreign => tag.breaks_out(),
@@ -156,7 +159,7 @@ impl<'t> Walk<'t> {
         };
         if ends {
             self.end_skip();
-            self.begin_skip(tag, name, attrs, true);
+            self.begin_skip(tag, name, attrs, may_hide);
         } else if same && skip.why != Why::Noscript && !(skip.why == Why::Foreign && attrs.last() == Some(&b'/')) {
             self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
         }
@@ -184,14 +187,17 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// A script that holds data or a template: it does not run.
-fn is_data_script(attrs: &[u8]) -> bool {
+/// Whether a script holds data or a template, so that it does not run, and whether that is JSON.
+fn script_kind(attrs: &[u8]) -> (bool, bool) {
     if attrs.len() < 6 {
-        return false;
+        return (false, false);
     }
-    Attributes::new(attrs).find(|(name, _)| *name == b"type").is_some_and(|(_, kind)| {
-        [&b"json"[..], b"template", b"text/html", b"text/x-", b"importmap", b"speculationrules"]
-            .iter()
-            .any(|k| memchr::memmem::find(kind, k).is_some())
-    })
+    let kind = attributes::value(attrs, b"type").unwrap_or_default();
+    if matches!(kind, b"" | b"module" | b"text/javascript" | b"application/javascript") {
+        return (false, false);
+    }
+    let has = |part: &[u8]| kind.windows(part.len()).any(|w| w == part);
+    let json = has(b"json");
+    let others = [&b"template"[..], b"text/html", b"text/x-", b"importmap", b"speculationrules"];
+    (json || others.iter().any(|part| has(part)), json)
 }
