@@ -9,8 +9,8 @@ use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::tag::Tag;
 use super::text::Text;
-use super::token::{Finders, Raw, Token};
-use super::walk::{Place, Walk};
+use super::token::{Finders, Open, Raw, Shape};
+use super::walk::{Place, Reader, Walk};
 
 /// Tokens that any page may have before reading stops.
 const TOKENS_FREE: usize = 8 * 1024;
@@ -83,62 +83,19 @@ impl Facts {
         self.clear();
         let mut walk = Walk::new(text, finders);
         let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
-        // An element that had nothing in it so far, by its attributes.
-        let mut mount: Option<Range<usize>> = None;
-        while let Some((place, token)) = walk.next() {
-            self.end = token.end();
-            self.remember(place);
-            match token {
-                Token::Text { start, end, shape } => {
-                    if !(shape.known && shape.letters == 0) {
-                        mount = None;
-                    }
-                    if shape.known && place == Place::Text {
-                        self.visible.push_known(start..end, shape);
-                    } else {
-                        self.text(place, text, start..end, counting, enough);
-                    }
-                    if self.visible.chars > enough {
-                        return;
-                    }
-                }
-                Token::Open { tag, name_end, attrs_end, .. } => {
-                    mount = tag.is_mount().then_some(name_end..attrs_end);
-                    self.open(tag, text, name_end..attrs_end, place);
-                    if tag == Tag::Script {
-                        self.scripts += u32::from(!walk.json_script);
-                    }
-                }
-                Token::Close { tag, .. } => {
-                    if let Some(attrs) = mount.take() {
-                        self.mounts += u32::from(has_id(&text[attrs]));
-                    }
-                    self.space(tag, place);
-                }
-                Token::CData { start, end } => self.text(place, text, start..end, counting, enough),
-                Token::Raw { element, start, end } => {
-                    if element == Raw::Script {
-                        self.script_bytes += end - start;
-                    }
-                    match place {
-                        Place::Title => self.title = Some(start..end),
-                        _ => self.text(place, text, start..end, counting, enough),
-                    }
-                }
-                Token::Comment { .. } => {}
-            }
+        let mut reading = Reading { facts: self, text, counting, enough, mount: None };
+        while walk.step(&mut reading) {
             tokens_left -= 1;
-            if tokens_left == 0 {
+            if reading.facts.visible.chars > enough || tokens_left == 0 {
                 return;
             }
         }
         self.complete = true;
     }
 
-    /// Remembers that the token that ends at `self.end` stands in `place`.
-    #[inline]
-    fn remember(&mut self, place: Place) {
-        let end = self.end as u32;
+    /// Remembers that the token that ends at `end` stands in `place`.
+    #[inline(always)]
+    fn remember(&mut self, place: Place, end: u32) {
         // Text is kept apart, because visible characters are counted before each.
         if let Some(last) = self.places.last_mut()
             && last.place == place
@@ -156,15 +113,6 @@ impl Facts {
             Place::Text => self.visible.push(text, range, counting, enough),
             Place::Noscript => self.noscript.push(text, range, counting, enough),
             _ => {}
-        }
-    }
-
-    #[inline]
-    fn open(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
-        self.space(tag, place);
-        self.links += u32::from(tag == Tag::A);
-        if tag.is_counted() {
-            self.count(tag, text, range, place);
         }
     }
 
@@ -214,6 +162,67 @@ impl Facts {
     }
 }
 
+/// A page that is being read.
+struct Reading<'a> {
+    facts: &'a mut Facts,
+    text: &'a [u8],
+    counting: Counting,
+    enough: u32,
+    /// An element that had nothing in it so far, by its attributes.
+    mount: Option<(usize, usize)>,
+}
+
+impl Reader for Reading<'_> {
+    #[inline(always)]
+    fn token(&mut self, place: Place, end: usize) {
+        self.facts.end = end;
+        self.facts.remember(place, end as u32);
+    }
+
+    #[inline(always)]
+    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape) {
+        if !(shape.known && shape.letters == 0) {
+            self.mount = None;
+        }
+        if shape.known && place == Place::Text {
+            self.facts.visible.push_known(start..end, shape);
+        } else {
+            self.facts.text(place, self.text, start..end, self.counting, self.enough);
+        }
+    }
+
+    #[inline(always)]
+    fn open(&mut self, place: Place, open: Open, json: bool) {
+        let tag = open.tag;
+        self.mount = tag.is_mount().then_some((open.name_end, open.attrs_end));
+        let facts = &mut *self.facts;
+        facts.space(tag, place);
+        facts.links += u32::from(tag == Tag::A);
+        facts.scripts += u32::from(tag == Tag::Script && !json);
+        if tag.is_counted() {
+            facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+        }
+    }
+
+    #[inline(always)]
+    fn close(&mut self, place: Place, tag: Tag) {
+        if let Some((start, end)) = self.mount.take() {
+            self.facts.mounts += u32::from(has_id(&self.text[start..end]));
+        }
+        self.facts.space(tag, place);
+    }
+
+    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
+        if element == Raw::Script {
+            self.facts.script_bytes += end - start;
+        }
+        match place {
+            Place::Title => self.facts.title = Some(start..end),
+            _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
+        }
+    }
+}
+
 impl Facts {
     /// Says of each of `offsets` (ascending) where it stands in the page that was read last, and how many visible characters
     /// stand before. Walks the page again when it was not read far enough to know.
@@ -248,24 +257,42 @@ fn locate_again(
     finders: &Finders,
     counting: Counting,
     offsets: &[u32],
-    mut at: impl FnMut(usize, Place, u32),
+    at: impl FnMut(usize, Place, u32),
 ) {
     let mut walk = Walk::new(text, finders);
-    let mut visible = Text::default();
-    let mut next = 0;
-    while next < offsets.len() {
-        let Some((place, token)) = walk.next() else { return };
-        let end = token.end();
-        while next < offsets.len() && (offsets[next] as usize) < end {
-            at(next, place, visible.chars);
-            next += 1;
-        }
-        if place == Place::Text
-            && let Token::Text { start, end, .. } = token
-        {
-            visible.push(text, start..end, counting, u32::MAX);
+    let mut locating = Locating { text, counting, offsets, next: 0, visible: Text::default(), at };
+    while locating.next < offsets.len() && walk.step(&mut locating) {}
+}
+
+/// A page that is walked again to find out where things stand.
+struct Locating<'a, F> {
+    text: &'a [u8],
+    counting: Counting,
+    offsets: &'a [u32],
+    next: usize,
+    visible: Text,
+    at: F,
+}
+
+impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
+    fn token(&mut self, place: Place, end: usize) {
+        while self.offsets.get(self.next).is_some_and(|offset| (*offset as usize) < end) {
+            (self.at)(self.next, place, self.visible.chars);
+            self.next += 1;
         }
     }
+
+    fn text(&mut self, place: Place, start: usize, end: usize, _shape: Shape) {
+        if place == Place::Text {
+            self.visible.push(self.text, start..end, self.counting, u32::MAX);
+        }
+    }
+
+    fn open(&mut self, _place: Place, _open: Open, _json: bool) {}
+
+    fn close(&mut self, _place: Place, _tag: Tag) {}
+
+    fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
 }
 
 #[inline]

@@ -89,7 +89,7 @@ impl Tag {
     }
 
     #[inline]
-    fn is(self, kind: u8) -> bool {
+    fn is(self, kind: u16) -> bool {
         KINDS[self as usize] & kind != 0
     }
 
@@ -131,6 +131,12 @@ impl Tag {
         self.is(ENDS_PARAGRAPH | BREAKS_OUT)
     }
 
+    /// Elements whose content is not markup.
+    #[inline]
+    pub(super) fn is_raw(self) -> bool {
+        self.is(RAW)
+    }
+
     /// Elements an application may be mounted in.
     #[inline]
     pub(super) fn is_mount(self) -> bool {
@@ -138,19 +144,20 @@ impl Tag {
     }
 }
 
-const VOID: u8 = 1;
-const INLINE: u8 = 1 << 1;
-const COUNTED: u8 = 1 << 2;
-const CLOSES_ITSELF: u8 = 1 << 3;
-const LIST_OR_TABLE: u8 = 1 << 4;
-const ENDS_PARAGRAPH: u8 = 1 << 5;
-const BREAKS_OUT: u8 = 1 << 6;
-const MOUNT: u8 = 1 << 7;
+const VOID: u16 = 1;
+const INLINE: u16 = 1 << 1;
+const COUNTED: u16 = 1 << 2;
+const CLOSES_ITSELF: u16 = 1 << 3;
+const LIST_OR_TABLE: u16 = 1 << 4;
+const ENDS_PARAGRAPH: u16 = 1 << 5;
+const BREAKS_OUT: u16 = 1 << 6;
+const MOUNT: u16 = 1 << 7;
+const RAW: u16 = 1 << 8;
 
 /// What each element is.
-static KINDS: [u8; Tag::Other as usize + 1] = {
+static KINDS: [u16; Tag::Other as usize + 1] = {
     use Tag::*;
-    let kinds: [(u8, &[Tag]); 8] = [
+    let kinds: [(u16, &[Tag]); 9] = [
         (VOID, &[Area, Base, Br, Col, Embed, Hr, Img, Input, Link, Meta, Param, Source, Track, Wbr]),
         (
             INLINE,
@@ -174,6 +181,7 @@ static KINDS: [u8; Tag::Other as usize + 1] = {
         ),
         (BREAKS_OUT, &[P, Body, Head, Img, Br, Li, Span, B, I, Strong]),
         (MOUNT, &[Div, Main, Section]),
+        (RAW, &[Script, Style, Title, Textarea, Iframe, Noembed, Noframes, Xmp, Plaintext]),
     ];
     let mut table = [0; Tag::Other as usize + 1];
     let mut kind = 0;

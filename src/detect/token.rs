@@ -11,35 +11,41 @@ use memchr::memmem::Finder;
 use super::block::{self, BLOCK, Block};
 use super::tag::Tag;
 
-/// One token. Offsets are into the text that is tokenised.
+/// What stands next in the text that is tokenised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    /// Text between tags, entities not decoded.
-    Text { start: usize, end: usize, shape: Shape },
-    /// A start tag: its name, then its attributes up to (not including) `>`. `may_hide` when they might hide it.
-    Open { tag: Tag, start: usize, name_end: usize, attrs_end: usize, end: usize, may_hide: bool },
-    /// An end tag.
-    Close { tag: Tag, start: usize, name_end: usize, end: usize },
-    /// The content of a raw-text element, without its tags.
-    Raw { element: Raw, start: usize, end: usize },
-    /// A comment, doctype or processing instruction.
-    Comment { start: usize, end: usize },
-    /// A CDATA section in foreign content: its text.
-    CData { start: usize, end: usize },
+pub(super) enum Kind {
+    /// Text between tags: see [`Tokens::text`].
+    Text,
+    /// A start tag: see [`Tokens::open`].
+    Open,
+    /// An end tag: see [`Tokens::close`].
+    Close,
+    /// The content of a raw-text element: see [`Tokens::raw`].
+    Raw(Raw),
+    /// A comment, doctype or processing instruction, or a CDATA section in foreign content: see [`Tokens::declaration`].
+    Declaration,
 }
 
-impl Token {
-    /// Where it ends.
-    pub(super) fn end(self) -> usize {
-        match self {
-            Self::Text { end, .. }
-            | Self::Open { end, .. }
-            | Self::Close { end, .. }
-            | Self::Raw { end, .. }
-            | Self::Comment { end, .. }
-            | Self::CData { end, .. } => end,
-        }
-    }
+/// A start tag. Offsets are into the text that is tokenised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) tag: Tag,
+    /// Where its `<` stands.
+    pub(super) start: usize,
+    /// Where its name ends.
+    pub(super) name_end: usize,
+    /// Where its attributes end, without `>`.
+    pub(super) attrs_end: usize,
+    /// Whether its attributes might hide it.
+    pub(super) may_hide: bool,
+}
+
+/// An end tag.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Close {
+    pub(super) tag: Tag,
+    pub(super) start: usize,
+    pub(super) name_end: usize,
 }
 
 /// What a run of text is made of, seen while its end was looked for.
@@ -140,28 +146,40 @@ impl<'t> Tokens<'t> {
         Self { text, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
     }
 
-    /// The next token, or nothing at the end.
+    /// Where the token that was read last ends.
     #[inline(always)]
-    pub(super) fn next(&mut self) -> Option<Token> {
-        if let Some(element) = self.raw.take()
-            && let Some(token) = self.raw_text(element)
-        {
-            return Some(token);
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What stands next, or nothing at the end. The method for its kind must be called then.
+    #[inline(always)]
+    pub(super) fn kind(&mut self) -> Option<Kind> {
+        if let Some(element) = self.raw.take() {
+            return Some(Kind::Raw(element));
         }
-        let start = self.at;
-        let &first = self.text.get(start)?;
-        if first == b'<'
-            && let Some(token) = self.markup(start)
-        {
-            return Some(token);
+        let &first = self.text.get(self.at)?;
+        if first != b'<' {
+            return Some(Kind::Text);
         }
-        let (end, shape) = self.text_run(start);
+        Some(match self.text.get(self.at + 1) {
+            Some(b'a'..=b'z') => Kind::Open,
+            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => Kind::Close,
+            Some(b'/' | b'!' | b'?') => Kind::Declaration,
+            _ => Kind::Text,
+        })
+    }
+
+    /// Reads text, entities not decoded: where it ends, and its shape.
+    #[inline(always)]
+    pub(super) fn text(&mut self) -> (usize, Shape) {
+        let (end, shape) = self.text_run(self.at);
         self.at = end;
-        Some(Token::Text { start, end, shape })
+        (end, shape)
     }
 
     /// Where the text that starts at `from` ends: at the next `<` that begins markup; and its shape.
-    #[inline]
+    #[inline(always)]
     fn text_run(&mut self, from: usize) -> (usize, Shape) {
         let text = self.text;
         let (mut letters, mut gaps, mut odd) = (0, 0, 0);
@@ -220,19 +238,10 @@ impl<'t> Tokens<'t> {
         }
     }
 
+    /// Reads a start tag.
     #[inline(always)]
-    fn markup(&mut self, start: usize) -> Option<Token> {
-        match self.text.get(start + 1).copied() {
-            Some(b'a'..=b'z') => Some(self.open_tag(start)),
-            Some(b'/') => Some(self.close_tag(start)),
-            Some(b'!') => Some(self.declaration(start)),
-            Some(b'?') => Some(self.bogus_comment(start)),
-            _ => None,
-        }
-    }
-
-    #[inline(always)]
-    fn open_tag(&mut self, start: usize) -> Token {
+    pub(super) fn open(&mut self) -> Open {
+        let start = self.at;
         let (name_end, tag) = self.name(start + 1);
         // Most tags have no attributes.
         let (attrs_end, end, may_hide) = if self.text.get(name_end) == Some(&b'>') {
@@ -241,21 +250,19 @@ impl<'t> Tokens<'t> {
             self.tag_end(name_end)
         };
         self.at = end;
-        if !self.foreign && attrs_end < self.text.len() {
+        if !self.foreign && tag.is_raw() && attrs_end < self.text.len() {
             self.raw = Raw::of(tag);
         }
-        Token::Open { tag, start, name_end, attrs_end, end, may_hide }
+        Open { tag, start, name_end, attrs_end, may_hide }
     }
 
+    /// Reads an end tag.
     #[inline(always)]
-    fn close_tag(&mut self, start: usize) -> Token {
-        if !matches!(self.text.get(start + 2), Some(b'a'..=b'z')) {
-            return self.bogus_comment(start);
-        }
+    pub(super) fn close(&mut self) -> Close {
+        let start = self.at;
         let (name_end, tag) = self.name(start + 2);
-        let end = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
-        self.at = end;
-        Token::Close { tag, start, name_end, end }
+        self.at = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
+        Close { tag, start, name_end }
     }
 
     /// The name that begins at `from`: where it ends and whose it is.
@@ -312,53 +319,52 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    fn declaration(&mut self, start: usize) -> Token {
+    /// Reads a comment or its like. Returns the text of a CDATA section, as where it begins and ends.
+    pub(super) fn declaration(&mut self) -> Option<(usize, usize)> {
+        let start = self.at;
         let rest = &self.text[start..];
         if rest.starts_with(b"<!--") {
-            return self.comment(start);
+            self.at = self.comment_end(start);
+            return None;
         }
         if self.foreign && rest.starts_with(b"<![cdata[") {
             let begin = start + 9;
             let end = self.finders.cdata.find(&self.text[begin..]).map_or(self.text.len(), |n| begin + n);
             self.at = self.text.len().min(end + 3);
-            return Token::CData { start: begin, end };
+            return Some((begin, end));
         }
-        self.bogus_comment(start)
+        self.at = memchr(b'>', rest).map_or(self.text.len(), |n| start + n + 1);
+        None
     }
 
-    fn comment(&mut self, start: usize) -> Token {
+    fn comment_end(&self, start: usize) -> usize {
         let text = self.text;
         // `<!-->` and `<!--->` are whole comments.
         let mut at = start + 4;
-        let end = loop {
-            let Some(n) = memchr_near(b'>', &text[at..]) else { break text.len() };
+        loop {
+            let Some(n) = memchr_near(b'>', &text[at..]) else { return text.len() };
             let found = at + n;
             let inner = &text[start + 2..found];
             if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) {
-                break found + 1;
+                return found + 1;
             }
             at = found + 1;
-        };
-        self.at = end;
-        Token::Comment { start, end }
+        }
     }
 
-    fn bogus_comment(&mut self, start: usize) -> Token {
-        let end = memchr(b'>', &self.text[start..]).map_or(self.text.len(), |n| start + n + 1);
-        self.at = end;
-        Token::Comment { start, end }
-    }
-
-    /// The content of a raw-text element up to its end tag; nothing when it is empty.
-    fn raw_text(&mut self, element: Raw) -> Option<Token> {
+    /// Reads the content of a raw-text element up to its end tag: where it begins and ends. It may be empty.
+    pub(super) fn raw(&mut self, element: Raw) -> (usize, usize) {
         let start = self.at;
-        let end = self.raw_end(element, start);
-        self.at = end;
-        (end > start).then_some(Token::Raw { element, start, end })
+        self.at = self.raw_end(element, start);
+        (start, self.at)
     }
 
     fn raw_end(&self, element: Raw, start: usize) -> usize {
         let Some(tag) = element.end_tag() else { return self.text.len() };
+        // Scripts with a source are empty as a rule.
+        if self.text[start..].starts_with(tag) && self.text.get(start + tag.len()) == Some(&b'>') {
+            return start;
+        }
         let mut at = start;
         loop {
             let rest = &self.text[at..];
