@@ -23,6 +23,8 @@ const LATE_HEAD: usize = 256 << 10;
 const LATE_TAIL: usize = 64 << 10;
 /// Visible characters up to which an article is so short that all of it is near its end.
 const TEASER_CHARS: u32 = 600;
+/// Bytes that are turned into lower case at once.
+const LOWER_AT_ONCE: usize = 16 << 10;
 /// A gate from here on is none: the rule holds whatever text there is.
 const NO_GATE: u32 = 100_000;
 /// Longest title that is read, in bytes.
@@ -83,10 +85,15 @@ fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Char
     if charset.needs_decoding() {
         charset.decode_into(body, &mut scratch.decoded);
         scratch.lower.extend_from_slice(&scratch.decoded);
+        scratch.lower.make_ascii_lowercase();
     } else {
-        scratch.lower.extend_from_slice(body);
+        // A piece at a time, while it is in the cache.
+        for piece in body.chunks(LOWER_AT_ONCE) {
+            let from = scratch.lower.len();
+            scratch.lower.extend_from_slice(piece);
+            scratch.lower[from..].make_ascii_lowercase();
+        }
     }
-    scratch.lower.make_ascii_lowercase();
     charset
 }
 
@@ -272,7 +279,7 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     };
     tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
     tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
-    if SEPARATORS.iter().any(|s| title.contains(s)) {
+    if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
         tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
     }
     gate

@@ -154,10 +154,11 @@ impl Facts {
             }
         }
         if equiv == b"refresh" && self.refresh.is_none() {
-            let start = range.start + memchr::memmem::find(attrs, content).unwrap_or(0);
-            self.refresh = Some(start..start + content.len());
+            // The value is a part of the attributes: without it, there is nothing to point at.
+            let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
+            self.refresh = Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
         } else if name == b"robots" {
-            self.noindex |= memchr::memmem::find(content, b"noindex").is_some();
+            self.noindex |= content.windows(7).any(|w| w == b"noindex");
         }
     }
 }
