@@ -31,8 +31,7 @@ const NO_GATE: u32 = 100_000;
 const TITLE_MAX: usize = 1024;
 
 /// Reads one page with the rules of `detector`.
-pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-    let table = &detector.table;
+pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
     scratch.folded.clear();
@@ -49,7 +48,7 @@ pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratc
     read_headers(table, page, &mut scratch.found);
     let mut presence = 0;
     if verdict.is_html {
-        presence = read_body(detector, charset, body, scratch);
+        presence = read_body(detector, table, charset, body, scratch);
         verdict.text_chars = scratch.facts.visible.chars;
         verdict.text_complete = scratch.facts.complete;
         verdict.noscript_chars = scratch.facts.noscript.chars;
@@ -59,7 +58,7 @@ pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratc
     } else {
         scratch.facts.forget();
     }
-    weigh(detector, page, scratch, &mut verdict);
+    weigh(table, page, scratch, &mut verdict);
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
         if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
@@ -154,8 +153,7 @@ fn host(url: &str) -> Option<&str> {
 }
 
 /// Searches and walks the body. Returns the vendors that are present.
-fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
-    let table = &detector.table;
+fn read_body(detector: &Detector, table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
     let mut presence = 0;
     scratch.hits.clear();
     let mut enough = LATE_GATE;
@@ -210,7 +208,7 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
         }
     }
     read_refresh(table, scratch);
-    locate(detector, charset, scratch);
+    locate(detector, table, charset, scratch);
     presence
 }
 
@@ -235,12 +233,11 @@ fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
 }
 
 /// Finds out where the hits stand and keeps those that stand where their rules want them.
-fn locate(detector: &Detector, charset: Charset, scratch: &mut Scratch) {
+fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Scratch) {
     let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
     if hits.is_empty() {
         return;
     }
-    let table = &detector.table;
     hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
     offsets.clear();
     offsets.extend(hits.iter().map(|h| h.start));
@@ -366,8 +363,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
 }
 
 /// Fills in the verdict from what was found.
-fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
-    let table = &detector.table;
+fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || {
         scratch
             .found
@@ -389,23 +385,23 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
             verdict.block_type = Some(if b.refusal && refused { "blocked_403" } else { "blocked_captcha" });
-            decided_by(detector, b, verdict);
+            decided_by(table, b, verdict);
             if b.vendor.is_none() {
                 let named =
                     holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
-                verdict.vendor = named.and_then(|(_, r)| detector.vendor(r.vendor));
+                verdict.vendor = named.and_then(|(_, r)| table.vendor(r.vendor));
             }
         }
         (_, Some(queue)) => {
             verdict.is_queued = true;
-            decided_by(detector, queue, verdict);
+            decided_by(table, queue, verdict);
         }
         _ if refused => {
             verdict.is_blocked = true;
             verdict.block_type = Some("blocked_403");
             verdict.confidence = 0.9;
             if let Some(refusal) = first(&|g| g == Grade::Refusal) {
-                decided_by(detector, refusal, verdict);
+                decided_by(table, refusal, verdict);
             }
         }
         _ => {}
@@ -431,7 +427,7 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
     match spa {
         Some(rule) => {
             verdict.has_spa = true;
-            decided_by(detector, rule, verdict);
+            decided_by(table, rule, verdict);
             let named =
                 holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
             verdict.framework = named.and_then(|(_, r)| r.framework.clone());
@@ -440,15 +436,15 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
     }
 }
 
-fn decided_by(detector: &Detector, rule: &Rule, verdict: &mut Verdict) {
-    verdict.vendor = detector.vendor(rule.vendor);
+fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
+    verdict.vendor = table.vendor(rule.vendor);
     verdict.rule = Some(Arc::clone(&rule.id));
     verdict.grade = Some(rule.grade);
     verdict.confidence = rule.confidence;
 }
 
 /// All that was found in the page that was inspected last.
-pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
+pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
     let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
     let slice = |bytes: &[u8], start: u32, end: u32| {
         let end = (end as usize).min(bytes.len());
@@ -459,7 +455,7 @@ pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -
         .pieces
         .iter()
         .map(|piece| {
-            let rule = &detector.table.rules[piece.rule as usize];
+            let rule = &table.rules[piece.rule as usize];
             let (offset, text) = match piece.at {
                 At::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
                 At::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
@@ -471,7 +467,7 @@ pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -
             };
             Match {
                 rule: Arc::clone(&rule.id),
-                vendor: detector.vendor(rule.vendor),
+                vendor: table.vendor(rule.vendor),
                 grade: rule.grade,
                 place: piece.place,
                 offset,

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -51,6 +52,28 @@ pub enum RuleError {
         field: &'static str,
         /// What is wrong with it, and what would do.
         problem: String,
+    },
+}
+
+/// Why a file of rules is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleFileError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It says something that cannot be used.
+    #[error("{path}: {source}")]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// What, with line and field.
+        source: RuleError,
     },
 }
 
@@ -328,6 +351,23 @@ impl Table {
         self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
     }
 
+    /// The shipped rules. Compiled once.
+    pub(super) fn shipped() -> Arc<Self> {
+        static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(Table::new(None)));
+        Arc::clone(&TABLE)
+    }
+
+    /// The shipped rules that name no vendor. Compiled once.
+    pub(super) fn shipped_generic() -> Arc<Self> {
+        static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(Table::generic()));
+        Arc::clone(&TABLE)
+    }
+
+    /// The name of a vendor.
+    pub(super) fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
+        index.and_then(|i| self.vendors.get(i as usize)).cloned()
+    }
+
     /// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
     pub(super) fn new(user: Option<&str>) -> Result<Self, RuleError> {
         let mut written = read(SHIPPED)?;
@@ -343,8 +383,7 @@ impl Table {
         Self::compile(written.rules)
     }
 
-    /// The shipped rules that name no vendor.
-    pub(super) fn generic() -> Result<Self, RuleError> {
+    fn generic() -> Result<Self, RuleError> {
         let written = read(SHIPPED)?;
         Self::compile(written.rules.into_iter().filter(|(_, w)| w.vendor.is_none()).collect())
     }
@@ -360,6 +399,14 @@ impl Table {
             build.add(line, rule)?;
         }
         Ok(build.finish())
+    }
+}
+
+/// A table that is compiled in: it compiles, or no test of this crate passes.
+fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
+    match table {
+        Ok(table) => Arc::new(table),
+        Err(error) => unreachable!("the rules that are compiled in: {error}"),
     }
 }
 
