@@ -250,6 +250,7 @@ fn slow(html: &str) -> Slow {
     let begin = |tag: &OpenTag| -> Option<(String, usize, char)> {
         let why = match tag.name.as_str() {
             "noscript" => 'n',
+            "template" if tag.attributes.iter().any(|(name, _)| name == "shadowrootmode") => return None,
             "template" => 't',
             "svg" | "math" if tag.self_closing => return None,
             "svg" | "math" => 's',
@@ -412,6 +413,7 @@ fn piece() -> impl Strategy<Value = String> {
         "<noscript>",
         "</noscript>",
         "<template>",
+        "<template shadowrootmode=open>",
         "</template>",
         "<svg>",
         "</svg>",

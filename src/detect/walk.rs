@@ -186,6 +186,8 @@ impl<'t> Walk<'t> {
     fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let why = match tag {
             Tag::Noscript => Why::Noscript,
+            // A declarative shadow tree is what the element shows.
+            Tag::Template if attributes::value(attrs, b"shadowrootmode").is_some() => return,
             Tag::Template => Why::Template,
             Tag::Svg | Tag::Math => Why::Foreign,
             // The whole page hidden until a script shows it is still what the server sent.
