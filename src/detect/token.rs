@@ -394,9 +394,9 @@ fn begins_markup(next: Option<u8>) -> bool {
 fn has_hidden(between: &[u8]) -> bool {
     // One name and `=` before a value.
     if let [b' ', name @ .., b'='] = between
-        && name.len() <= 8
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
     {
-        return name.ends_with(b"style") || name.contains(&b' ');
+        return name == b"style" || name == b"hidden";
     }
     if between.len() > 256 {
         return true;
