@@ -348,15 +348,20 @@ fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
 /// Whether a rule that was seen holds on this page.
 fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
+    let (gate, max_links) = match page.status {
+        200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
+        _ => (rule.gate, rule.max_links),
+    };
     bits & rule.needs == rule.needs
         && (rule.status.is_empty() || rule.status.contains(&page.status))
-        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= rule.gate))
-        && facts.links <= rule.max_links
+        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
+        && facts.links <= max_links
         && facts.inputs <= rule.max_inputs
         && page.body.len() <= rule.max_bytes as usize
         && facts.images <= rule.max_images
         && facts.frames <= rule.max_frames
         && (!rule.noindex || facts.noindex)
+        && rule.password.is_none_or(|wanted| wanted == facts.password)
         && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0))
         && (!rule.scripts || facts.scripts > 0)
         && (!rule.title_absent || facts.title.is_none())

@@ -206,6 +206,8 @@ struct Written {
     #[serde(default)]
     status: Vec<u16>,
     gate: Option<u32>,
+    gate_200: Option<u32>,
+    max_links_200: Option<u32>,
     max_links: Option<u32>,
     max_inputs: Option<u32>,
     max_images: Option<u32>,
@@ -216,6 +218,7 @@ struct Written {
     /// It is what a server's plain refusal looks like too: with 403 or 429 it is `blocked_403`, not a challenge.
     #[serde(default)]
     refusal: bool,
+    password: Option<bool>,
     mount: Option<bool>,
     #[serde(default)]
     scripts: bool,
@@ -248,6 +251,9 @@ pub(super) struct Rule {
     pub(super) places: Vec<Place>,
     pub(super) status: Vec<u16>,
     pub(super) gate: u32,
+    /// The gate with status 200, at most the other one.
+    pub(super) gate_200: u32,
+    pub(super) max_links_200: u32,
     pub(super) max_links: u32,
     pub(super) max_inputs: u32,
     pub(super) max_images: u32,
@@ -255,6 +261,7 @@ pub(super) struct Rule {
     pub(super) max_bytes: u32,
     pub(super) noindex: bool,
     pub(super) refusal: bool,
+    pub(super) password: Option<bool>,
     pub(super) mount: Option<bool>,
     pub(super) scripts: bool,
     pub(super) title_absent: bool,
@@ -494,6 +501,8 @@ impl Build {
             places: places(&w.places),
             status: w.status,
             gate,
+            gate_200: w.gate_200.unwrap_or(gate).min(gate),
+            max_links_200: w.max_links_200.unwrap_or(u32::MAX),
             max_links: w.max_links.unwrap_or(u32::MAX),
             max_inputs: w.max_inputs.unwrap_or(u32::MAX),
             max_images: w.max_images.unwrap_or(u32::MAX),
@@ -501,6 +510,7 @@ impl Build {
             max_bytes: w.max_bytes.unwrap_or(u32::MAX),
             noindex: w.noindex,
             refusal: w.refusal,
+            password: w.password,
             mount: w.mount,
             scripts: w.scripts,
             short: self.places[first_pattern..].contains(&Where::Short),
@@ -582,8 +592,12 @@ impl Build {
                 rules.push(rule);
             }
         }
-        self.titles.starts.extend(w.title_starts.iter().map(|t| (rule, fold(t))));
         self.titles.part.extend(w.title_part.iter().map(|t| (rule, fold(t))));
+        // What a beginning ends with is part of it, other than what a whole title ends with.
+        self.titles.starts.extend(w.title_starts.iter().map(|t| {
+            text::fold_into(t, &mut folded);
+            (rule, folded.trim_start_matches(is_title_edge).into())
+        }));
     }
 
     fn finish(self) -> Table {
@@ -679,9 +693,11 @@ fn places(written: &[WrittenPlace]) -> Vec<Place> {
 
 /// A folded title without what varies at its ends: dots, exclamation marks, spaces.
 pub(super) fn fold_title(folded: &str) -> &str {
-    folded.trim_matches(|c: char| {
-        c.is_whitespace() || matches!(c, '.' | '!' | '?' | ':' | '-' | '|' | '\u{3002}' | '\u{FF01}')
-    })
+    folded.trim_matches(is_title_edge)
+}
+
+fn is_title_edge(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '.' | '!' | '?' | ':' | '-' | '|' | '\u{3002}' | '\u{FF01}')
 }
 
 #[cfg(test)]
