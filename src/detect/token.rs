@@ -315,6 +315,9 @@ impl<'t> Tokens<'t> {
                         break;
                     }
                 }
+            } else {
+                // A quote in the middle of something: what looks like a value behind it may be none.
+                may_hide = true;
             }
         }
     }
@@ -389,7 +392,7 @@ fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
-/// Whether `hidden` or `style` is in `between`, which is short as a rule.
+/// Whether what stands between values, short as a rule, may hide: `hidden` or `style` is in it, or it is odd.
 #[inline]
 fn has_hidden(between: &[u8]) -> bool {
     // One name and `=` before a value.
@@ -398,7 +401,8 @@ fn has_hidden(between: &[u8]) -> bool {
     {
         return name == b"style" || name == b"hidden";
     }
-    if between.len() > 256 {
+    // A second `=` may stand in a value without quotes, where a quote opens nothing: only a close look tells.
+    if between.len() > 256 || between.iter().filter(|b| **b == b'=').nth(1).is_some() {
         return true;
     }
     between.windows(6).any(|w| match w[1] {
