@@ -104,9 +104,12 @@ fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let mut files = Vec::new();
         html_files(&Path::new(&corpus).parent().unwrap().join("pages"), &mut files);
         files.sort();
-        for (name, kind) in
-            [("corpus: ordinary", "ordinary"), ("corpus: ssr", "ssr"), ("corpus: shells", "spa"), ("corpus: blocks", "block")]
-        {
+        for (name, kind) in [
+            ("corpus: ordinary", "ordinary"),
+            ("corpus: ssr", "ssr"),
+            ("corpus: shells", "spa"),
+            ("corpus: blocks", "block"),
+        ] {
             let is = |f: &&PathBuf| f.file_name().unwrap().to_string_lossy().starts_with(kind);
             sets.push((name, files.iter().filter(is).map(|f| std::fs::read(f).unwrap()).collect()));
         }

@@ -18,11 +18,12 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use proptest::prelude::*;
 
 const UNSEEN: [&str; 12] = [
-    "script", "style", "noscript", "template", "svg", "math", "title", "textarea", "iframe", "noembed", "noframes", "head",
+    "script", "style", "noscript", "template", "svg", "math", "title", "textarea", "iframe", "noembed", "noframes",
+    "head",
 ];
 const INLINE: [&str; 26] = [
-    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub", "sup", "abbr", "mark",
-    "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
+    "a", "b", "i", "u", "s", "em", "strong", "span", "font", "small", "code", "tt", "big", "sub", "sup", "abbr",
+    "mark", "bdi", "bdo", "wbr", "kbd", "var", "time", "label", "script", "style",
 ];
 
 /// Text as it is counted: white space collapsed, with a gap between blocks.
@@ -183,7 +184,18 @@ fn text_of_the_corpus_is_counted_as_a_parser_counts_it() {
 /// A well-formed element, or text.
 fn node() -> impl Strategy<Value = String> {
     let text = prop::sample::select(vec![
-        "word", "two words", " ", "\n  ", "&amp;", "a&nbsp;b", "&#233;t&eacute;", "日本語", "x < y", "5 > 4", "\u{A0}", "é",
+        "word",
+        "two words",
+        " ",
+        "\n  ",
+        "&amp;",
+        "a&nbsp;b",
+        "&#233;t&eacute;",
+        "日本語",
+        "x < y",
+        "5 > 4",
+        "\u{A0}",
+        "é",
     ]);
     let leaf = prop_oneof![
         4 => text.prop_map(str::to_owned),
@@ -200,7 +212,8 @@ fn node() -> impl Strategy<Value = String> {
     leaf.prop_recursive(5, 40, 6, |inner| {
         // Only elements that hold any other element, so that the parser moves nothing about.
         let element = prop::sample::select(vec!["div", "section", "article", "span", "ins", "main", "blockquote"]);
-        let attrs = prop::sample::select(vec!["", " class=\"a > b\"", " data-x='\"'", " id=x title=\"hidden\"", " lang=en"]);
+        let attrs =
+            prop::sample::select(vec!["", " class=\"a > b\"", " data-x='\"'", " id=x title=\"hidden\"", " lang=en"]);
         (element, attrs, prop::collection::vec(inner, 0..6))
             .prop_map(|(name, attrs, children)| format!("<{name}{attrs}>{}</{name}>", children.concat()))
     })

@@ -33,8 +33,20 @@ struct Rule {
 }
 
 const GRADES: [&str; 14] = [
-    "mitigated", "strong", "title", "sentence", "weak", "shell", "refusal", "queue", "presence", "spa", "paywall", "not_found",
-    "keyword", "sure",
+    "mitigated",
+    "strong",
+    "title",
+    "sentence",
+    "weak",
+    "shell",
+    "refusal",
+    "queue",
+    "presence",
+    "spa",
+    "paywall",
+    "not_found",
+    "keyword",
+    "sure",
 ];
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
@@ -60,7 +72,11 @@ fn list(items: &[String]) -> String {
 fn toml(rules: &[Rule]) -> String {
     let mut out = String::new();
     for rule in rules.iter().take(20) {
-        out += &format!("[[rule]]\nid = \"r{}\"\ngrade = \"{}\"\nnote = \"x\"\n", rule.id, GRADES[rule.grade as usize % 14]);
+        out += &format!(
+            "[[rule]]\nid = \"r{}\"\ngrade = \"{}\"\nnote = \"x\"\n",
+            rule.id,
+            GRADES[rule.grade as usize % 14]
+        );
         if let Some(vendor) = rule.vendor {
             out += &format!("vendor = \"v{vendor}\"\n");
         }
@@ -101,15 +117,20 @@ fuzz_target!(|input: Input| {
         assert_eq!(RELOADED.rule_count(), before);
         return;
     }
-    let headers = [Header::new("Content-Type", "text/html"), Header::new("Server", "r1"), Header::new("Set-Cookie", "r=1")];
+    let headers =
+        [Header::new("Content-Type", "text/html"), Header::new("Server", "r1"), Header::new("Set-Cookie", "r=1")];
     let html = format!("<title>{rules}</title><script>{rules}</script><p>{rules}<p hidden>{rules}</p><!-- {rules}");
     for body in [html.as_str(), "<title>r1</title><script>document.cookie=1;location.reload()</script>", ""] {
         for status in [200, 403] {
-            let page = Page { url: Some("http://r1/"), final_url: None, status, headers: &headers, body: body.as_bytes() };
+            let page =
+                Page { url: Some("http://r1/"), final_url: None, status, headers: &headers, body: body.as_bytes() };
             let (verdict, matches) = RELOADED.explain(&page, &mut Scratch::default());
             assert!((0.0..=1.0).contains(&verdict.confidence));
             if let Some(rule) = &verdict.rule {
-                assert!(matches.iter().any(|m| m.rule == *rule && m.counted) || matches.len() == 256, "{rule}\n{rules}");
+                assert!(
+                    matches.iter().any(|m| m.rule == *rule && m.counted) || matches.len() == 256,
+                    "{rule}\n{rules}"
+                );
             }
         }
     }

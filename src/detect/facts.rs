@@ -156,7 +156,8 @@ impl Facts {
         if equiv == b"refresh" && self.refresh.is_none() {
             // The value is a part of the attributes: without it, there is nothing to point at.
             let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
-            self.refresh = Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
+            self.refresh =
+                Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
         } else if name == b"robots" {
             self.noindex |= content.windows(7).any(|w| w == b"noindex");
         }

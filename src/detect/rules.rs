@@ -562,7 +562,8 @@ impl Build {
             let short = (set == Where::Late && len < SHORT) || (set == Where::Thin && len < SHORT_THIN);
             let set = if short { Where::Short } else { set };
             // Evidence outside the body may ask for a short pattern, too.
-            let elsewhere = [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
+            let elsewhere =
+                [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
             self.short_always |= set == Where::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
             self.patterns.push(parsed);
             self.parts.push(Part { rule, bit });

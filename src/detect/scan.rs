@@ -19,9 +19,8 @@ const FILTER_BITS: u32 = 17;
 const HEAD_BITS: u32 = 12;
 /// Multipliers a hash may have: odd, without a pattern in their bits. The one is taken that confuses fewest common grams
 /// with those that are looked for.
-const HASHES: [u32; 8] = [
-    0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39,
-];
+const HASHES: [u32; 8] =
+    [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39];
 
 /// Hits that count that any text may have, however short ...
 const HITS_FREE: usize = 64;
@@ -209,7 +208,8 @@ impl Scan {
             }
             Self { stride, hash, filter, heads: Box::new([0; 1 << HEAD_BITS]), entries: Vec::new() }
         });
-        let confused = |scan: &Self| common().filter(|(gram, _)| scan.may_hold(*gram)).map(|(_, w)| w as u64).sum::<u64>();
+        let confused =
+            |scan: &Self| common().filter(|(gram, _)| scan.may_hold(*gram)).map(|(_, w)| w as u64).sum::<u64>();
         let Some(mut scan) = scans.into_iter().min_by_key(confused) else { unreachable!("there are multipliers") };
         for (n, entry) in entries.iter().enumerate() {
             let head = &mut scan.heads[head(entry.gram)];

@@ -162,21 +162,18 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
         (
             INLINE,
             &[
-                A, B, I, U, S, Em, Strong, Span, Font, Small, Code, Tt, Big, Sub, Sup, Abbr, Mark, Bdi, Bdo, Wbr, Kbd, Var,
-                Time, Label, Script, Style,
+                A, B, I, U, S, Em, Strong, Span, Font, Small, Code, Tt, Big, Sub, Sup, Abbr, Mark, Bdi, Bdo, Wbr, Kbd,
+                Var, Time, Label, Script, Style,
             ],
         ),
-        (
-            COUNTED,
-            &[Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component],
-        ),
+        (COUNTED, &[Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component]),
         (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),
         (LIST_OR_TABLE, &[Ul, Ol, Dl, Table, Select, Body, Html]),
         (
             ENDS_PARAGRAPH,
             &[
-                Div, Ul, Ol, Dl, Table, Section, Article, Aside, Header, Footer, Main, Nav, Form, Pre, Blockquote, Hr, H1,
-                H2, H3, H4, H5, H6, Figure,
+                Div, Ul, Ol, Dl, Table, Section, Article, Aside, Header, Footer, Main, Nav, Form, Pre, Blockquote, Hr,
+                H1, H2, H3, H4, H5, H6, Figure,
             ],
         ),
         (BREAKS_OUT, &[P, Body, Head, Img, Br, Li, Span, B, I, Strong]),

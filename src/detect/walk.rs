@@ -88,7 +88,14 @@ pub(super) struct Walk<'t> {
 impl<'t> Walk<'t> {
     /// A walk over `text`, which is in lower case.
     pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, tokens: Tokens::new(text, finders), skip: None, data_script: false, json_script: false, title_seen: false }
+        Self {
+            text,
+            tokens: Tokens::new(text, finders),
+            skip: None,
+            data_script: false,
+            json_script: false,
+            title_seen: false,
+        }
     }
 
     /// Reads the next token and tells `reader`. Returns false at the end.

@@ -50,7 +50,8 @@ fn walls_are_found_and_named() {
     all_right(&blocks::all(), |case| {
         let verdict = case.read(&detector);
         let named = case.vendor.is_empty() || verdict.vendor.as_deref() == Some(case.vendor);
-        (!verdict.is_blocked || !named).then(|| format!("{} ({:?}, wanted {})", verdict.reason(), verdict.vendor, case.vendor))
+        (!verdict.is_blocked || !named)
+            .then(|| format!("{} ({:?}, wanted {})", verdict.reason(), verdict.vendor, case.vendor))
     });
 }
 
