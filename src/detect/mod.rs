@@ -31,6 +31,7 @@
 mod attributes;
 mod block;
 mod charset;
+mod compile;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;

@@ -3,11 +3,11 @@
 
 /// What the slow reading finds.
 #[derive(Debug, Default, PartialEq)]
-pub struct Slow {
+pub(crate) struct Slow {
     /// Visible characters.
-    pub visible: usize,
+    pub(crate) visible: usize,
     /// Characters inside `<noscript>`.
-    pub noscript: usize,
+    pub(crate) noscript: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -234,7 +234,7 @@ fn entity(rest: &mut Vec<char>) -> char {
 }
 
 /// The slow reading.
-pub fn slow(html: &str) -> Slow {
+pub(crate) fn slow(html: &str) -> Slow {
     let mut reader = Reader { text: html.chars().map(|c| c.to_ascii_lowercase()).collect(), at: 0 };
     let (mut visible, mut noscript) = (Count::default(), Count::default());
     // The element that is skipped: its name, its depth, and why (n, h, t, s for svg and math).
