@@ -90,12 +90,15 @@ impl Settings {
         Self { data_dir, ..self.clone() }
     }
 
+    /// The file of rules that are used beside the shipped ones.
+    pub(crate) fn rules(&self) -> Option<&Path> {
+        self.rules.as_deref()
+    }
+
     /// The detector: the shipped rules, and those of `--rules`.
     pub(crate) fn detector(&self) -> Result<Detector, Failure> {
         let Some(path) = &self.rules else { return Ok(Detector::new()) };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
-        Detector::with_rules(&text).map_err(|error| Failure::usage(format_args!("{}: {error}", path.display())))
+        Detector::from_file(path).map_err(Failure::usage)
     }
 
     /// The data directory, which must be there: maintenance makes none.

@@ -51,37 +51,22 @@ pub(super) fn value<'a>(attrs: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 
 /// Whether the attributes hide their element: `hidden`, or a style with `display: none` or `visibility: hidden`.
 pub(super) fn hide(attrs: &[u8]) -> bool {
-    if !may_hide(attrs) {
-        return false;
-    }
     Attributes::new(attrs).any(|(name, value)| match name {
         b"hidden" => true,
-        b"style" => declares(value, b"display", b"none") || declares(value, b"visibility", b"hidden"),
+        b"style" => value.split(|b| *b == b';').any(hides),
         _ => false,
     })
 }
 
-/// A cheap look that rules most tags out: both `hidden` and `none` must be there for anything to hide.
-fn may_hide(attrs: &[u8]) -> bool {
-    let mut rest = attrs;
-    // `dd` of `hidden` and the `non` of `none` are rare enough to look closer at.
-    while let Some(at) = memchr::memchr2(b'h', b'o', rest) {
-        let tail = &rest[at..];
-        if tail.starts_with(b"hidden") || tail.starts_with(b"one") {
-            return true;
-        }
-        rest = &tail[1..];
+/// Whether a declaration of a style hides.
+fn hides(declaration: &[u8]) -> bool {
+    let Some(colon) = declaration.iter().position(|b| *b == b':') else { return false };
+    let (property, value) = (declaration[..colon].trim_ascii(), declaration[colon + 1..].trim_ascii_start());
+    match property {
+        b"display" => value.starts_with(b"none"),
+        b"visibility" => value.starts_with(b"hidden"),
+        _ => false,
     }
-    false
-}
-
-/// Whether `style` sets `property` to `value`.
-fn declares(style: &[u8], property: &[u8], value: &[u8]) -> bool {
-    style.split(|b| *b == b';').any(|declaration| {
-        let mut parts = declaration.splitn(2, |b| *b == b':');
-        let (Some(p), Some(v)) = (parts.next(), parts.next()) else { return false };
-        p.trim_ascii() == property && v.trim_ascii_start().starts_with(value)
-    })
 }
 
 #[cfg(test)]

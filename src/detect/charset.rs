@@ -4,7 +4,10 @@
 //! characters and comparing sentences needs more. UTF-16 and ISO-2022-JP are the exceptions: they are turned into UTF-8
 //! first. This file knows nothing of HTML beyond the `charset` a `<meta>` may declare.
 
+use std::sync::LazyLock;
+
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE};
+use memchr::memmem::Finder;
 
 /// How far into a body a `<meta charset>` is looked for, in bytes.
 const META_WINDOW: usize = 1024;
@@ -123,15 +126,12 @@ fn header_charset(content_type: &str) -> Option<&'static Encoding> {
 
 /// The charset a `<meta>` in `window` names.
 fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
-    let mut from = 0;
-    while let Some(at) = find_ascii(&window[from..], b"charset") {
-        let after = from + at + 7;
-        if let Some(encoding) = label_after(&window[after..]) {
-            return Some(encoding);
-        }
-        from = after;
-    }
-    None
+    static CHARSET: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"charset"));
+    let mut lower = [0; META_WINDOW];
+    let lower = lower.get_mut(..window.len())?;
+    lower.copy_from_slice(window);
+    lower.make_ascii_lowercase();
+    CHARSET.find_iter(lower).find_map(|at| label_after(&window[at + 7..]))
 }
 
 /// Reads `= "label"` with optional spaces and quotes.

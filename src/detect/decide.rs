@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use super::charset::Charset;
-use super::rules::{Grade, LATE_GATE, Rule, Table, TitleHow, fold_title};
+use super::rules::{Grade, LATE_GATE, Rule, THIN_GATE, Table, fold_title};
 use super::scan::{Hit, Scan};
 use super::verdict::{Match, Vendors, Verdict};
 use super::walk::Place;
-use super::{At, CONTENT_CHARS, Detector, Found, Scratch, facts, sniff, text};
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch, sniff, text};
 use crate::response::{Page, header};
 
 /// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
@@ -23,14 +23,15 @@ const LATE_HEAD: usize = 256 << 10;
 const LATE_TAIL: usize = 64 << 10;
 /// Visible characters up to which an article is so short that all of it is near its end.
 const TEASER_CHARS: u32 = 600;
+/// Bytes that are turned into lower case at once.
+const LOWER_AT_ONCE: usize = 16 << 10;
 /// A gate from here on is none: the rule holds whatever text there is.
 const NO_GATE: u32 = 100_000;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
 /// Reads one page with the rules of `detector`.
-pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-    let table = &detector.table;
+pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
     scratch.folded.clear();
@@ -47,15 +48,17 @@ pub(super) fn inspect(detector: &Detector, page: &Page<'_>, scratch: &mut Scratc
     read_headers(table, page, &mut scratch.found);
     let mut presence = 0;
     if verdict.is_html {
-        presence = read_body(detector, charset, body, scratch);
+        presence = read_body(detector, table, charset, body, scratch);
         verdict.text_chars = scratch.facts.visible.chars;
         verdict.text_complete = scratch.facts.complete;
         verdict.noscript_chars = scratch.facts.noscript.chars;
-        verdict.high_script_ratio = script_bytes(detector, &scratch.lower) * 2 > scratch.lower.len();
+        let facts = &scratch.facts;
+        let rest = scratch.lower.get(facts.end..).unwrap_or_default();
+        verdict.high_script_ratio = (facts.script_bytes + script_bytes(detector, rest)) * 2 > scratch.lower.len();
     } else {
         scratch.facts.forget();
     }
-    weigh(detector, page, scratch, &mut verdict);
+    weigh(table, page, scratch, &mut verdict);
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
         if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
@@ -81,10 +84,15 @@ fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Char
     if charset.needs_decoding() {
         charset.decode_into(body, &mut scratch.decoded);
         scratch.lower.extend_from_slice(&scratch.decoded);
+        scratch.lower.make_ascii_lowercase();
     } else {
-        scratch.lower.extend_from_slice(body);
+        // A piece at a time, while it is in the cache.
+        for piece in body.chunks(LOWER_AT_ONCE) {
+            let from = scratch.lower.len();
+            scratch.lower.extend_from_slice(piece);
+            scratch.lower[from..].make_ascii_lowercase();
+        }
     }
-    scratch.lower.make_ascii_lowercase();
     charset
 }
 
@@ -92,7 +100,7 @@ fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
     for (index, h) in page.headers.iter().enumerate() {
         let at = At::Header(index as u32);
         let mut value = None;
-        for test in &table.headers {
+        for test in table.headers_of(&h.name) {
             // A name that ends with a hyphen stands for all that begin so.
             let named = match test.name.strip_suffix('-') {
                 Some(stem) => {
@@ -145,21 +153,21 @@ fn host(url: &str) -> Option<&str> {
 }
 
 /// Searches and walks the body. Returns the vendors that are present.
-fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
-    let table = &detector.table;
+fn read_body(detector: &Detector, table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
     let mut presence = 0;
     scratch.hits.clear();
     let mut enough = LATE_GATE;
     table.early.each(&scratch.lower, &table.patterns, |hit| {
         let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
         if rule.grade == Grade::Presence {
+            let before = presence;
             presence |= vendor_bit(rule);
-        } else {
-            if rule.gate < NO_GATE {
-                enough = enough.max(rule.gate);
-            }
-            scratch.hits.push(hit);
+            return before != presence;
         }
+        if rule.gate < NO_GATE {
+            enough = enough.max(rule.gate);
+        }
+        scratch.hits.push(hit);
         true
     });
     for &rule in &scratch.found.touched {
@@ -184,49 +192,57 @@ fn read_body(detector: &Detector, charset: Charset, body: &[u8], scratch: &mut S
         enough = title_gate;
     }
     if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
-        for (gate, scan) in &table.late {
-            if scratch.facts.visible.chars <= *gate {
-                collect(scan, table, scratch);
-            }
+        let early = scratch.hits.len();
+        let thin = scratch.facts.visible.chars <= THIN_GATE;
+        collect(if thin { &table.thin } else { &table.late }, table, scratch);
+        let asks_for_short = |hit: &Hit| {
+            let part = table.parts[hit.pattern as usize];
+            part.bit == 1 && table.rules[part.rule as usize].short
+        };
+        if table.short_always || scratch.hits[early..].iter().any(asks_for_short) {
+            collect(&table.short, table, scratch);
         }
         read_sentences(table, charset, scratch);
         for &rule in &table.always {
             scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
         }
-        if scratch.facts.visible.chars < CONTENT_CHARS && scratch.facts.noscript.chars < NOSCRIPT_CONTENT_CHARS {
-            collect(&table.spa, table, scratch);
-        }
     }
     read_refresh(table, scratch);
-    locate(detector, charset, scratch);
+    locate(detector, table, charset, scratch);
     presence
 }
 
+/// Keeps the hits of `scan` that may prove something with as much text as the page has.
 fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
-    let Scratch { hits, lower, .. } = scratch;
+    let Scratch { hits, lower, facts, .. } = scratch;
+    let chars = facts.visible.chars;
+    let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
     // A page with little text and a long body keeps its markers near the ends.
     let head = lower.len().min(LATE_HEAD);
     let tail = head.max(lower.len().saturating_sub(LATE_TAIL));
     for (from, window) in [(0, &lower[..head]), (tail, &lower[tail..])] {
         scan.each(window, &table.patterns, |hit| {
-            hits.push(Hit { start: hit.start + from as u32, ..hit });
-            true
+            let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
+            let may_hold = chars <= rule.gate && (rule.grade != Grade::Spa || thin);
+            if may_hold {
+                hits.push(Hit { start: hit.start + from as u32, ..hit });
+            }
+            may_hold
         });
     }
 }
 
 /// Finds out where the hits stand and keeps those that stand where their rules want them.
-fn locate(detector: &Detector, charset: Charset, scratch: &mut Scratch) {
+fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Scratch) {
     let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
     if hits.is_empty() {
         return;
     }
-    let table = &detector.table;
     hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
     offsets.clear();
     offsets.extend(hits.iter().map(|h| h.start));
     let total = facts.visible.chars;
-    facts::locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
+    facts.locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
         let hit = hits[index];
         let part = table.parts[hit.pattern as usize];
         let rule = &table.rules[part.rule as usize];
@@ -248,29 +264,29 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     let Some(range) = scratch.facts.title.clone() else { return 0 };
     let range = range.start..range.end.min(range.start + TITLE_MAX);
     let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
-    let decoded = text::decode_entities(charset.text(raw).trim());
     scratch.title.clear();
-    scratch.title.push_str(&decoded);
+    text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
     text::fold_into(&scratch.title, &mut scratch.piece);
     let title = fold_title(&scratch.piece);
+    let tests = &table.titles;
     let mut gate = 1;
-    for test in &table.titles {
-        let same = match test.how {
-            TitleHow::Whole => title == &*test.title,
-            TitleHow::Starts => title.starts_with(&*test.title),
-            TitleHow::Part => title == &*test.title || is_part(title, &test.title),
-        };
-        if same {
-            gate = gate.max(table.rules[test.rule as usize].gate);
-            scratch.found.add(test.rule, 1, Place::Title, At::Title);
-        }
+    let mut is = |rule: u16| {
+        gate = gate.max(table.rules[rule as usize].gate);
+        scratch.found.add(rule, 1, Place::Title, At::Title);
+    };
+    tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
+    tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
+    if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
+        tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
     }
     gate
 }
 
+/// What stands between the parts of a title.
+const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " \u{B7} ", " \u{BB} ", " / "];
+
 /// Whether `part` is what stands before the first or after the last separator of `title`.
 fn is_part(title: &str, part: &str) -> bool {
-    const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " · ", " » ", " / "];
     let before = title.strip_prefix(part).is_some_and(|rest| {
         let rest = rest.trim_start_matches(['.', '!', '?']);
         SEPARATORS.iter().any(|s| rest.starts_with(s))
@@ -285,8 +301,7 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
-        text::fold_into(&charset.text(kept), piece);
-        folded.push_str(piece);
+        text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
     text::fold_into(title, piece);
@@ -333,23 +348,27 @@ fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
 /// Whether a rule that was seen holds on this page.
 fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
+    let (gate, max_links) = match page.status {
+        200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
+        _ => (rule.gate, rule.max_links),
+    };
     bits & rule.needs == rule.needs
         && (rule.status.is_empty() || rule.status.contains(&page.status))
-        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= rule.gate))
-        && facts.links <= rule.max_links
+        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
+        && facts.links <= max_links
         && facts.inputs <= rule.max_inputs
         && page.body.len() <= rule.max_bytes as usize
         && facts.images <= rule.max_images
         && facts.frames <= rule.max_frames
         && (!rule.noindex || facts.noindex)
+        && rule.password.is_none_or(|wanted| wanted == facts.password)
         && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0))
         && (!rule.scripts || facts.scripts > 0)
         && (!rule.title_absent || facts.title.is_none())
 }
 
 /// Fills in the verdict from what was found.
-fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
-    let table = &detector.table;
+fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || {
         scratch
             .found
@@ -371,23 +390,23 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
             verdict.block_type = Some(if b.refusal && refused { "blocked_403" } else { "blocked_captcha" });
-            decided_by(detector, b, verdict);
+            decided_by(table, b, verdict);
             if b.vendor.is_none() {
                 let named =
                     holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
-                verdict.vendor = named.and_then(|(_, r)| detector.vendor(r.vendor));
+                verdict.vendor = named.and_then(|(_, r)| table.vendor(r.vendor));
             }
         }
         (_, Some(queue)) => {
             verdict.is_queued = true;
-            decided_by(detector, queue, verdict);
+            decided_by(table, queue, verdict);
         }
         _ if refused => {
             verdict.is_blocked = true;
             verdict.block_type = Some("blocked_403");
             verdict.confidence = 0.9;
             if let Some(refusal) = first(&|g| g == Grade::Refusal) {
-                decided_by(detector, refusal, verdict);
+                decided_by(table, refusal, verdict);
             }
         }
         _ => {}
@@ -413,7 +432,7 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
     match spa {
         Some(rule) => {
             verdict.has_spa = true;
-            decided_by(detector, rule, verdict);
+            decided_by(table, rule, verdict);
             let named =
                 holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
             verdict.framework = named.and_then(|(_, r)| r.framework.clone());
@@ -422,15 +441,15 @@ fn weigh(detector: &Detector, page: &Page<'_>, scratch: &Scratch, verdict: &mut 
     }
 }
 
-fn decided_by(detector: &Detector, rule: &Rule, verdict: &mut Verdict) {
-    verdict.vendor = detector.vendor(rule.vendor);
+fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
+    verdict.vendor = table.vendor(rule.vendor);
     verdict.rule = Some(Arc::clone(&rule.id));
     verdict.grade = Some(rule.grade);
     verdict.confidence = rule.confidence;
 }
 
 /// All that was found in the page that was inspected last.
-pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
+pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
     let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
     let slice = |bytes: &[u8], start: u32, end: u32| {
         let end = (end as usize).min(bytes.len());
@@ -441,7 +460,7 @@ pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -
         .pieces
         .iter()
         .map(|piece| {
-            let rule = &detector.table.rules[piece.rule as usize];
+            let rule = &table.rules[piece.rule as usize];
             let (offset, text) = match piece.at {
                 At::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
                 At::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
@@ -453,7 +472,7 @@ pub(super) fn matches(detector: &Detector, page: &Page<'_>, scratch: &Scratch) -
             };
             Match {
                 rule: Arc::clone(&rule.id),
-                vendor: detector.vendor(rule.vendor),
+                vendor: table.vendor(rule.vendor),
                 grade: rule.grade,
                 place: piece.place,
                 offset,

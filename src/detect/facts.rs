@@ -9,8 +9,8 @@ use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::tag::Tag;
 use super::text::Text;
-use super::token::{Finders, Token};
-use super::walk::{Place, Walk};
+use super::token::{Finders, Open, Raw, Shape};
+use super::walk::{Place, Reader, Walk};
 
 /// Tokens that any page may have before reading stops.
 const TOKENS_FREE: usize = 8 * 1024;
@@ -41,14 +41,34 @@ pub(super) struct Facts {
     pub(super) components: u32,
     /// Elements with an id and nothing in them.
     pub(super) mounts: u32,
+    /// Bytes inside `<script>`, up to where the walk stopped.
+    pub(super) script_bytes: usize,
+    /// Where the walk stopped.
+    pub(super) end: usize,
+    /// Where tokens stand, when there were few enough to be remembered; see [`Facts::locate`].
+    places: Vec<Stretch>,
 }
+
+/// A stretch of the page that stands in one place.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    end: u32,
+    place: Place,
+    /// Visible characters before it.
+    visible: u32,
+}
+
+/// Stretches that are remembered.
+const PLACES_MAX: usize = 1 << 14;
 
 impl Facts {
     fn clear(&mut self) {
         let (mut visible, mut noscript) = (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
+        let mut places = std::mem::take(&mut self.places);
         visible.clear();
         noscript.clear();
-        *self = Self { visible, noscript, ..Self::default() };
+        places.clear();
+        *self = Self { visible, noscript, places, ..Self::default() };
     }
 
     /// Nothing is known: for bodies that are not HTML.
@@ -63,46 +83,28 @@ impl Facts {
         self.clear();
         let mut walk = Walk::new(text, finders);
         let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
-        // An element that had nothing in it so far, by its attributes.
-        let mut mount: Option<Range<usize>> = None;
-        while let Some((place, token)) = walk.next() {
-            match token {
-                Token::Text { start, end, shape } => {
-                    if !(shape.known && shape.letters == 0) {
-                        mount = None;
-                    }
-                    if shape.known && place == Place::Text {
-                        self.visible.push_known(start..end, shape);
-                    } else {
-                        self.text(place, text, start..end, counting, enough);
-                    }
-                    if self.visible.chars > enough {
-                        return;
-                    }
-                }
-                Token::Open { tag, name_end, attrs_end, .. } => {
-                    mount = matches!(tag, Tag::Div | Tag::Main | Tag::Section).then_some(name_end..attrs_end);
-                    self.open(tag, text, name_end..attrs_end, place);
-                }
-                Token::Close { tag, .. } => {
-                    if let Some(attrs) = mount.take() {
-                        self.mounts += u32::from(has_id(&text[attrs]));
-                    }
-                    self.space(tag, place);
-                }
-                Token::CData { start, end } => self.text(place, text, start..end, counting, enough),
-                Token::Raw { start, end, .. } => match place {
-                    Place::Title => self.title = Some(start..end),
-                    _ => self.text(place, text, start..end, counting, enough),
-                },
-                Token::Comment { .. } => {}
-            }
+        let mut reading = Reading { facts: self, text, counting, enough, mount: None };
+        while walk.step(&mut reading) {
             tokens_left -= 1;
-            if tokens_left == 0 {
+            if reading.facts.visible.chars > enough || tokens_left == 0 {
                 return;
             }
         }
         self.complete = true;
+    }
+
+    /// Remembers that the token that ends at `end` stands in `place`.
+    #[inline(always)]
+    fn remember(&mut self, place: Place, end: u32) {
+        // Text is kept apart, because visible characters are counted before each.
+        if let Some(last) = self.places.last_mut()
+            && last.place == place
+            && place != Place::Text
+        {
+            last.end = end;
+        } else if self.places.len() < PLACES_MAX {
+            self.places.push(Stretch { end, place, visible: self.visible.chars });
+        }
     }
 
     #[inline]
@@ -114,20 +116,10 @@ impl Facts {
         }
     }
 
-    #[inline]
-    fn open(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
-        self.space(tag, place);
-        self.links += u32::from(tag == Tag::A);
-        if tag.is_counted() {
-            self.count(tag, text, range, place);
-        }
-    }
-
     fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
         let attrs = &text[range.clone()];
         match tag {
             Tag::Img => self.images += 1,
-            Tag::Script => self.script(attrs),
             Tag::Meta => self.meta(text, range),
             Tag::Input => {
                 let kind = attributes::value(attrs, b"type").unwrap_or(b"text");
@@ -150,11 +142,6 @@ impl Facts {
         }
     }
 
-    fn script(&mut self, attrs: &[u8]) {
-        let data = attributes::value(attrs, b"type").is_some_and(|kind| memchr::memmem::find(kind, b"json").is_some());
-        self.scripts += u32::from(!data);
-    }
-
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
         let attrs = &text[range.clone()];
         let (mut equiv, mut name, mut content): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
@@ -167,38 +154,147 @@ impl Facts {
             }
         }
         if equiv == b"refresh" && self.refresh.is_none() {
-            let start = range.start + memchr::memmem::find(attrs, content).unwrap_or(0);
-            self.refresh = Some(start..start + content.len());
+            // The value is a part of the attributes: without it, there is nothing to point at.
+            let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
+            self.refresh =
+                Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
         } else if name == b"robots" {
-            self.noindex |= memchr::memmem::find(content, b"noindex").is_some();
+            self.noindex |= content.windows(7).any(|w| w == b"noindex");
         }
     }
 }
 
-/// Walks `text` again to say of each of `offsets` (ascending) where it stands and how many visible characters stand before.
-pub(super) fn locate(
+/// A page that is being read.
+struct Reading<'a> {
+    facts: &'a mut Facts,
+    text: &'a [u8],
+    counting: Counting,
+    enough: u32,
+    /// An element that had nothing in it so far, by its attributes.
+    mount: Option<(usize, usize)>,
+}
+
+impl Reader for Reading<'_> {
+    #[inline(always)]
+    fn token(&mut self, place: Place, end: usize) {
+        self.facts.end = end;
+        self.facts.remember(place, end as u32);
+    }
+
+    #[inline(always)]
+    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape) {
+        if !(shape.known && shape.letters == 0) {
+            self.mount = None;
+        }
+        if shape.known && place == Place::Text {
+            self.facts.visible.push_known(start..end, shape);
+        } else {
+            self.facts.text(place, self.text, start..end, self.counting, self.enough);
+        }
+    }
+
+    #[inline(always)]
+    fn open(&mut self, place: Place, open: Open, json: bool) {
+        let tag = open.tag;
+        self.mount = tag.is_mount().then_some((open.name_end, open.attrs_end));
+        let facts = &mut *self.facts;
+        facts.space(tag, place);
+        facts.links += u32::from(tag == Tag::A);
+        facts.scripts += u32::from(tag == Tag::Script && !json);
+        if tag.is_counted() {
+            facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+        }
+    }
+
+    #[inline(always)]
+    fn close(&mut self, place: Place, tag: Tag) {
+        if let Some((start, end)) = self.mount.take() {
+            self.facts.mounts += u32::from(has_id(&self.text[start..end]));
+        }
+        self.facts.space(tag, place);
+    }
+
+    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
+        if element == Raw::Script {
+            self.facts.script_bytes += end - start;
+        }
+        match place {
+            Place::Title => self.facts.title = Some(start..end),
+            _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
+        }
+    }
+}
+
+impl Facts {
+    /// Says of each of `offsets` (ascending) where it stands in the page that was read last, and how many visible characters
+    /// stand before. Walks the page again when it was not read far enough to know.
+    pub(super) fn locate(
+        &self,
+        text: &[u8],
+        finders: &Finders,
+        counting: Counting,
+        offsets: &[u32],
+        mut at: impl FnMut(usize, Place, u32),
+    ) {
+        let known = self.places.last().map_or(0, |last| last.end);
+        if self.places.len() == PLACES_MAX || offsets.last().is_some_and(|last| *last >= known) {
+            return locate_again(text, finders, counting, offsets, at);
+        }
+        let mut stretches = self.places.iter();
+        let mut current = stretches.next();
+        for (index, offset) in offsets.iter().enumerate() {
+            while let Some(stretch) = current
+                && stretch.end <= *offset
+            {
+                current = stretches.next();
+            }
+            let Some(stretch) = current else { return };
+            at(index, stretch.place, stretch.visible);
+        }
+    }
+}
+
+fn locate_again(
     text: &[u8],
     finders: &Finders,
     counting: Counting,
     offsets: &[u32],
-    mut at: impl FnMut(usize, Place, u32),
+    at: impl FnMut(usize, Place, u32),
 ) {
     let mut walk = Walk::new(text, finders);
-    let mut visible = Text::default();
-    let mut next = 0;
-    while next < offsets.len() {
-        let Some((place, token)) = walk.next() else { return };
-        let end = token.end();
-        while next < offsets.len() && (offsets[next] as usize) < end {
-            at(next, place, visible.chars);
-            next += 1;
-        }
-        if place == Place::Text
-            && let Token::Text { start, end, .. } = token
-        {
-            visible.push(text, start..end, counting, u32::MAX);
+    let mut locating = Locating { text, counting, offsets, next: 0, visible: Text::default(), at };
+    while locating.next < offsets.len() && walk.step(&mut locating) {}
+}
+
+/// A page that is walked again to find out where things stand.
+struct Locating<'a, F> {
+    text: &'a [u8],
+    counting: Counting,
+    offsets: &'a [u32],
+    next: usize,
+    visible: Text,
+    at: F,
+}
+
+impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
+    fn token(&mut self, place: Place, end: usize) {
+        while self.offsets.get(self.next).is_some_and(|offset| (*offset as usize) < end) {
+            (self.at)(self.next, place, self.visible.chars);
+            self.next += 1;
         }
     }
+
+    fn text(&mut self, place: Place, start: usize, end: usize, _shape: Shape) {
+        if place == Place::Text {
+            self.visible.push(self.text, start..end, self.counting, u32::MAX);
+        }
+    }
+
+    fn open(&mut self, _place: Place, _open: Open, _json: bool) {}
+
+    fn close(&mut self, _place: Place, _tag: Tag) {}
+
+    fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
 }
 
 #[inline]

@@ -1,14 +1,14 @@
 //! Reading a response: blocked, SPA shell, empty, or content.
 //!
-//! A [`Detector`] holds the compiled rule table and never changes; it is shared between threads and costs a few milliseconds to build. [`Detector::inspect`]
-//! reads one response with a [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
+//! A [`Detector`] holds the compiled rule table; it is shared between threads, and its rules may be exchanged while they read
+//! ([`Detector::reload`]). [`Detector::inspect`] reads one response with a [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
 //!
 //! 1. headers are compared with the table;
-//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case and searched for markers in one vector pass;
-//! 3. a streaming tokeniser (`token`, `walk`) reads title, text, links and forms until more text was seen than any rule
+//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case and searched for markers in one pass that looks at
+//!    four bytes in every few (`scan`);
+//! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than any rule
 //!    that is still possible allows;
-//! 4. only a page with little text is searched for the markers that mean something there, and only a page with markers is
-//!    walked again to see where they stand;
+//! 4. only a page with little text is searched for the markers that mean something there;
 //! 5. what was found is weighed in the order of the table's grades (`decide`).
 //!
 //! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
@@ -29,11 +29,14 @@
 //! ```
 
 mod attributes;
+mod block;
 mod charset;
+mod compile;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
+mod grams;
 mod keywords;
 mod rules;
 mod scan;
@@ -44,11 +47,14 @@ mod token;
 mod verdict;
 mod walk;
 
+use std::path::Path;
 use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 
 #[cfg(feature = "json")]
 pub use evaluate::{Class, EvaluateError, Labelled, Mistake, Report, Score, evaluate};
-pub use rules::{Grade, RuleError};
+pub use rules::{Grade, RuleError, RuleFileError};
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics, outcome};
 pub use walk::Place;
 
@@ -94,10 +100,13 @@ enum Mode {
     Keywords,
 }
 
-/// Reads responses. Immutable, `Send` and `Sync`: share it behind an [`Arc`].
+/// Reads responses. `Send` and `Sync`: share it behind an [`Arc`].
+///
+/// Its rules may be exchanged while other threads read ([`Detector::reload`]): a page is read with one set of rules from
+/// beginning to end, the old or the new one. Reading takes no lock.
 #[derive(Debug)]
 pub struct Detector {
-    table: Table,
+    table: ArcSwap<Table>,
     finders: Finders,
     options: Options,
     mode: Mode,
@@ -188,30 +197,75 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// The shipped rules.
+    /// The shipped rules. They are compiled at the first call, which takes a few milliseconds.
     pub fn new() -> Self {
-        // The shipped table is tested; if it did not compile all the same, no rule is better than no crawler.
-        Self::of(Table::new(None).unwrap_or_else(|_| Table::empty()), Mode::Rules)
+        Self::of(Table::shipped(), Mode::Rules)
     }
 
-    /// The shipped rules and a user's, in the same TOML format (see `rules.toml` in the source). A rule with the id of a
-    /// shipped one takes its place; `disable = ["id"]` leaves shipped ones out.
+    /// The shipped rules and a user's, in the same TOML format (see `docs/detection.md`). A rule with the id of a shipped one
+    /// takes its place; `disable = ["id"]` leaves shipped ones out.
     ///
     /// # Errors
     ///
     /// [`RuleError`], which names line and field. Nothing of a file with an error is used.
     pub fn with_rules(toml: &str) -> Result<Self, RuleError> {
-        Ok(Self::of(Table::new(Some(toml))?, Mode::Rules))
+        Ok(Self::of(Arc::new(Table::new(Some(toml))?), Mode::Rules))
     }
 
-    /// The seeds' rule to the letter, for comparison: seven keywords anywhere in the bytes, or 403 or 429.
+    /// As [`Detector::with_rules`], from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFileError`], which names the file, and line and field in it.
+    pub fn from_file(path: &Path) -> Result<Self, RuleFileError> {
+        let toml = read_rules(path)?;
+        Self::with_rules(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
+    }
+
+    /// Exchanges the rules for the shipped ones with a user's on top, while other threads go on reading. What is being read
+    /// is finished with the old ones.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`], which names line and field. The old rules stay in force.
+    ///
+    /// ```
+    /// use fetchwise::detect::Detector;
+    ///
+    /// let detector = Detector::new();
+    /// let before = detector.rule_count();
+    /// let error = detector.reload("[[rule]]\nid = 'mine'\ngrade = 'strong'\nfind = ['abc']\nnote = 'x'").unwrap_err();
+    /// assert!(error.to_string().starts_with("line 1: rule `mine`, field `find`"));
+    /// assert_eq!(detector.rule_count(), before);
+    ///
+    /// detector.reload("[[rule]]\nid = 'mine'\ngrade = 'strong'\nfind = ['abcd']\nnote = 'x'")?;
+    /// assert_eq!(detector.rule_count(), before + 1);
+    /// # Ok::<(), fetchwise::detect::RuleError>(())
+    /// ```
+    pub fn reload(&self, toml: &str) -> Result<(), RuleError> {
+        self.table.store(Arc::new(Table::new(Some(toml))?));
+        Ok(())
+    }
+
+    /// As [`Detector::reload`], from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleFileError`], which names the file, and line and field in it. The old rules stay in force.
+    pub fn reload_file(&self, path: &Path) -> Result<(), RuleFileError> {
+        let toml = read_rules(path)?;
+        self.reload(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
+    }
+
+    /// The seeds' rule to the letter, for comparison: seven keywords anywhere in the bytes, or 403 or 429. Reloading changes
+    /// nothing.
     pub fn keywords() -> Self {
-        Self::of(Table::empty(), Mode::Keywords)
+        Self::of(Arc::new(Table::empty()), Mode::Keywords)
     }
 
     /// The shipped rules that name no vendor: how well a vendor nobody listed is recognised.
     pub fn generic() -> Self {
-        Self::of(Table::generic().unwrap_or_else(|_| Table::empty()), Mode::Rules)
+        Self::of(Table::shipped_generic(), Mode::Rules)
     }
 
     /// The same rules with other options.
@@ -228,32 +282,37 @@ impl Detector {
 
     /// The number of rules.
     pub fn rule_count(&self) -> usize {
-        self.table.rules.len()
+        self.table.load().rules.len()
     }
 
-    fn of(table: Table, mode: Mode) -> Self {
-        Self { table, finders: Finders::new(), options: Options::default(), mode }
+    fn of(table: Arc<Table>, mode: Mode) -> Self {
+        Self { table: ArcSwap::new(table), finders: Finders::new(), options: Options::default(), mode }
     }
 
     /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-        match self.mode {
-            Mode::Rules => decide::inspect(self, page, scratch),
-            Mode::Keywords => keywords::inspect(page, scratch),
-        }
+        self.inspect_with(&self.table.load(), page, scratch)
     }
 
     /// As [`Detector::inspect`], with all that matched and where: evidence that counted and evidence that did not.
     pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> (Verdict, Vec<Match>) {
-        let verdict = self.inspect(page, scratch);
+        let table = self.table.load();
+        let verdict = self.inspect_with(&table, page, scratch);
         let matches = match self.mode {
-            Mode::Rules => decide::matches(self, page, scratch),
+            Mode::Rules => decide::matches(&table, page, scratch),
             Mode::Keywords => Vec::new(),
         };
         (verdict, matches)
     }
 
-    fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
-        index.and_then(|i| self.table.vendors.get(i as usize)).cloned()
+    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+        match self.mode {
+            Mode::Rules => decide::inspect(self, table, page, scratch),
+            Mode::Keywords => keywords::inspect(page, scratch),
+        }
     }
+}
+
+fn read_rules(path: &Path) -> Result<String, RuleFileError> {
+    std::fs::read_to_string(path).map_err(|source| RuleFileError::Unreadable { path: path.to_owned(), source })
 }

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::scan::{Pattern, PatternError, Scan};
-use super::text;
+use super::compile::Build;
+use super::scan::{Pattern, Scan};
 use super::walk::Place;
 
 /// The rules that are compiled in.
@@ -20,11 +21,9 @@ pub(super) const SHIPPED: &str = include_str!("rules.toml");
 /// Rules whose gate is at most this many visible characters are looked for only once a page turned out to have no more.
 pub(super) const LATE_GATE: u32 = 1_500;
 
-/// The gates by which late patterns are kept apart: a page with more text is not searched for those of the lower tiers.
-const LATE_TIERS: [u32; 3] = [LATE_GATE, 600, 250];
-
-/// Most vendors a rule table can name.
-const VENDORS_MAX: usize = 128;
+/// Rules whose gate is at most this many visible characters, and those for shells of applications, are looked for only in
+/// pages with no more.
+pub(super) const THIN_GATE: u32 = 250;
 
 /// What is wrong with a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +43,28 @@ pub enum RuleError {
         field: &'static str,
         /// What is wrong with it, and what would do.
         problem: String,
+    },
+}
+
+/// Why a file of rules is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleFileError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It says something that cannot be used.
+    #[error("{path}: {source}")]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// What, with line and field.
+        source: RuleError,
     },
 }
 
@@ -105,7 +126,7 @@ impl Grade {
         matches!(self, Self::Mitigated | Self::Strong | Self::Title | Self::Sentence | Self::Weak | Self::Shell)
     }
 
-    const fn default_gate(self) -> u32 {
+    pub(super) const fn default_gate(self) -> u32 {
         match self {
             Self::Mitigated => 5_000,
             Self::Strong => 1_500,
@@ -120,7 +141,7 @@ impl Grade {
         }
     }
 
-    const fn default_confidence(self) -> f32 {
+    pub(super) const fn default_confidence(self) -> f32 {
         match self {
             Self::Mitigated => 0.99,
             Self::Strong => 0.98,
@@ -147,61 +168,64 @@ struct File {
 /// A rule as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    id: String,
-    vendor: Option<String>,
-    grade: Grade,
+pub(super) struct Written {
+    pub(super) id: String,
+    pub(super) vendor: Option<String>,
+    pub(super) grade: Grade,
     #[serde(default)]
-    find: Vec<String>,
+    pub(super) find: Vec<String>,
     #[serde(default)]
-    also: Vec<Vec<String>>,
+    pub(super) also: Vec<Vec<String>>,
     #[serde(default)]
-    places: Vec<WrittenPlace>,
+    pub(super) places: Vec<WrittenPlace>,
     #[serde(default)]
-    title: Vec<String>,
+    pub(super) title: Vec<String>,
     #[serde(default)]
-    title_starts: Vec<String>,
+    pub(super) title_starts: Vec<String>,
     #[serde(default)]
-    title_part: Vec<String>,
+    pub(super) title_part: Vec<String>,
     #[serde(default)]
-    text: Vec<String>,
+    pub(super) text: Vec<String>,
     #[serde(default)]
-    refresh: Vec<String>,
+    pub(super) refresh: Vec<String>,
     #[serde(default)]
-    header: Vec<String>,
+    pub(super) header: Vec<String>,
     #[serde(default)]
-    cookie: Vec<String>,
+    pub(super) cookie: Vec<String>,
     #[serde(default)]
-    host: Vec<String>,
+    pub(super) host: Vec<String>,
     #[serde(default)]
-    status: Vec<u16>,
-    gate: Option<u32>,
-    max_links: Option<u32>,
-    max_inputs: Option<u32>,
-    max_images: Option<u32>,
-    max_frames: Option<u32>,
-    max_bytes: Option<u32>,
+    pub(super) status: Vec<u16>,
+    pub(super) gate: Option<u32>,
+    pub(super) gate_200: Option<u32>,
+    pub(super) max_links_200: Option<u32>,
+    pub(super) max_links: Option<u32>,
+    pub(super) max_inputs: Option<u32>,
+    pub(super) max_images: Option<u32>,
+    pub(super) max_frames: Option<u32>,
+    pub(super) max_bytes: Option<u32>,
     #[serde(default)]
-    noindex: bool,
+    pub(super) noindex: bool,
     /// It is what a server's plain refusal looks like too: with 403 or 429 it is `blocked_403`, not a challenge.
     #[serde(default)]
-    refusal: bool,
-    mount: Option<bool>,
+    pub(super) refusal: bool,
+    pub(super) password: Option<bool>,
+    pub(super) mount: Option<bool>,
     #[serde(default)]
-    scripts: bool,
+    pub(super) scripts: bool,
     #[serde(default)]
-    title_absent: bool,
+    pub(super) title_absent: bool,
     #[serde(default)]
-    always: bool,
-    confidence: Option<f32>,
-    framework: Option<String>,
+    pub(super) always: bool,
+    pub(super) confidence: Option<f32>,
+    pub(super) framework: Option<String>,
     /// Where it was seen, and why it is as it is.
-    note: String,
+    pub(super) note: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum WrittenPlace {
+pub(super) enum WrittenPlace {
     Code,
     Text,
     Noscript,
@@ -218,6 +242,9 @@ pub(super) struct Rule {
     pub(super) places: Vec<Place>,
     pub(super) status: Vec<u16>,
     pub(super) gate: u32,
+    /// The gate with status 200, at most the other one.
+    pub(super) gate_200: u32,
+    pub(super) max_links_200: u32,
     pub(super) max_links: u32,
     pub(super) max_inputs: u32,
     pub(super) max_images: u32,
@@ -225,9 +252,12 @@ pub(super) struct Rule {
     pub(super) max_bytes: u32,
     pub(super) noindex: bool,
     pub(super) refusal: bool,
+    pub(super) password: Option<bool>,
     pub(super) mount: Option<bool>,
     pub(super) scripts: bool,
     pub(super) title_absent: bool,
+    /// Whether one of its patterns is among the short ones.
+    pub(super) short: bool,
     pub(super) confidence: f32,
     pub(super) framework: Option<Arc<str>>,
     pub(super) note: Arc<str>,
@@ -251,23 +281,15 @@ pub(super) struct HeaderTest {
     pub(super) value: Box<str>,
 }
 
-/// A title that a rule looks for, folded as [`fold_title`] does.
-#[derive(Debug)]
-pub(super) struct TitleTest {
-    pub(super) rule: u16,
-    pub(super) title: Box<str>,
-    pub(super) how: TitleHow,
-}
-
-/// How a title is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TitleHow {
-    /// All of it.
-    Whole,
-    /// Its beginning.
-    Starts,
-    /// All of it, or the part before or after a separator such as ` | ` or ` - `.
-    Part,
+/// Titles that rules look for, folded as [`fold_title`] does.
+#[derive(Debug, Default)]
+pub(super) struct TitleTests {
+    /// Titles that are compared as a whole.
+    pub(super) whole: HashMap<Box<str>, Vec<u16>>,
+    /// Beginnings.
+    pub(super) starts: Vec<(u16, Box<str>)>,
+    /// What may stand before or after a separator such as ` | ` or ` - `.
+    pub(super) part: Vec<(u16, Box<str>)>,
 }
 
 /// The compiled table.
@@ -279,35 +301,59 @@ pub(super) struct Table {
     pub(super) parts: Vec<Part>,
     /// Patterns looked for in every page.
     pub(super) early: Scan,
-    /// Patterns looked for in pages with little text, by the visible characters up to which they may prove something.
-    pub(super) late: [(u32, Scan); LATE_TIERS.len()],
-    /// Markers of frameworks, looked for in pages with next to no text.
-    pub(super) spa: Scan,
+    /// Patterns looked for in pages with little text.
+    pub(super) late: Scan,
+    /// Patterns looked for in pages with next to no text.
+    pub(super) thin: Scan,
+    /// Short ones, looked for after those when one of their rules was hit.
+    pub(super) short: Scan,
+    /// Whether a rule's evidence itself is short, so that those are always looked for.
+    pub(super) short_always: bool,
     /// Sentences, looked for in folded text.
     pub(super) sentences: Scan,
     /// Targets of a refresh.
     pub(super) refreshes: Scan,
+    /// By the first letter of the name, in lower case; see [`Table::headers_of`].
     pub(super) headers: Vec<HeaderTest>,
+    pub(super) header_letters: [Range<u16>; 256],
     pub(super) cookies: Vec<(u16, Box<str>)>,
     pub(super) hosts: Vec<(u16, Box<str>)>,
-    pub(super) titles: Vec<TitleTest>,
+    pub(super) titles: TitleTests,
     /// Rules whose conditions alone are evidence.
     pub(super) always: Vec<u16>,
 }
 
-/// Which scan a pattern goes into.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
-    Early,
-    /// In the tier of this index.
-    Late(usize),
-    Spa,
-    Sentence,
-    Refresh,
-    Nowhere,
+impl HeaderTest {
+    pub(super) fn letter(&self) -> u8 {
+        self.name.as_bytes().first().map_or(0, u8::to_ascii_lowercase)
+    }
 }
 
 impl Table {
+    /// The tests that a header of this name may pass.
+    pub(super) fn headers_of(&self, name: &str) -> &[HeaderTest] {
+        let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
+        let range = &self.header_letters[usize::from(letter)];
+        self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
+    }
+
+    /// The shipped rules. Compiled once.
+    pub(super) fn shipped() -> Arc<Self> {
+        static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(Table::new(None)));
+        Arc::clone(&TABLE)
+    }
+
+    /// The shipped rules that name no vendor. Compiled once.
+    pub(super) fn shipped_generic() -> Arc<Self> {
+        static TABLE: LazyLock<Arc<Table>> = LazyLock::new(|| compiled_in(Table::generic()));
+        Arc::clone(&TABLE)
+    }
+
+    /// The name of a vendor.
+    pub(super) fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
+        index.and_then(|i| self.vendors.get(i as usize)).cloned()
+    }
+
     /// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
     pub(super) fn new(user: Option<&str>) -> Result<Self, RuleError> {
         let mut written = read(SHIPPED)?;
@@ -323,8 +369,7 @@ impl Table {
         Self::compile(written.rules)
     }
 
-    /// The shipped rules that name no vendor.
-    pub(super) fn generic() -> Result<Self, RuleError> {
+    fn generic() -> Result<Self, RuleError> {
         let written = read(SHIPPED)?;
         Self::compile(written.rules.into_iter().filter(|(_, w)| w.vendor.is_none()).collect())
     }
@@ -340,6 +385,14 @@ impl Table {
             build.add(line, rule)?;
         }
         Ok(build.finish())
+    }
+}
+
+/// A table that is compiled in: it compiles, or no test of this crate passes.
+fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
+    match table {
+        Ok(table) => Arc::new(table),
+        Err(error) => unreachable!("the rules that are compiled in: {error}"),
     }
 }
 
@@ -378,218 +431,17 @@ impl LineCounter<'_> {
     }
 }
 
-fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {
+pub(super) fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {
     RuleError::Value { line, rule: rule.to_owned(), field, problem: problem.into() }
-}
-
-#[derive(Default)]
-struct Build {
-    rules: Vec<Rule>,
-    vendors: Vec<Arc<str>>,
-    patterns: Vec<Pattern>,
-    parts: Vec<Part>,
-    places: Vec<Where>,
-    headers: Vec<HeaderTest>,
-    cookies: Vec<(u16, Box<str>)>,
-    hosts: Vec<(u16, Box<str>)>,
-    titles: Vec<TitleTest>,
-    always: Vec<u16>,
-}
-
-impl Build {
-    fn add(&mut self, line: usize, w: Written) -> Result<(), RuleError> {
-        let index = u16::try_from(self.rules.len()).map_err(|_| value(line, &w.id, "id", "too many rules"))?;
-        check(line, &w)?;
-        let vendor = w.vendor.as_deref().map(|v| self.vendor(line, &w.id, v)).transpose()?;
-        let gate = w.gate.unwrap_or(w.grade.default_gate());
-        let set = match w.grade {
-            Grade::Keyword => Where::Nowhere,
-            Grade::Spa => Where::Spa,
-            Grade::Presence | Grade::Paywall => Where::Early,
-            _ if gate > LATE_GATE => Where::Early,
-            _ => Where::Late(LATE_TIERS.iter().rposition(|tier| gate <= *tier).unwrap_or(0)),
-        };
-        self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
-        for (n, group) in w.also.iter().enumerate() {
-            self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
-        }
-        self.add_patterns(line, &w, index, ("text", Where::Sentence), 1, &w.text)?;
-        self.add_patterns(line, &w, index, ("refresh", Where::Refresh), 1, &w.refresh)?;
-        self.add_tests(&w, index);
-        self.rules.push(Rule {
-            needs: (0..=w.also.len()).fold(0, |bits, n| bits | (1 << n)),
-            id: w.id.into(),
-            vendor,
-            grade: w.grade,
-            places: places(&w.places),
-            status: w.status,
-            gate,
-            max_links: w.max_links.unwrap_or(u32::MAX),
-            max_inputs: w.max_inputs.unwrap_or(u32::MAX),
-            max_images: w.max_images.unwrap_or(u32::MAX),
-            max_frames: w.max_frames.unwrap_or(u32::MAX),
-            max_bytes: w.max_bytes.unwrap_or(u32::MAX),
-            noindex: w.noindex,
-            refusal: w.refusal,
-            mount: w.mount,
-            scripts: w.scripts,
-            title_absent: w.title_absent,
-            confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
-            framework: w.framework.map(Into::into),
-            note: w.note.into(),
-        });
-        Ok(())
-    }
-
-    fn vendor(&mut self, line: usize, rule: &str, name: &str) -> Result<u8, RuleError> {
-        if let Some(known) = self.vendors.iter().position(|v| &**v == name) {
-            return Ok(known as u8);
-        }
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
-            return Err(value(
-                line,
-                rule,
-                "vendor",
-                "write it with a-z, 0-9 and _: it becomes part of a heuristic's name",
-            ));
-        }
-        if self.vendors.len() == VENDORS_MAX {
-            return Err(value(line, rule, "vendor", format!("at most {VENDORS_MAX} vendors")));
-        }
-        self.vendors.push(name.into());
-        Ok((self.vendors.len() - 1) as u8)
-    }
-
-    fn add_patterns(
-        &mut self,
-        line: usize,
-        w: &Written,
-        rule: u16,
-        (field, set): (&'static str, Where),
-        bit: u8,
-        written: &[String],
-    ) -> Result<(), RuleError> {
-        for pattern in written {
-            let parsed = Pattern::parse(pattern).map_err(|e| {
-                let problem = match e {
-                    PatternError::TooShort => "needs at least four bytes before any wildcard",
-                    PatternError::UnknownWildcard => "cannot begin with a wildcard",
-                };
-                value(line, &w.id, field, format!("`{pattern}` {problem}"))
-            })?;
-            self.patterns.push(parsed);
-            self.parts.push(Part { rule, bit });
-            self.places.push(set);
-        }
-        Ok(())
-    }
-
-    fn add_tests(&mut self, w: &Written, rule: u16) {
-        if w.always {
-            self.always.push(rule);
-        }
-        for test in &w.header {
-            let (name, value) = test.split_once(':').unwrap_or((test, ""));
-            self.headers.push(HeaderTest { rule, name: name.trim().into(), value: value.trim().to_lowercase().into() });
-        }
-        self.cookies.extend(w.cookie.iter().map(|c| (rule, c.to_lowercase().into())));
-        self.hosts.extend(w.host.iter().map(|h| (rule, h.to_lowercase().into())));
-        for (titles, how) in
-            [(&w.title, TitleHow::Whole), (&w.title_starts, TitleHow::Starts), (&w.title_part, TitleHow::Part)]
-        {
-            let mut folded = String::new();
-            for title in titles {
-                text::fold_into(title, &mut folded);
-                self.titles.push(TitleTest { rule, title: fold_title(&folded).into(), how });
-            }
-        }
-    }
-
-    fn finish(self) -> Table {
-        let scan = |set: Where| {
-            Scan::new(
-                self.patterns
-                    .iter()
-                    .zip(&self.places)
-                    .enumerate()
-                    .filter(|(_, (_, place))| **place == set)
-                    .map(|(i, (pattern, _))| (i as u32, pattern)),
-            )
-        };
-        Table {
-            early: scan(Where::Early),
-            late: std::array::from_fn(|tier| (LATE_TIERS[tier], scan(Where::Late(tier)))),
-            spa: scan(Where::Spa),
-            sentences: scan(Where::Sentence),
-            refreshes: scan(Where::Refresh),
-            rules: self.rules,
-            vendors: self.vendors.into(),
-            patterns: self.patterns,
-            parts: self.parts,
-            headers: self.headers,
-            cookies: self.cookies,
-            hosts: self.hosts,
-            titles: self.titles,
-            always: self.always,
-        }
-    }
-}
-
-fn check(line: usize, w: &Written) -> Result<(), RuleError> {
-    let err = |field, problem: &str| Err(value(line, &w.id, field, problem));
-    if w.id.is_empty() {
-        return err("id", "is empty");
-    }
-    if w.note.trim().is_empty() {
-        return err("note", "say where it was seen");
-    }
-    if w.also.len() > 6 {
-        return err("also", "at most six groups");
-    }
-    if w.also.iter().any(Vec::is_empty) {
-        return err("also", "a group is empty");
-    }
-    if w.confidence.is_some_and(|c| !(0.0..=1.0).contains(&c)) {
-        return err("confidence", "must be from 0 to 1");
-    }
-    if w.status.iter().any(|s| !(100..=999).contains(s)) {
-        return err("status", "must be from 100 to 999");
-    }
-    let evidence =
-        [&w.find, &w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
-    if !w.always && evidence.iter().all(|e| e.is_empty()) {
-        return err(
-            "find",
-            "a rule needs one of find, title, title_starts, title_part, text, refresh, header, cookie, host",
-        );
-    }
-    if evidence.iter().any(|e| e.iter().any(|p| p.trim().is_empty())) {
-        return err("find", "an empty pattern matches everything");
-    }
-    Ok(())
-}
-
-fn places(written: &[WrittenPlace]) -> Vec<Place> {
-    if written.is_empty() {
-        return vec![Place::Code];
-    }
-    written
-        .iter()
-        .map(|p| match p {
-            WrittenPlace::Code => Place::Code,
-            WrittenPlace::Text => Place::Text,
-            WrittenPlace::Noscript => Place::Noscript,
-            WrittenPlace::Hidden => Place::Hidden,
-            WrittenPlace::Inert => Place::Inert,
-        })
-        .collect()
 }
 
 /// A folded title without what varies at its ends: dots, exclamation marks, spaces.
 pub(super) fn fold_title(folded: &str) -> &str {
-    folded.trim_matches(|c: char| {
-        c.is_whitespace() || matches!(c, '.' | '!' | '?' | ':' | '-' | '|' | '\u{3002}' | '\u{FF01}')
-    })
+    folded.trim_matches(is_title_edge)
+}
+
+pub(super) fn is_title_edge(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '.' | '!' | '?' | ':' | '-' | '|' | '\u{3002}' | '\u{FF01}')
 }
 
 #[cfg(test)]

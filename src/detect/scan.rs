@@ -1,28 +1,35 @@
 //! Finding many byte patterns in one pass over text that is in lower case already.
 //!
-//! Each pattern is found by a *core*, four bytes of it; the rest is verified around the core. Cores are chosen together, so
-//! that few of them, rare in HTML, cover all patterns: `recaptcha`, `hcaptcha` and `captcha.js` share one. They are
-//! looked for with the vector search of `aho-corasick`, in groups of as many as it takes at full speed. Every occurrence
-//! is reported, overlapping ones too, up to a number of hits that grows with the text, so that the time stays linear
-//! whatever the text holds. This file knows patterns and offsets, not rules.
+//! Four bytes of text, a *gram*, are looked at every few bytes, the *stride*, and looked up in a small table of bits. The
+//! table holds, for a window of each pattern, the grams at as many offsets as the stride is long, so that one of them is hit
+//! wherever the pattern stands. A gram that is in the table is a candidate, and the pattern is verified around it. The cost is
+//! that of a look-up for each stride, whatever the number of patterns; windows are chosen so that their grams are rare in
+//! HTML. Every occurrence is reported, overlapping ones too, up to bounds that grow with the text, so that the time stays
+//! linear whatever the text holds. This file knows patterns and offsets, not rules.
 
-use std::collections::HashMap;
+use super::grams;
 
-use aho_corasick::packed;
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind, Span};
+/// Length of a gram, in bytes.
+const GRAM: usize = 4;
+/// The longest stride. A longer one needs more grams for each pattern and so finds more candidates.
+const STRIDE_MAX: usize = 5;
+/// Bits of a gram's hash by which it is looked up.
+const FILTER_BITS: u32 = 17;
+/// Bits of a gram's hash by which its patterns are found.
+const HEAD_BITS: u32 = 12;
+/// Multipliers a hash may have: odd, without a pattern in their bits. The one is taken that confuses fewest common grams
+/// with those that are looked for.
+const HASHES: [u32; 8] =
+    [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39];
 
-/// Length of a core, in bytes: what the vector search looks at.
-const CORE: usize = 4;
-/// Cores in one vector search. With more of them its filter lets too much through.
-const GROUP: usize = 48;
-/// Cores from which on one automaton is faster than so many vector searches.
-const AUTOMATON_FROM: usize = 10 * GROUP;
-
-type Core = [u8; CORE];
-/// Hits that any text may have, however short.
+/// Hits that count that any text may have, however short ...
 const HITS_FREE: usize = 64;
-/// Beyond those, one hit for so many bytes.
+/// ... and beyond those, one for so many bytes.
 const BYTES_PER_HIT: usize = 256;
+/// Candidates that any text may have, however short ...
+const CANDIDATES_FREE: usize = 2048;
+/// ... and beyond those, one for so many bytes.
+const BYTES_PER_CANDIDATE: usize = 12;
 
 /// Why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +82,14 @@ impl Pattern {
             rest = &rest[literal.len()..];
         }
         match pieces.first() {
-            Some(Piece::Literal(first)) if first.len() >= CORE => Ok(Self { pieces: pieces.into() }),
+            Some(Piece::Literal(first)) if first.len() >= GRAM => Ok(Self { pieces: pieces.into() }),
             Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
             Some(_) => Err(PatternError::UnknownWildcard),
         }
     }
 
-    fn first(&self) -> &[u8] {
+    /// What it begins with, up to any wildcard.
+    pub(super) fn first(&self) -> &[u8] {
         match self.pieces.first() {
             Some(Piece::Literal(first)) => first,
             _ => &[],
@@ -118,26 +126,26 @@ fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
     (len > 0).then_some(len)
 }
 
-/// How often a core is met in HTML, relative to one that costs nothing to speak of.
-fn weight(core: Core) -> f64 {
-    let sum: u32 = core.iter().map(|b| u32::from(commonness(*b))).sum();
-    let common = COMMON.iter().any(|c| c.as_bytes() == core);
-    2f64.powf((f64::from(sum) - 24.0) / 3.0) * if common { 20.0 } else { 1.0 }
+/// How often grams are met in HTML, on a scale that is linear and has no unit.
+struct Weights {
+    /// By `head`: grams that share a place with a common one are taken for common, which is no loss.
+    common: Box<[f32; 1 << HEAD_BITS]>,
 }
 
-/// Stretches of markup and script that are met far more often than their letters suggest.
-const COMMON: &[&str] = &[
-    "scri", "crip", "ript", "java", "avas", "vasc", "asc ", "cook", "ooki", "okie", "http", "ttps", "href", "clas",
-    "lass", "span", "load", "wind", "indo", "ndow", "docu", "ocum", "cume", "umen", "ment", "ents", "func", "unct",
-    "ncti", "ctio", "tion", "cont", "tent", "form", "data", "head", "body", "titl", "text", "styl", "imag", "mage",
-    "name", "type", "link", "rel=", "meta", "var ", "this", "that", "with", "your", "you ", " you", "from", "have",
-    "html", "atio", "loca", "ocat", "cati", "ness", "able", "ing ", "the ", " the", " and", "and ", "ion ", "ions",
-    "his ", "for ", " for", "not ", " not", "are ", " are", "acce", "cces", "cess", "enab", "nabl", "requ", "eque",
-    "ques", "uest", "ecur", "curi", "rity", "veri", "erif", "rifi", "ific", "bloc", "lock", "brow", "rows", "owse",
-    "wser", "chec", "heck", "ecki", "robo", "obot", "huma", "uman", "butt", "main", "root", "inde", "ndex", "app.",
-    "app-", "modu", "odul", "dule", "vend", "endo", "ndor", "poly", "page", "view", "src=", "css/", "com/", ".com",
-    "www.", "async", "id=\"", "s=\"c", "=\"co", "\"con", "ent=", "js\">",
-];
+impl Weights {
+    fn new() -> Self {
+        let mut common = Box::new([1.0; 1 << HEAD_BITS]);
+        for (gram, weight) in self::common() {
+            common[head(gram)] = weight;
+        }
+        Self { common }
+    }
+
+    fn of(&self, gram: &[u8]) -> f32 {
+        let sum: u8 = gram.iter().map(|b| commonness(*b)).sum();
+        self.common[head(gram_at(gram, 0))] * (f32::from(sum) / 4.0).exp2()
+    }
+}
 
 /// How common a byte is in lower-case HTML, on a rough logarithmic scale.
 fn commonness(byte: u8) -> u8 {
@@ -162,141 +170,188 @@ pub(super) struct Hit {
     pub(super) start: u32,
 }
 
-#[derive(Debug)]
-enum Engine {
-    Vector(packed::Searcher),
-    Automaton(AhoCorasick),
-}
-
-/// One search: an engine, and for each of its cores the patterns it stands for, as (index, offset of the core).
-#[derive(Debug)]
-struct Group {
-    engine: Engine,
-    by_core: Vec<Vec<(u32, u32)>>,
+/// A gram of a pattern's window, and the next one whose hash has the same head.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    gram: u32,
+    pattern: u32,
+    /// Offset of the gram in the pattern.
+    at: u32,
+    /// Index of the next entry, plus one; 0 at the end.
+    next: u32,
 }
 
 /// A set of patterns, ready to be searched for.
 #[derive(Debug)]
 pub(super) struct Scan {
-    groups: Vec<Group>,
+    stride: usize,
+    hash: u32,
+    filter: Box<[u64; 1 << (FILTER_BITS - 6)]>,
+    /// Index of the first entry for each head, plus one; 0 without one.
+    heads: Box<[u32; 1 << HEAD_BITS]>,
+    entries: Vec<Entry>,
 }
 
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
-        let cores = cover(&patterns);
-        let per_group = if cores.len() >= AUTOMATON_FROM { cores.len() } else { GROUP };
-        let groups = cores.chunks(per_group.max(1)).filter_map(Group::new).collect();
-        Self { groups }
+        let shortest = patterns.iter().map(|(_, p)| p.first().len()).min().unwrap_or(GRAM);
+        let stride = (shortest + 1 - GRAM).clamp(1, STRIDE_MAX);
+        let weights = Weights::new();
+        let entries: Vec<Entry> = patterns.iter().flat_map(|(n, p)| window(*n, p.first(), stride, &weights)).collect();
+        let scans = HASHES.map(|hash| {
+            let mut filter = Box::new([0u64; 1 << (FILTER_BITS - 6)]);
+            for entry in &entries {
+                let (word, bit) = slot(entry.gram, hash);
+                filter[word] |= 1 << bit;
+            }
+            Self { stride, hash, filter, heads: Box::new([0; 1 << HEAD_BITS]), entries: Vec::new() }
+        });
+        let confused =
+            |scan: &Self| common().filter(|(gram, _)| scan.may_hold(*gram)).map(|(_, w)| w as u64).sum::<u64>();
+        let Some(mut scan) = scans.into_iter().min_by_key(confused) else { unreachable!("there are multipliers") };
+        for (n, entry) in entries.iter().enumerate() {
+            let head = &mut scan.heads[head(entry.gram)];
+            scan.entries.push(Entry { next: *head, ..*entry });
+            *head = n as u32 + 1;
+        }
+        scan
     }
 
-    /// Reports every occurrence in `text`, group by group, up to the bound on hits. Stops when `found` returns false.
-    pub(super) fn each(&self, text: &[u8], patterns: &[Pattern], mut found: impl FnMut(Hit) -> bool) {
-        for group in &self.groups {
-            if !group.each(text, patterns, &mut found) {
-                return;
-            }
+    /// Whether there is nothing to look for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Reports every occurrence in `text`, in the order of their ends, up to the bounds. `found` says whether the hit counts
+    /// against the bound on hits.
+    pub(super) fn each(&self, text: &[u8], patterns: &[Pattern], found: impl FnMut(Hit) -> bool) {
+        if self.is_empty() {
+            return;
         }
+        let run = Run {
+            scan: self,
+            text,
+            patterns,
+            hits_left: HITS_FREE + text.len() / BYTES_PER_HIT,
+            candidates_left: CANDIDATES_FREE + text.len() / BYTES_PER_CANDIDATE,
+            found,
+        };
+        match self.stride {
+            1 => run.each::<1>(),
+            2 => run.each::<2>(),
+            3 => run.each::<3>(),
+            4 => run.each::<4>(),
+            _ => run.each::<STRIDE_MAX>(),
+        }
+    }
+
+    #[inline]
+    fn may_hold(&self, gram: u32) -> bool {
+        let (word, bit) = slot(gram, self.hash);
+        self.filter[word] >> bit & 1 != 0
     }
 }
 
-impl Group {
-    fn new(cores: &[(Core, Vec<(u32, u32)>)]) -> Option<Self> {
-        let bytes = cores.iter().map(|(core, _)| core);
-        let mut config = packed::Config::new();
-        config.match_kind(packed::MatchKind::LeftmostFirst).heuristic_pattern_limits(false);
-        let vector = (cores.len() <= GROUP).then(|| config.builder().extend(bytes.clone()).build()).flatten();
-        let engine = match vector {
-            Some(searcher) => Engine::Vector(searcher),
-            // Too many cores, or a processor without vectors.
-            None => AhoCorasick::builder()
-                .match_kind(MatchKind::LeftmostFirst)
-                .kind(Some(AhoCorasickKind::DFA))
-                .build(bytes)
-                .map(Engine::Automaton)
-                .ok()?,
-        };
-        Some(Self { engine, by_core: cores.iter().map(|(_, patterns)| patterns.clone()).collect() })
-    }
+/// The grams of the window of `literal` whose grams are met least often.
+fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
+    let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
+    let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
+    let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
+    (from..from + stride).map(|at| Entry { gram: gram_at(literal, at), pattern, at: at as u32, next: 0 }).collect()
+}
 
-    fn each(&self, text: &[u8], patterns: &[Pattern], found: &mut impl FnMut(Hit) -> bool) -> bool {
-        let mut budget = HITS_FREE + text.len() / BYTES_PER_HIT;
+/// The place of a gram in the filter.
+#[inline]
+fn slot(gram: u32, hash: u32) -> (usize, u32) {
+    let hash = gram.wrapping_mul(hash) >> (32 - FILTER_BITS);
+    ((hash >> 6) as usize, hash & 63)
+}
+
+#[inline]
+fn head(gram: u32) -> usize {
+    (gram.wrapping_mul(HASHES[0]) >> (32 - HEAD_BITS)) as usize
+}
+
+/// The grams that are met often, and how often, roughly.
+fn common() -> impl Iterator<Item = (u32, f32)> {
+    let grams = |list: &'static [&'static str]| list.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM));
+    let of = |weight| move |gram| (gram_at(gram, 0), weight);
+    grams(grams::COMMON).map(of(20.0)).chain(grams(grams::VERY_COMMON).map(of(100.0)))
+}
+
+/// One search.
+struct Run<'s, F> {
+    scan: &'s Scan,
+    text: &'s [u8],
+    patterns: &'s [Pattern],
+    hits_left: usize,
+    candidates_left: usize,
+    found: F,
+}
+
+impl<F: FnMut(Hit) -> bool> Run<'_, F> {
+    fn each<const STRIDE: usize>(mut self) {
+        /// Grams that are looked up before it is decided whether one of them needs a closer look.
+        const AT_ONCE: usize = 4;
+        let text = self.text;
         let mut at = 0;
-        while let Some((core, start)) = self.next(text, at) {
-            // Cores are of one length, so no other one starts here; one may start at the next byte.
-            at = start + 1;
-            for &(index, core_at) in &self.by_core[core] {
-                let Some(begin) = start.checked_sub(core_at as usize) else { continue };
-                let hit = Hit { pattern: index, start: begin as u32 };
-                if patterns[index as usize].end_at(text, begin).is_some() && !found(hit) {
-                    return false;
+        while let Some(window) = text.get(at..at + (AT_ONCE - 1) * STRIDE + GRAM) {
+            let gram = |n: usize| gram_at(window, n * STRIDE);
+            let scan = self.scan;
+            if scan.may_hold(gram(0)) | scan.may_hold(gram(1)) | scan.may_hold(gram(2)) | scan.may_hold(gram(3)) {
+                for n in 0..AT_ONCE {
+                    if !self.candidate(gram(n), at + n * STRIDE) {
+                        return;
+                    }
                 }
             }
-            budget -= 1;
-            if budget == 0 {
-                break;
+            at += AT_ONCE * STRIDE;
+        }
+        while let Some(window) = text.get(at..at + GRAM) {
+            if !self.candidate(gram_at(window, 0), at) {
+                return;
+            }
+            at += STRIDE;
+        }
+    }
+
+    /// Looks closer at the gram at `at`. Returns whether to go on.
+    fn candidate(&mut self, gram: u32, at: usize) -> bool {
+        if !self.scan.may_hold(gram) {
+            return true;
+        }
+        let mut next = self.scan.heads[head(gram)];
+        while let Some(entry) = self.scan.entries.get((next as usize).wrapping_sub(1)) {
+            next = entry.next;
+            if entry.gram != gram {
+                continue;
+            }
+            if self.candidates_left == 0 {
+                return false;
+            }
+            self.candidates_left -= 1;
+            let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
+            if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_none() {
+                continue;
+            }
+            if (self.found)(Hit { pattern: entry.pattern, start: begin as u32 }) {
+                self.hits_left -= 1;
+                if self.hits_left == 0 {
+                    return false;
+                }
             }
         }
         true
     }
-
-    #[inline]
-    fn next(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
-        match &self.engine {
-            Engine::Vector(searcher) => {
-                searcher.find_in(text, Span { start: at, end: text.len() }).map(|m| (m.pattern().as_usize(), m.start()))
-            }
-            Engine::Automaton(searcher) => {
-                searcher.find(Input::new(text).range(at..)).map(|m| (m.pattern().as_usize(), m.start()))
-            }
-        }
-    }
 }
 
-/// Cores that cover all patterns: again and again the one that covers most for how often it is met.
-fn cover(patterns: &[(u32, &Pattern)]) -> Vec<(Core, Vec<(u32, u32)>)> {
-    let mut by_core: HashMap<Core, Vec<(usize, u32)>> = HashMap::new();
-    for (n, (_, pattern)) in patterns.iter().enumerate() {
-        for (at, window) in pattern.first().windows(CORE).enumerate() {
-            let Ok(core) = Core::try_from(window) else { continue };
-            let places = by_core.entry(core).or_default();
-            if places.last().is_none_or(|(last, _)| *last != n) {
-                places.push((n, at as u32));
-            }
-        }
-    }
-    let mut candidates: Vec<Candidate> =
-        by_core.into_iter().map(|(core, places)| Candidate { core, cost: 1.0 + weight(core), places }).collect();
-    // The table must come out the same every time.
-    candidates.sort_unstable_by_key(|c| c.core);
-    let mut covered = vec![false; patterns.len()];
-    let mut chosen = Vec::new();
-    while let Some(best) = (0..candidates.len()).max_by(|a, b| candidates[*a].gain().total_cmp(&candidates[*b].gain()))
-    {
-        let Candidate { core, places, .. } = candidates.swap_remove(best);
-        for (n, _) in &places {
-            covered[*n] = true;
-        }
-        chosen.push((core, places.into_iter().map(|(n, at)| (patterns[n].0, at)).collect()));
-        for candidate in &mut candidates {
-            candidate.places.retain(|(n, _)| !covered[*n]);
-        }
-        candidates.retain(|c| !c.places.is_empty());
-    }
-    chosen
-}
-
-/// A core that might be chosen: what it costs, and the patterns that have it, with its offset in them.
-struct Candidate {
-    core: Core,
-    cost: f64,
-    places: Vec<(usize, u32)>,
-}
-
-impl Candidate {
-    fn gain(&self) -> f64 {
-        self.places.len() as f64 / self.cost
+#[inline]
+fn gram_at(window: &[u8], at: usize) -> u32 {
+    match window.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(gram) => u32::from_le_bytes(*gram),
+        None => 0,
     }
 }
 

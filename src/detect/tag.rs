@@ -88,116 +88,111 @@ impl Tag {
         }
     }
 
+    #[inline]
+    fn is(self, kind: u16) -> bool {
+        KINDS[self as usize] & kind != 0
+    }
+
     /// Elements without content.
     #[inline]
     pub(super) fn is_void(self) -> bool {
-        use Tag::*;
-        matches!(self, Area | Base | Br | Col | Embed | Hr | Img | Input | Link | Meta | Param | Source | Track | Wbr)
+        self.is(VOID)
     }
 
     /// Elements that do not separate words.
     #[inline]
     pub(super) fn is_inline(self) -> bool {
-        use Tag::*;
-        matches!(
-            self,
-            A | B
-                | I
-                | U
-                | S
-                | Em
-                | Strong
-                | Span
-                | Font
-                | Small
-                | Code
-                | Tt
-                | Big
-                | Sub
-                | Sup
-                | Abbr
-                | Mark
-                | Bdi
-                | Bdo
-                | Wbr
-                | Kbd
-                | Var
-                | Time
-                | Label
-                | Script
-                | Style
-        )
+        self.is(INLINE)
     }
 
     /// Elements of which [`super::facts::Facts`] keeps count, links apart.
     #[inline]
     pub(super) fn is_counted(self) -> bool {
-        use Tag::*;
-        matches!(
-            self,
-            Img | Script
-                | Meta
-                | Input
-                | Select
-                | Textarea
-                | Iframe
-                | Frame
-                | Object
-                | Embed
-                | Video
-                | Audio
-                | Component
-        )
+        self.is(COUNTED)
     }
 
     /// Elements whose end tag may be left out before another one of their kind.
     pub(super) fn closes_itself(self) -> bool {
-        use Tag::*;
-        matches!(self, P | Li | Dt | Dd | Option | Optgroup | Tr | Td | Th | Tbody | Thead)
+        self.is(CLOSES_ITSELF)
     }
 
     /// Elements whose end ends what was left open in them.
     pub(super) fn is_list_or_table(self) -> bool {
-        use Tag::*;
-        matches!(self, Ul | Ol | Dl | Table | Select | Body | Html)
+        self.is(LIST_OR_TABLE)
     }
 
     /// Elements that end a paragraph that was left open.
     pub(super) fn ends_paragraph(self) -> bool {
-        use Tag::*;
-        matches!(
-            self,
-            Div | Ul
-                | Ol
-                | Dl
-                | Table
-                | Section
-                | Article
-                | Aside
-                | Header
-                | Footer
-                | Main
-                | Nav
-                | Form
-                | Pre
-                | Blockquote
-                | Hr
-                | H1
-                | H2
-                | H3
-                | H4
-                | H5
-                | H6
-                | Figure
-        )
+        self.is(ENDS_PARAGRAPH)
     }
 
     /// Html elements that end foreign content that was never closed.
     pub(super) fn breaks_out(self) -> bool {
-        use Tag::*;
-        self.ends_paragraph() || matches!(self, P | Body | Head | Img | Br | Li | Span | B | I | Strong)
+        self.is(ENDS_PARAGRAPH | BREAKS_OUT)
+    }
+
+    /// Elements whose content is not markup.
+    #[inline]
+    pub(super) fn is_raw(self) -> bool {
+        self.is(RAW)
+    }
+
+    /// Elements an application may be mounted in.
+    #[inline]
+    pub(super) fn is_mount(self) -> bool {
+        self.is(MOUNT)
     }
 }
+
+const VOID: u16 = 1;
+const INLINE: u16 = 1 << 1;
+const COUNTED: u16 = 1 << 2;
+const CLOSES_ITSELF: u16 = 1 << 3;
+const LIST_OR_TABLE: u16 = 1 << 4;
+const ENDS_PARAGRAPH: u16 = 1 << 5;
+const BREAKS_OUT: u16 = 1 << 6;
+const MOUNT: u16 = 1 << 7;
+const RAW: u16 = 1 << 8;
+
+/// What each element is.
+static KINDS: [u16; Tag::Other as usize + 1] = {
+    use Tag::*;
+    let kinds: [(u16, &[Tag]); 9] = [
+        (VOID, &[Area, Base, Br, Col, Embed, Hr, Img, Input, Link, Meta, Param, Source, Track, Wbr]),
+        (
+            INLINE,
+            &[
+                A, B, I, U, S, Em, Strong, Span, Font, Small, Code, Tt, Big, Sub, Sup, Abbr, Mark, Bdi, Bdo, Wbr, Kbd,
+                Var, Time, Label, Script, Style,
+            ],
+        ),
+        (COUNTED, &[Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component]),
+        (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),
+        (LIST_OR_TABLE, &[Ul, Ol, Dl, Table, Select, Body, Html]),
+        (
+            ENDS_PARAGRAPH,
+            &[
+                Div, Ul, Ol, Dl, Table, Section, Article, Aside, Header, Footer, Main, Nav, Form, Pre, Blockquote, Hr,
+                H1, H2, H3, H4, H5, H6, Figure,
+            ],
+        ),
+        (BREAKS_OUT, &[P, Body, Head, Img, Br, Li, Span, B, I, Strong]),
+        (MOUNT, &[Div, Main, Section]),
+        (RAW, &[Script, Style, Title, Textarea, Iframe, Noembed, Noframes, Xmp, Plaintext]),
+    ];
+    let mut table = [0; Tag::Other as usize + 1];
+    let mut kind = 0;
+    while kind < kinds.len() {
+        let (bit, tags) = kinds[kind];
+        let mut n = 0;
+        while n < tags.len() {
+            table[tags[n] as usize] |= bit;
+            n += 1;
+        }
+        kind += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

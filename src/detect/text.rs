@@ -12,12 +12,23 @@ const KEPT: usize = 32 * 1024;
 /// Bytes that are counted before the caller may say that it is enough.
 const STEP: usize = 4096;
 
+/// A run of text in the page.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u32,
+    end: u32,
+    /// Whether white space stands between it and the run before, whatever is in them.
+    apart: bool,
+    /// Whether it is ASCII without `&`.
+    plain: bool,
+}
+
 /// A running count of text, and where its beginning stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Text {
     pub(super) chars: u32,
-    /// Runs of text, as ranges of the page; an empty one is a break between words.
-    runs: Vec<Range<u32>>,
+    /// Runs of text.
+    runs: Vec<Run>,
     kept: usize,
     space: bool,
 }
@@ -38,7 +49,7 @@ impl Text {
 
     /// Adds the run of text at `range` of `page`, entities not decoded, until more than `enough` characters were counted.
     pub(super) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
-        self.keep(&range);
+        self.keep(&range, false);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
             // A step ends where an entity or a character cannot be cut: after white space or ASCII, else wherever it must.
@@ -56,7 +67,7 @@ impl Text {
             self.space = true;
             return;
         }
-        self.keep(&range);
+        self.keep(&range, true);
         // The gap at the beginning: of the run, or of what came before.
         let leading = u32::from(shape.leading);
         let first = u32::from((leading > 0 || self.space) && self.chars > 0);
@@ -65,13 +76,11 @@ impl Text {
     }
 
     #[inline]
-    fn keep(&mut self, range: &Range<usize>) {
+    fn keep(&mut self, range: &Range<usize>, plain: bool) {
         if self.kept < KEPT {
-            if self.space {
-                self.runs.push(0..0);
-            }
             self.kept += range.len();
-            self.runs.push(range.start as u32..range.end as u32);
+            let (start, end) = (range.start as u32, range.end as u32);
+            self.runs.push(Run { start, end, apart: self.space, plain });
         }
     }
 
@@ -108,14 +117,15 @@ impl Text {
         out.clear();
         let mut space = false;
         for run in &self.runs {
-            if run.is_empty() {
-                space = true;
+            space |= run.apart;
+            let bytes = page.get(run.start as usize..run.end as usize).unwrap_or_default();
+            if run.plain {
+                space = append_plain(bytes, space, out);
                 continue;
             }
-            let bytes = page.get(run.start as usize..run.end as usize).unwrap_or_default();
             read(bytes, counting, |event| match event {
                 Event::Space => space = true,
-                Event::Char(bytes) | Event::Stray(bytes) => {
+                Event::Chars(bytes, _) => {
                     if space && !out.is_empty() {
                         out.push(b' ');
                     }
@@ -128,6 +138,26 @@ impl Text {
             }
         }
     }
+}
+
+/// Appends a run of ASCII without entities, white space collapsed; `space` says whether some stands before. Returns whether
+/// some stands behind.
+fn append_plain(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
+    let from = out.len();
+    // Each byte is written, and written over where it is white space after white space.
+    out.resize(from + run.len() + 1, b' ');
+    let mut blank = space || from == 0;
+    let mut at = from + usize::from(space && from > 0);
+    for &byte in run {
+        let is_blank = matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
+        out[at] = if is_blank { b' ' } else { byte };
+        at += usize::from(!(is_blank && blank));
+        blank = is_blank;
+    }
+    // White space at the end is not written before something follows it.
+    let trailing = at > from && out[at - 1] == b' ';
+    out.truncate(at - usize::from(trailing));
+    trailing
 }
 
 /// Where a step of at most [`STEP`] bytes may end.
@@ -146,11 +176,12 @@ impl Counter {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Space => self.space = true,
-            Event::Char(_) => {
-                self.chars = self.chars.saturating_add(1 + u32::from(self.space && self.chars > 0));
+            // Bytes that are no character of their own neither count nor end white space.
+            Event::Chars(_, 0) => {}
+            Event::Chars(_, count) => {
+                self.chars = self.chars.saturating_add(count + u32::from(self.space && self.chars > 0));
                 self.space = false;
             }
-            Event::Stray(_) => {}
         }
     }
 }
@@ -158,13 +189,11 @@ impl Counter {
 /// What stands next in a run of text.
 enum Event<'a> {
     Space,
-    /// One character.
-    Char(&'a [u8]),
-    /// Bytes that are no character of their own.
-    Stray(&'a [u8]),
+    /// So many characters: none, for bytes that are no character of their own.
+    Chars(&'a [u8], u32),
 }
 
-/// Reads a run of text, character by character.
+/// Reads a run of text, word by word where it is ASCII.
 fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
     let mut at = 0;
     while let Some(&byte) = run.get(at) {
@@ -175,8 +204,11 @@ fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
             }
             b'&' => entity(&run[at..], &mut event),
             0..=0x7F => {
-                event(Event::Char(&[byte]));
-                1
+                let plain = |b: &u8| !matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0x0C | b'&' | 0x80..);
+                let word = &run[at..];
+                let word = &word[..word.iter().position(|b| !plain(b)).unwrap_or(word.len())];
+                event(Event::Chars(word, word.len() as u32));
+                word.len()
             }
             _ => wide(&run[at..], counting, &mut event),
         };
@@ -194,7 +226,7 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
         Counting::Utf8 => match byte {
             // A continuation byte without its start.
             0x80..=0xBF => {
-                event(Event::Stray(&run[..1]));
+                event(Event::Chars(&run[..1], 0));
                 return 1;
             }
             0xC0..=0xDF => 2,
@@ -211,7 +243,7 @@ fn wide(run: &[u8], counting: Counting, event: &mut impl FnMut(Event<'_>)) -> us
             return len;
         }
     }
-    event(Event::Char(&run[..len]));
+    event(Event::Chars(&run[..len], 1));
     len
 }
 
@@ -223,11 +255,11 @@ fn entity(run: &[u8], event: &mut impl FnMut(Event<'_>)) -> usize {
             len
         }
         Some((c, len)) => {
-            event(Event::Char(c.encode_utf8(&mut [0; 4]).as_bytes()));
+            event(Event::Chars(c.encode_utf8(&mut [0; 4]).as_bytes(), 1));
             len
         }
         None => {
-            event(Event::Char(b"&"));
+            event(Event::Chars(b"&", 1));
             1
         }
     }
@@ -315,38 +347,66 @@ const NAMED: &[(&str, char)] = &[
 /// Text as sentences are compared: lower case, entities decoded already, curly quotes straight, white space collapsed.
 pub(super) fn fold_into(text: &str, out: &mut String) {
     out.clear();
+    append_folded(text, out);
+}
+
+/// Appends `text`, which is in lower case as far as it is ASCII and has its white space collapsed, as it is compared.
+pub(super) fn append_collapsed(text: &str, out: &mut String) {
+    let from = out.len();
     let mut space = false;
-    for c in text.chars() {
-        match c {
-            c if c.is_whitespace() => space = true,
-            '\u{2018}' | '\u{2019}' | '\u{02BC}' | '`' | '\u{B4}' => push(out, &mut space, '\''),
-            '\u{201C}' | '\u{201D}' | '\u{AB}' | '\u{BB}' => push(out, &mut space, '"'),
-            '\u{2010}'..='\u{2015}' => push(out, &mut space, '-'),
-            '\u{2026}' => {
-                push(out, &mut space, '.');
-                out.push_str("..");
+    let mut rest = text;
+    while !rest.is_empty() {
+        let plain = rest.bytes().position(|b| b >= 0x80 || b == b'`').unwrap_or(rest.len());
+        let (stretch, later) = rest.split_at(plain);
+        let words = stretch.trim_matches(' ');
+        space |= stretch.starts_with(' ');
+        if !words.is_empty() {
+            if space && out.len() > from {
+                out.push(' ');
             }
-            c if c.is_ascii() => push(out, &mut space, c.to_ascii_lowercase()),
-            c => {
-                for low in c.to_lowercase() {
-                    push(out, &mut space, low);
-                }
-            }
+            out.push_str(words);
+            space = stretch.ends_with(' ');
         }
+        let Some(c) = later.chars().next() else { return };
+        fold(c, from, &mut space, out);
+        rest = &later[c.len_utf8()..];
     }
 }
 
-fn push(out: &mut String, space: &mut bool, c: char) {
-    if *space && !out.is_empty() {
+fn append_folded(text: &str, out: &mut String) {
+    let from = out.len();
+    let mut space = false;
+    for c in text.chars() {
+        fold(c, from, &mut space, out);
+    }
+}
+
+/// Appends one character as it is compared; `space` says whether white space stands before it.
+fn fold(c: char, from: usize, space: &mut bool, out: &mut String) {
+    match c {
+        c if c.is_whitespace() => *space = true,
+        '\u{2018}' | '\u{2019}' | '\u{02BC}' | '`' | '\u{B4}' => push(out, from, space, '\''),
+        '\u{201C}' | '\u{201D}' | '\u{AB}' | '\u{BB}' => push(out, from, space, '"'),
+        '\u{2010}'..='\u{2015}' => push(out, from, space, '-'),
+        '\u{2026}' => {
+            push(out, from, space, '.');
+            out.push_str("..");
+        }
+        c if c.is_ascii() => push(out, from, space, c.to_ascii_lowercase()),
+        c => c.to_lowercase().for_each(|low| push(out, from, space, low)),
+    }
+}
+
+fn push(out: &mut String, from: usize, space: &mut bool, c: char) {
+    if *space && out.len() > from {
         out.push(' ');
     }
     *space = false;
     out.push(c);
 }
 
-/// Decodes the entities of a title.
-pub(super) fn decode_entities(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+/// Appends a title with its entities decoded.
+pub(super) fn decode_entities_into(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
@@ -364,7 +424,6 @@ pub(super) fn decode_entities(text: &str) -> String {
         }
     }
     out.push_str(rest);
-    out
 }
 
 #[cfg(test)]
@@ -391,7 +450,7 @@ mod tests {
     fn entities_that_are_cut_or_out_of_range_do_not_panic() {
         for run in ["&", "&#", "&#x", "&#;", "&#99999999999;", "&#xD800;", "&a", "&;", "&#x110000;"] {
             let _ = count(run);
-            let _ = decode_entities(run);
+            decode_entities_into(run, &mut String::new());
         }
         assert_eq!(decode_entity(b"&#xd800;").map(|e| e.0), Some('\u{FFFD}'));
     }
@@ -438,6 +497,8 @@ mod tests {
 
     #[test]
     fn titles_decode_multibyte_neighbours_safely() {
-        assert_eq!(decode_entities("Tom &amp; J&eacute;r\u{F4}me &\u{1F600}"), "Tom & Jérôme &\u{1F600}");
+        let mut out = String::new();
+        decode_entities_into("Tom &amp; J&eacute;r\u{F4}me &\u{1F600}", &mut out);
+        assert_eq!(out, "Tom & Jérôme &\u{1F600}");
     }
 }

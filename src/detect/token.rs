@@ -5,46 +5,53 @@
 //! anywhere; a token that does not end reaches to the end of the body. What is visible is not known here: see
 //! `walk`.
 
+use memchr::memchr;
 use memchr::memmem::Finder;
-use memchr::{memchr, memchr3};
 
+use super::block::{self, BLOCK, Block};
 use super::tag::Tag;
 
-/// One token. Offsets are into the text that is tokenised.
+/// What stands next in the text that is tokenised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token {
-    /// Text between tags, entities not decoded.
-    Text { start: usize, end: usize, shape: Shape },
-    /// A start tag: its name, then its attributes up to (not including) `>`. `may_hide` when they might hide it.
-    Open { tag: Tag, start: usize, name_end: usize, attrs_end: usize, end: usize, may_hide: bool },
-    /// An end tag.
-    Close { tag: Tag, start: usize, name_end: usize, end: usize },
-    /// The content of a raw-text element, without its tags.
-    Raw { element: Raw, start: usize, end: usize },
-    /// A comment, doctype or processing instruction.
-    Comment { start: usize, end: usize },
-    /// A CDATA section in foreign content: its text.
-    CData { start: usize, end: usize },
+pub(super) enum Kind {
+    /// Text between tags: see [`Tokens::text`].
+    Text,
+    /// A start tag: see [`Tokens::open`].
+    Open,
+    /// An end tag: see [`Tokens::close`].
+    Close,
+    /// The content of a raw-text element: see [`Tokens::raw`].
+    Raw(Raw),
+    /// A comment, doctype or processing instruction, or a CDATA section in foreign content: see [`Tokens::declaration`].
+    Declaration,
 }
 
-impl Token {
-    /// Where it ends.
-    pub(super) fn end(self) -> usize {
-        match self {
-            Self::Text { end, .. }
-            | Self::Open { end, .. }
-            | Self::Close { end, .. }
-            | Self::Raw { end, .. }
-            | Self::Comment { end, .. }
-            | Self::CData { end, .. } => end,
-        }
-    }
+/// A start tag. Offsets are into the text that is tokenised.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) tag: Tag,
+    /// Where its `<` stands.
+    pub(super) start: usize,
+    /// Where its name ends.
+    pub(super) name_end: usize,
+    /// Where its attributes end, without `>`.
+    pub(super) attrs_end: usize,
+    /// Whether its attributes might hide it.
+    pub(super) may_hide: bool,
 }
 
-/// What a short run of text is made of, seen while its end was looked for.
+/// An end tag.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Close {
+    pub(super) tag: Tag,
+    pub(super) start: usize,
+    pub(super) name_end: usize,
+}
+
+/// What a run of text is made of, seen while its end was looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Whether the rest holds: the run was short, and ASCII without `&`.
+    /// Whether the rest holds: the run is ASCII without `&`.
     pub(super) known: bool,
     /// Bytes that are no white space.
     pub(super) letters: u32,
@@ -55,9 +62,6 @@ pub(super) struct Shape {
     /// Whether it ends with white space.
     pub(super) trailing: bool,
 }
-
-/// Bytes of a run whose shape is seen on the way.
-const SHORT: usize = 64;
 
 /// The elements whose content is not markup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +134,8 @@ pub(super) struct Tokens<'t> {
     text: &'t [u8],
     finders: &'t Finders,
     at: usize,
+    /// The block the page was last looked at in.
+    block: Block,
     raw: Option<Raw>,
     /// Inside `<svg>` or `<math>`, or in XHTML: CDATA sections exist, raw-text elements are ordinary.
     pub(super) foreign: bool,
@@ -137,87 +143,105 @@ pub(super) struct Tokens<'t> {
 
 impl<'t> Tokens<'t> {
     pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, finders, at: 0, raw: None, foreign: false }
+        Self { text, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
     }
 
-    /// The next token, or nothing at the end.
-    #[inline]
-    pub(super) fn next(&mut self) -> Option<Token> {
-        if let Some(element) = self.raw.take()
-            && let Some(token) = self.raw_text(element)
-        {
-            return Some(token);
+    /// Where the token that was read last ends.
+    #[inline(always)]
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What stands next, or nothing at the end. The method for its kind must be called then.
+    #[inline(always)]
+    pub(super) fn kind(&mut self) -> Option<Kind> {
+        if let Some(element) = self.raw.take() {
+            return Some(Kind::Raw(element));
         }
-        let start = self.at;
-        let &first = self.text.get(start)?;
-        if first == b'<'
-            && let Some(token) = self.markup(start)
-        {
-            return Some(token);
+        let &first = self.text.get(self.at)?;
+        if first != b'<' {
+            return Some(Kind::Text);
         }
-        let (end, shape) = self.text_run(start);
+        Some(match self.text.get(self.at + 1) {
+            Some(b'a'..=b'z') => Kind::Open,
+            Some(b'/') if matches!(self.text.get(self.at + 2), Some(b'a'..=b'z')) => Kind::Close,
+            Some(b'/' | b'!' | b'?') => Kind::Declaration,
+            _ => Kind::Text,
+        })
+    }
+
+    /// Reads text, entities not decoded: where it ends, and its shape.
+    #[inline(always)]
+    pub(super) fn text(&mut self) -> (usize, Shape) {
+        let (end, shape) = self.text_run(self.at);
         self.at = end;
-        Some(Token::Text { start, end, shape })
+        (end, shape)
     }
 
-    /// Where the text that starts at `from` ends: at the next `<` that begins markup; and its shape when it is short.
-    #[inline]
-    fn text_run(&self, from: usize) -> (usize, Shape) {
-        let near = &self.text[from..self.text.len().min(from + SHORT)];
-        let mut shape = Shape { known: true, ..Shape::default() };
-        let mut blank = false;
-        shape.leading = KIND[near[0] as usize] == BLANK;
-        for (n, &byte) in near.iter().enumerate() {
-            match KIND[byte as usize] {
-                LETTER => {
-                    shape.letters += 1;
-                    shape.gaps += u32::from(blank);
-                    blank = false;
-                }
-                BLANK => blank = true,
-                // A run begins with `<` only where it is no markup.
-                ANGLE if n > 0 && begins_markup(near.get(n + 1).or_else(|| self.text.get(from + n + 1)).copied()) => {
-                    shape.trailing = blank;
-                    return (from + n, shape);
-                }
-                _ => return (self.text_end(from + n), Shape::default()),
-            }
-        }
-        (self.text_end(from + near.len()), Shape::default())
-    }
-
-    /// Where the text that goes on at `from` ends.
-    fn text_end(&self, from: usize) -> usize {
+    /// Where the text that starts at `from` ends: at the next `<` that begins markup; and its shape.
+    #[inline(always)]
+    fn text_run(&mut self, from: usize) -> (usize, Shape) {
         let text = self.text;
+        let (mut letters, mut gaps, mut odd) = (0, 0, 0);
+        // Whether the byte before the block is white space of this run.
+        let mut carry = 0;
         let mut at = from;
-        while at < text.len() {
-            if text[at] != b'<' {
-                match memchr_near(b'<', &text[at..]) {
-                    Some(n) => at += n,
-                    None => break,
+        let mut leading = false;
+        let end = loop {
+            let base = self.block.seek(text, at);
+            let run = block::from(at);
+            if at == from {
+                leading = self.block.space >> (at - base) & 1 == 1;
+            }
+            let mut angles = self.block.angle & run;
+            let end = loop {
+                if angles == 0 {
+                    break text.len().min(base + BLOCK);
                 }
+                let found = base + angles.trailing_zeros() as usize;
+                // A run begins with `<` only where it is no markup.
+                if found > from && begins_markup(text.get(found + 1).copied()) {
+                    break found;
+                }
+                angles &= angles - 1;
+            };
+            let run = run & block::below(end - base);
+            let space = self.block.space & run;
+            let letter = run & !space;
+            letters += letter.count_ones();
+            gaps += (letter & (space << 1 | carry)).count_ones();
+            odd |= self.block.odd & run;
+            carry = space >> (BLOCK - 1);
+            if end < base + BLOCK || end == text.len() {
+                break end;
             }
-            if at > from && begins_markup(text.get(at + 1).copied()) {
-                return at;
-            }
-            at += 1;
-        }
-        text.len()
+            at = end;
+        };
+        let trailing = matches!(text[end - 1], b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
+        (end, Shape { known: odd == 0, letters, gaps, leading, trailing })
     }
 
+    /// The next place at or after `from` where `>` or a quote stands.
     #[inline]
-    fn markup(&mut self, start: usize) -> Option<Token> {
-        match self.text.get(start + 1).copied() {
-            Some(b'a'..=b'z') => Some(self.open_tag(start)),
-            Some(b'/') => Some(self.close_tag(start)),
-            Some(b'!') => Some(self.declaration(start)),
-            Some(b'?') => Some(self.bogus_comment(start)),
-            _ => None,
+    fn tag_special(&mut self, from: usize) -> Option<usize> {
+        let mut at = from;
+        loop {
+            let base = self.block.seek(self.text, at);
+            let ends = self.block.ends & block::from(at);
+            if ends != 0 {
+                return Some(base + ends.trailing_zeros() as usize);
+            }
+            at = base + BLOCK;
+            if at >= self.text.len() {
+                return None;
+            }
         }
     }
 
-    #[inline]
-    fn open_tag(&mut self, start: usize) -> Token {
+    /// Reads a start tag.
+    #[inline(always)]
+    pub(super) fn open(&mut self) -> Open {
+        let start = self.at;
         let (name_end, tag) = self.name(start + 1);
         // Most tags have no attributes.
         let (attrs_end, end, may_hide) = if self.text.get(name_end) == Some(&b'>') {
@@ -226,25 +250,23 @@ impl<'t> Tokens<'t> {
             self.tag_end(name_end)
         };
         self.at = end;
-        if !self.foreign && attrs_end < self.text.len() {
+        if !self.foreign && tag.is_raw() && attrs_end < self.text.len() {
             self.raw = Raw::of(tag);
         }
-        Token::Open { tag, start, name_end, attrs_end, end, may_hide }
+        Open { tag, start, name_end, attrs_end, may_hide }
     }
 
-    #[inline]
-    fn close_tag(&mut self, start: usize) -> Token {
-        if !matches!(self.text.get(start + 2), Some(b'a'..=b'z')) {
-            return self.bogus_comment(start);
-        }
+    /// Reads an end tag.
+    #[inline(always)]
+    pub(super) fn close(&mut self) -> Close {
+        let start = self.at;
         let (name_end, tag) = self.name(start + 2);
-        let end = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
-        self.at = end;
-        Token::Close { tag, start, name_end, end }
+        self.at = if self.text.get(name_end) == Some(&b'>') { name_end + 1 } else { self.tag_end(name_end).1 };
+        Close { tag, start, name_end }
     }
 
     /// The name that begins at `from`: where it ends and whose it is.
-    #[inline]
+    #[inline(always)]
     fn name(&self, from: usize) -> (usize, Tag) {
         const HIGH: u64 = 0x8080_8080_8080_8080;
         if let Some(Ok(word)) = self.text.get(from..from + 8).map(<[u8; 8]>::try_from) {
@@ -257,6 +279,12 @@ impl<'t> Tokens<'t> {
                 return (from + (bits / 8) as usize, Tag::of_packed(word & ((1u64 << bits) - 1)));
             }
         }
+        self.long_name(from)
+    }
+
+    /// The same for a name that is long or at the end of the page.
+    #[cold]
+    fn long_name(&self, from: usize) -> (usize, Tag) {
         let rest = &self.text[from..];
         let end = from + rest.iter().position(|b| matches!(b, b'>' | b'/' | 0..=b' ')).unwrap_or(rest.len());
         (end, Tag::of(&self.text[from..end]))
@@ -264,77 +292,82 @@ impl<'t> Tokens<'t> {
 
     /// Where the attributes end, where the tag ends, and whether they might hide the element. A quote counts only where
     /// a value may begin: after `=`.
-    fn tag_end(&self, from: usize) -> (usize, usize, bool) {
+    fn tag_end(&mut self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
+        let cut = text.len();
         let mut at = from;
         let mut may_hide = false;
         loop {
-            let Some(n) = find_tag_special(&text[at..]) else { return (text.len(), text.len(), may_hide) };
-            let found = at + n;
+            let Some(found) = self.tag_special(at) else { return (cut, cut, may_hide) };
             let byte = text[found];
             // `style=` ends what stands before its value; `hidden` stands between values.
             let between = &text[at..found];
             may_hide |= between.len() >= 6 && has_hidden(between);
-            if byte == b'>' {
-                return (found, found + 1, may_hide);
-            }
             at = found + 1;
+            if byte == b'>' {
+                return (found, at, may_hide);
+            }
             if opens_value(&text[from..found]) {
-                match memchr_near(byte, &text[at..]) {
-                    Some(n) => at += n + 1,
-                    None => return (text.len(), text.len(), may_hide),
+                loop {
+                    let Some(close) = self.tag_special(at) else { return (cut, cut, may_hide) };
+                    at = close + 1;
+                    if text[close] == byte {
+                        break;
+                    }
                 }
+            } else {
+                // A quote in the middle of something: what looks like a value behind it may be none.
+                may_hide = true;
             }
         }
     }
 
-    fn declaration(&mut self, start: usize) -> Token {
+    /// Reads a comment or its like. Returns the text of a CDATA section, as where it begins and ends.
+    pub(super) fn declaration(&mut self) -> Option<(usize, usize)> {
+        let start = self.at;
         let rest = &self.text[start..];
         if rest.starts_with(b"<!--") {
-            return self.comment(start);
+            self.at = self.comment_end(start);
+            return None;
         }
         if self.foreign && rest.starts_with(b"<![cdata[") {
             let begin = start + 9;
             let end = self.finders.cdata.find(&self.text[begin..]).map_or(self.text.len(), |n| begin + n);
             self.at = self.text.len().min(end + 3);
-            return Token::CData { start: begin, end };
+            return Some((begin, end));
         }
-        self.bogus_comment(start)
+        self.at = memchr(b'>', rest).map_or(self.text.len(), |n| start + n + 1);
+        None
     }
 
-    fn comment(&mut self, start: usize) -> Token {
+    fn comment_end(&self, start: usize) -> usize {
         let text = self.text;
         // `<!-->` and `<!--->` are whole comments.
         let mut at = start + 4;
-        let end = loop {
-            let Some(n) = memchr_near(b'>', &text[at..]) else { break text.len() };
+        loop {
+            let Some(n) = memchr_near(b'>', &text[at..]) else { return text.len() };
             let found = at + n;
             let inner = &text[start + 2..found];
             if inner.ends_with(b"--") || (inner.ends_with(b"--!") && inner.len() > 4) {
-                break found + 1;
+                return found + 1;
             }
             at = found + 1;
-        };
-        self.at = end;
-        Token::Comment { start, end }
+        }
     }
 
-    fn bogus_comment(&mut self, start: usize) -> Token {
-        let end = memchr(b'>', &self.text[start..]).map_or(self.text.len(), |n| start + n + 1);
-        self.at = end;
-        Token::Comment { start, end }
-    }
-
-    /// The content of a raw-text element up to its end tag; nothing when it is empty.
-    fn raw_text(&mut self, element: Raw) -> Option<Token> {
+    /// Reads the content of a raw-text element up to its end tag: where it begins and ends. It may be empty.
+    pub(super) fn raw(&mut self, element: Raw) -> (usize, usize) {
         let start = self.at;
-        let end = self.raw_end(element, start);
-        self.at = end;
-        (end > start).then_some(Token::Raw { element, start, end })
+        self.at = self.raw_end(element, start);
+        (start, self.at)
     }
 
     fn raw_end(&self, element: Raw, start: usize) -> usize {
         let Some(tag) = element.end_tag() else { return self.text.len() };
+        // Scripts with a source are empty as a rule.
+        if self.text[start..].starts_with(tag) && self.text.get(start + tag.len()) == Some(&b'>') {
+            return start;
+        }
         let mut at = start;
         loop {
             let rest = &self.text[at..];
@@ -353,37 +386,23 @@ impl<'t> Tokens<'t> {
     }
 }
 
-const LETTER: u8 = 0;
-const BLANK: u8 = 1;
-const ANGLE: u8 = 2;
-const OTHER: u8 = 3;
-
-/// What a byte is in text.
-static KIND: [u8; 256] = {
-    let mut kind = [LETTER; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        kind[byte] = match byte as u8 {
-            b' ' | b'\n' | b'\r' | b'\t' | 0x0C => BLANK,
-            b'<' => ANGLE,
-            b'&' | 0x80.. => OTHER,
-            _ => LETTER,
-        };
-        byte += 1;
-    }
-    kind
-};
-
 /// Whether `<` followed by `next` begins markup.
 #[inline]
 fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
-/// Whether `hidden` or `style` is in `between`, which is short as a rule.
+/// Whether what stands between values, short as a rule, may hide: `hidden` or `style` is in it, or it is odd.
 #[inline]
 fn has_hidden(between: &[u8]) -> bool {
-    if between.len() > 256 {
+    // One name and `=` before a value.
+    if let [b' ', name @ .., b'='] = between
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+    {
+        return name == b"style" || name == b"hidden";
+    }
+    // A second `=` may stand in a value without quotes, where a quote opens nothing: only a close look tells.
+    if between.len() > 256 || between.iter().filter(|b| **b == b'=').nth(1).is_some() {
         return true;
     }
     between.windows(6).any(|w| match w[1] {
@@ -396,27 +415,12 @@ fn has_hidden(between: &[u8]) -> bool {
 /// Whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
+    if let [.., b'a'..=b'z', b'='] = before {
+        return true;
+    }
     let Some(name) = before.trim_ascii_end().strip_suffix(b"=") else { return false };
     // Without a name before it, `=` is a name itself.
     !matches!(name.trim_ascii_end().last(), None | Some(b'=' | b'"' | b'\'' | b'/'))
-}
-
-/// `>` or a quote: eight bytes at a time, which beats the vector search on the few bytes between them.
-#[inline]
-fn find_tag_special(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in chunks.by_ref().take(8) {
-        let mut word = [0; 8];
-        word.copy_from_slice(chunk);
-        let word = u64::from_le_bytes(word);
-        let mask = has_byte(word, b'>') | has_byte(word, b'"') | has_byte(word, b'\'');
-        if mask != 0 {
-            return Some(at + (mask.trailing_zeros() / 8) as usize);
-        }
-        at += 8;
-    }
-    memchr3(b'>', b'"', b'\'', &bytes[at..]).map(|n| at + n)
 }
 
 #[inline]

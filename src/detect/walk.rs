@@ -4,9 +4,9 @@
 //! own name counted, so no stack is needed and no page can make one grow. A skipped element that is never closed reaches to
 //! the end of the body, as it does in a browser.
 
-use super::attributes::{self, Attributes};
+use super::attributes;
 use super::tag::Tag;
-use super::token::{Finders, Raw, Token, Tokens};
+use super::token::{Close, Finders, Kind, Open, Raw, Shape, Tokens};
 
 /// Where something in a page stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,35 +59,87 @@ struct Skip<'t> {
     why: Why,
 }
 
+/// What is told of each token, in the order of the page.
+pub(super) trait Reader {
+    /// A token that ends at `end` stands in `place`. Comes before what is told about it.
+    fn token(&mut self, place: Place, end: usize);
+    /// Text, as it stands in the page.
+    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape);
+    /// A start tag; `json` when it is that of a script that holds JSON.
+    fn open(&mut self, place: Place, open: Open, json: bool);
+    /// An end tag.
+    fn close(&mut self, place: Place, tag: Tag);
+    /// The content of a raw-text element.
+    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize);
+}
+
 /// A walk over the tokens of a page.
 pub(super) struct Walk<'t> {
     text: &'t [u8],
     tokens: Tokens<'t>,
     skip: Option<Skip<'t>>,
+    /// Whether the last script does not run ...
     data_script: bool,
+    /// ... because it holds JSON.
+    json_script: bool,
     title_seen: bool,
 }
 
 impl<'t> Walk<'t> {
     /// A walk over `text`, which is in lower case.
     pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, tokens: Tokens::new(text, finders), skip: None, data_script: false, title_seen: false }
+        Self {
+            text,
+            tokens: Tokens::new(text, finders),
+            skip: None,
+            data_script: false,
+            json_script: false,
+            title_seen: false,
+        }
     }
 
-    /// The next token and where it stands.
-    #[inline]
-    pub(super) fn next(&mut self) -> Option<(Place, Token)> {
-        let token = self.tokens.next()?;
-        let place = match token {
-            Token::Text { .. } | Token::CData { .. } => self.text_place(),
-            Token::Open { tag, start, name_end, attrs_end, may_hide, .. } => {
-                self.open(tag, &self.text[start + 1..name_end], &self.text[name_end..attrs_end], may_hide)
+    /// Reads the next token and tells `reader`. Returns false at the end.
+    #[inline(always)]
+    pub(super) fn step(&mut self, reader: &mut impl Reader) -> bool {
+        let Some(kind) = self.tokens.kind() else { return false };
+        match kind {
+            Kind::Text => {
+                let start = self.tokens.at();
+                let (end, shape) = self.tokens.text();
+                let place = self.text_place();
+                reader.token(place, end);
+                reader.text(place, start, end, shape);
             }
-            Token::Close { tag, start, name_end, .. } => self.close(tag, start, name_end),
-            Token::Raw { element, .. } => self.raw_place(element),
-            Token::Comment { .. } => Place::Inert,
-        };
-        Some((place, token))
+            Kind::Open => {
+                let open = self.tokens.open();
+                let place = self.open(&open);
+                reader.token(place, self.tokens.at());
+                reader.open(place, open, self.json_script);
+            }
+            Kind::Close => {
+                let close = self.tokens.close();
+                let place = self.close(&close);
+                reader.token(place, self.tokens.at());
+                reader.close(place, close.tag);
+            }
+            Kind::Raw(element) => {
+                let (start, end) = self.tokens.raw(element);
+                if end > start {
+                    let place = self.raw_place(element);
+                    reader.token(place, end);
+                    reader.raw(place, element, start, end);
+                }
+            }
+            Kind::Declaration => match self.tokens.declaration() {
+                Some((start, end)) => {
+                    let place = self.text_place();
+                    reader.token(place, end);
+                    reader.text(place, start, end, Shape::default());
+                }
+                None => reader.token(Place::Inert, self.tokens.at()),
+            },
+        }
+        true
     }
 
     #[inline]
@@ -114,23 +166,35 @@ impl<'t> Walk<'t> {
         }
     }
 
-    #[inline]
-    fn open(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) -> Place {
+    #[inline(always)]
+    fn open(&mut self, open: &Open) -> Place {
+        let Open { tag, may_hide, .. } = *open;
         if tag == Tag::Script {
-            self.data_script = is_data_script(attrs);
+            (self.data_script, self.json_script) = script_kind(&self.text[open.name_end..open.attrs_end]);
         }
-        match self.skip {
-            Some(skip) => self.open_skipped(skip, tag, name, attrs),
-            None => self.begin_skip(tag, name, attrs, may_hide),
+        // Most tags change nothing.
+        if self.skip.is_some() || may_hide || matches!(tag, Tag::Noscript | Tag::Template | Tag::Svg | Tag::Math) {
+            self.open_special(open);
         }
         let template = matches!(self.skip, Some(Skip { why: Why::Template, .. }));
         if tag == Tag::Meta || template { Place::Inert } else { Place::Code }
+    }
+
+    fn open_special(&mut self, open: &Open) {
+        let name = &self.text[open.start + 1..open.name_end];
+        let attrs = &self.text[open.name_end..open.attrs_end];
+        match self.skip {
+            Some(skip) => self.open_skipped(skip, open.tag, name, attrs, open.may_hide),
+            None => self.begin_skip(open.tag, name, attrs, open.may_hide),
+        }
     }
 
     #[inline]
     fn begin_skip(&mut self, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let why = match tag {
             Tag::Noscript => Why::Noscript,
+            // A declarative shadow tree is what the element shows.
+            Tag::Template if attributes::value(attrs, b"shadowrootmode").is_some() => return,
             Tag::Template => Why::Template,
             Tag::Svg | Tag::Math => Why::Foreign,
             // The whole page hidden until a script shows it is still what the server sent.
@@ -147,7 +211,7 @@ impl<'t> Walk<'t> {
         self.skip = Some(Skip { tag, name, depth: 1, why });
     }
 
-    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8]) {
+    fn open_skipped(&mut self, skip: Skip<'t>, tag: Tag, name: &'t [u8], attrs: &[u8], may_hide: bool) {
         let same = tag == skip.tag && name == skip.name;
         let ends = match skip.why {
             Why::Foreign => tag.breaks_out(),
@@ -156,16 +220,17 @@ impl<'t> Walk<'t> {
         };
         if ends {
             self.end_skip();
-            self.begin_skip(tag, name, attrs, true);
+            self.begin_skip(tag, name, attrs, may_hide);
         } else if same && skip.why != Why::Noscript && !(skip.why == Why::Foreign && attrs.last() == Some(&b'/')) {
             self.skip = Some(Skip { depth: skip.depth + 1, ..skip });
         }
     }
 
-    #[inline]
-    fn close(&mut self, tag: Tag, start: usize, name_end: usize) -> Place {
+    #[inline(always)]
+    fn close(&mut self, close: &Close) -> Place {
         if let Some(skip) = self.skip {
-            if tag == skip.tag && &self.text[start + 2..name_end] == skip.name {
+            let tag = close.tag;
+            if tag == skip.tag && &self.text[close.start + 2..close.name_end] == skip.name {
                 if skip.depth <= 1 {
                     self.end_skip();
                 } else {
@@ -184,14 +249,17 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// A script that holds data or a template: it does not run.
-fn is_data_script(attrs: &[u8]) -> bool {
+/// Whether a script holds data or a template, so that it does not run, and whether that is JSON.
+fn script_kind(attrs: &[u8]) -> (bool, bool) {
     if attrs.len() < 6 {
-        return false;
+        return (false, false);
     }
-    Attributes::new(attrs).find(|(name, _)| *name == b"type").is_some_and(|(_, kind)| {
-        [&b"json"[..], b"template", b"text/html", b"text/x-", b"importmap", b"speculationrules"]
-            .iter()
-            .any(|k| memchr::memmem::find(kind, k).is_some())
-    })
+    let kind = attributes::value(attrs, b"type").unwrap_or_default();
+    if matches!(kind, b"" | b"module" | b"text/javascript" | b"application/javascript") {
+        return (false, false);
+    }
+    let has = |part: &[u8]| kind.windows(part.len()).any(|w| w == part);
+    let json = has(b"json");
+    let others = [&b"template"[..], b"text/html", b"text/x-", b"importmap", b"speculationrules"];
+    (json || others.iter().any(|part| has(part)), json)
 }

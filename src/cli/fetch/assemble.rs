@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::hangup;
 use crate::cli::args::FetchArgs;
 use crate::cli::failure::Failure;
 use crate::cli::out::note;
@@ -85,6 +86,9 @@ impl Crawler {
     ) -> Result<Self, Failure> {
         let router = settings.router()?.clone();
         let detector = Arc::new(settings.detector()?);
+        if let Some(rules) = settings.rules() {
+            hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
+        }
         let limits = pipeline_settings(settings, wishes);
         let guard = guard(settings, wishes)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;

@@ -25,6 +25,7 @@ use stop::Stop;
 
 pub(super) mod assemble;
 mod feed;
+mod hangup;
 pub(super) mod report;
 mod resume;
 pub(super) mod stop;
