@@ -166,7 +166,7 @@ struct File {
 }
 
 /// A rule as it is written.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
     pub(super) id: String,
@@ -356,7 +356,7 @@ impl Table {
 
     /// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
     pub(super) fn new(user: Option<&str>) -> Result<Self, RuleError> {
-        let mut written = read(SHIPPED)?;
+        let mut written = shipped()?;
         if let Some(user) = user {
             let mut more = read(user)?;
             let disabled = std::mem::take(&mut more.disable);
@@ -370,7 +370,7 @@ impl Table {
     }
 
     fn generic() -> Result<Self, RuleError> {
-        let written = read(SHIPPED)?;
+        let written = shipped()?;
         Self::compile(written.rules.into_iter().filter(|(_, w)| w.vendor.is_none()).collect())
     }
 
@@ -396,6 +396,13 @@ fn compiled_in(table: Result<Table, RuleError>) -> Arc<Table> {
     }
 }
 
+/// The shipped rules, read once: a reload compiles them anew, together with a user's.
+fn shipped() -> Result<Lines, RuleError> {
+    static LINES: LazyLock<Result<Lines, RuleError>> = LazyLock::new(|| read(SHIPPED));
+    LINES.clone()
+}
+
+#[derive(Clone)]
 struct Lines {
     disable: Vec<String>,
     rules: Vec<(usize, Written)>,

@@ -113,7 +113,7 @@ pub(super) fn all() -> Vec<Case> {
         ),
         page(
             "shell that asks for scripts and cookies",
-            "<!doctype html><html><head><title>Desk</title></head><body><noscript>Please enable JavaScript and cookies in your browser to use Desk.</noscript><div id=\"root\"></div><script src=\"/static/js/main.1a2b3c4d.js\"></script></body></html>",
+            "<!doctype html><html><head><title>Desk</title></head><body><noscript>Please enable JavaScript and cookies to continue.</noscript><div id=\"root\"></div><script src=\"/static/js/main.1a2b3c4d.js\"></script></body></html>",
         ),
         page(
             "shell of a log-in",
