@@ -296,18 +296,25 @@ impl<'t> Tokens<'t> {
         let text = self.text;
         let cut = text.len();
         let mut at = from;
-        let mut may_hide = false;
+        let (mut may_hide, mut stray) = (false, false);
         loop {
             let Some(found) = self.tag_special(at) else { return (cut, cut, may_hide) };
             let byte = text[found];
             // `style=` ends what stands before its value; `hidden` stands between values.
             let between = &text[at..found];
-            may_hide |= between.len() >= 6 && has_hidden(between);
+            let name = one_name(between);
+            may_hide |= match name {
+                Some(name) => name == b"style" || name == b"hidden",
+                None => between.len() >= 6 && has_hidden(between),
+            };
             at = found + 1;
             if byte == b'>' {
                 return (found, at, may_hide);
             }
             if opens_value(&text[from..found]) {
+                // In a value without quotes a quote opens nothing, and what is taken for a value here is none: behind a stray
+                // quote, or behind a second `=`. Only a close look tells.
+                may_hide |= stray || (name.is_none() && between.iter().filter(|b| **b == b'=').nth(1).is_some());
                 loop {
                     let Some(close) = self.tag_special(at) else { return (cut, cut, may_hide) };
                     at = close + 1;
@@ -316,8 +323,7 @@ impl<'t> Tokens<'t> {
                     }
                 }
             } else {
-                // A quote in the middle of something: what looks like a value behind it may be none.
-                may_hide = true;
+                stray = true;
             }
         }
     }
@@ -392,17 +398,19 @@ fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
-/// Whether what stands between values, short as a rule, may hide: `hidden` or `style` is in it, or it is odd.
+/// The name in `between` when nothing else is there: a blank, the name, `=`.
+#[inline]
+fn one_name(between: &[u8]) -> Option<&[u8]> {
+    match between {
+        [b' ', name @ .., b'='] if name.iter().all(|b| matches!(b, b'a'..=b'z' | b'-' | b'0'..=b'9')) => Some(name),
+        _ => None,
+    }
+}
+
+/// Whether `hidden` or `style` is in `between`, which is short as a rule.
 #[inline]
 fn has_hidden(between: &[u8]) -> bool {
-    // One name and `=` before a value.
-    if let [b' ', name @ .., b'='] = between
-        && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
-    {
-        return name == b"style" || name == b"hidden";
-    }
-    // A second `=` may stand in a value without quotes, where a quote opens nothing: only a close look tells.
-    if between.len() > 256 || between.iter().filter(|b| **b == b'=').nth(1).is_some() {
+    if between.len() > 256 {
         return true;
     }
     between.windows(6).any(|w| match w[1] {
