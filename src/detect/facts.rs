@@ -15,7 +15,7 @@ use super::walk::{Place, Reader, Walk};
 /// Tokens that any page may have before reading stops.
 const TOKENS_FREE: usize = 8 * 1024;
 /// Beyond those, one token for so many bytes of page.
-const BYTES_PER_TOKEN: usize = 20;
+const BYTES_PER_TOKEN: usize = 40;
 
 /// What is known of a page.
 #[derive(Clone, Debug, Default)]
