@@ -60,7 +60,7 @@ impl Default for Settings {
             min_confidence: 0.6,
             min_sample: 4.5,
             explore: 0.02,
-            explore_rested: 0.02,
+            explore_rested: 0.03,
             explore_most: 0.2,
             last_ditch: 0.2,
             max_attempts: 4,
