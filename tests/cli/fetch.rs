@@ -1,14 +1,14 @@
 //! `fetch` against real servers on loopback.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fetchwise::demo::origin::{Origin, Site};
 
-use crate::support::{Place, Ran};
+use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
@@ -253,4 +253,44 @@ fn the_demo_learns_and_keeps_nothing() {
     assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
     assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
     assert!(!place.data().exists());
+}
+
+#[test]
+fn rules_are_read_again_while_pages_are_fetched() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let rule = |vendor: &str| {
+        format!(
+            "[[rule]]\nid = \"{vendor}\"\nvendor = \"{vendor}\"\ngrade = \"presence\"\nheader = [\"content-type\"]\nnote = \"a test\"\n"
+        )
+    };
+    place.write("rules.toml", rule("first"));
+    let mut child = place.command(&fetch(&["-", "--rules", "rules.toml"])).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let mut ask = |n: u32| {
+        writeln!(input, "{}", origin.url(HOST, &format!("/articles/{n}"))).unwrap();
+        assert!(results.recv_timeout(PATIENCE).unwrap().contains("\"success\":true"));
+    };
+    let hang_up = || {
+        let sent = Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    ask(1);
+    place.write("rules.toml", rule("second"));
+    hang_up();
+    wait_for(&messages, "rules.toml again");
+    ask(2);
+    place.write("rules.toml", "no rules");
+    hang_up();
+    wait_for(&messages, "the rules stay as they are");
+    ask(3);
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let seen: Vec<String> = (place.run(&["export"]).json().iter())
+        .map(|attempt| attempt["heuristics"].as_array().unwrap().iter().filter_map(|h| h["type"].as_str()).collect())
+        .collect();
+    let has = |n: usize, what: &str| seen[n].contains(what);
+    assert!(has(0, "waf_first") && has(1, "waf_second") && has(2, "waf_second"), "{seen:?}");
+    assert!(!has(0, "waf_second") && !has(1, "waf_first"), "{seen:?}");
 }

@@ -2,19 +2,15 @@
 //! lets its user mount.
 
 use std::fs::{self, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
 use fetchwise::demo::origin::{Origin, Site};
 
-use crate::support::Place;
+use crate::support::{PATIENCE, Place, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small file system that goes when it is dropped.
 struct Small(PathBuf);
@@ -31,31 +27,6 @@ impl Small {
 impl Drop for Small {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
-/// Lines as they come, so that a test need not wait for an end.
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-/// Waits for a line with `what` in it.
-fn wait_for(lines: &Receiver<String>, what: &str) {
-    let mut seen = String::new();
-    loop {
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) if line.contains(what) => return,
-            Ok(line) => seen += &line,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("no {what:?} in {seen:?}"),
-        }
     }
 }
 

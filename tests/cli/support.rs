@@ -1,8 +1,10 @@
 //! Running the program in a directory of its own.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -112,3 +114,31 @@ pub(crate) fn now() -> i64 {
 
 pub(crate) const HOUR: i64 = 3_600_000;
 pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lines as they come, so that a test need not wait for an end.
+pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Waits for a line with `what` in it.
+pub(crate) fn wait_for(lines: &Receiver<String>, what: &str) {
+    let mut seen = String::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(what) => return,
+            Ok(line) => seen += &line,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => panic!("no {what:?} in {seen:?}"),
+        }
+    }
+}
