@@ -461,7 +461,8 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     let appended = appended.load(Ordering::Relaxed);
     assert!(done.beside_writer && appended > 0);
     assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
-    assert!(done.bytes.1 < bytes * 6 / 10 + (64 << 20), "{done:?}");
+    // What was there before; the writer has added to both sides meanwhile.
+    assert!(done.bytes.0 - done.bytes.1 > bytes * 4 / 10, "{done:?} of {bytes}");
     assert!((done.mass.0 - done.mass.1).abs() <= 1e-9 * done.mass.0, "{done:?}");
     let (after, loaded) = start(dir.path());
     assert_same(&mirror, &after, "beside a writer");
