@@ -32,9 +32,9 @@ pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport as LogReport};
 
 use super::entry::{Entry, Forgotten, Tombstone, TombstoneTarget};
 use super::fold::{Fold, Start};
-use super::read::{pass, replay};
+use super::read::{SETTLE, pass, replay};
 use super::snapshot::{Contents, sections};
-use super::{Check, Journal, JournalError, LogError, Options, schema};
+use super::{Check, Journal, JournalError, LogError, Options, TornTail, schema};
 use crate::evidence::Key;
 use crate::selector::Selector;
 use crate::time::Timestamp;
@@ -526,6 +526,28 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
     }
     journal.close()?;
     Ok(forgot)
+}
+
+/// The torn tail that the last writer left, if it died in the middle of a write. Nothing that was acknowledged is in it. Cost: a
+/// pass over the last segment.
+///
+/// # Errors
+/// As [`snapshot`].
+pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
+    let look = || {
+        let reader = super::read::open(dir)?;
+        match reader.segments().len().checked_sub(1) {
+            Some(last) => Ok(reader.segment_for_each(last, 0, |_, _| {})?.torn),
+            None => Ok(None),
+        }
+    };
+    let seen: Result<_, JournalError> = look();
+    if seen?.is_none() {
+        return Ok(None);
+    }
+    // A writer that is alive will have finished by then.
+    std::thread::sleep(SETTLE);
+    look()
 }
 
 /// How many records the next start has to fold: those behind the newest snapshot. Cost: a pass over the last

@@ -9,8 +9,8 @@ use super::args::MaintainCommand;
 use super::failure::{Exit, Failure};
 use super::out::{ERROR, Out, plain, styled};
 use super::progress::ByteBar;
-use super::settings::Settings;
-use crate::journal::maintain::Phase;
+use super::settings::{Settings, say_torn};
+use crate::journal::maintain::{self, Phase};
 use crate::journal::{Damage, Progress};
 
 mod compact;
@@ -21,6 +21,11 @@ mod verify;
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    // Before a command mends it. What else is wrong with the log the command says itself, and `verify` says this, too.
+    if !matches!(command, MaintainCommand::Verify(_)) {
+        let torn = maintain::torn_tail(&settings.existing_dir()?).ok().flatten();
+        say_torn(torn.as_ref());
+    }
     match command {
         MaintainCommand::Snapshot(args) => snapshot::run(args, settings, out),
         MaintainCommand::Compact(args) => compact::run(args, settings, out),
