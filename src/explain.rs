@@ -61,7 +61,7 @@ pub struct EvidenceStep {
     pub value: String,
     /// The fetcher.
     pub fetcher: String,
-    /// Decayed successes and attempts that entered, priors included; the recent pair where there is one.
+    /// Decayed successes and attempts that entered, priors included; the alert pair where there is one.
     pub success: f64,
     /// See `success`.
     pub total: f64,

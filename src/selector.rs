@@ -283,7 +283,7 @@ impl Selector {
         self.enlist(&mut candidates, None, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
-        walk.run_general(&mut candidates, url, &self.extractors, situation.hint, &mut NoTrace);
+        walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, 0, situation);
         let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
@@ -450,7 +450,7 @@ impl Selector {
         self.enlist(candidates, domain, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        walk.run(candidates, url, &self.extractors, situation.hint, Local { domain, site }, trace);
+        walk.run(candidates, url, &self.extractors, situation.hint, Some(Local { domain, site }), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
         }

@@ -24,11 +24,14 @@ use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType, Hint, Tag};
 use crate::backoff::LinkState;
 use crate::decision::Source;
-use crate::evidence::{Facts, Observed};
 use crate::heuristic::Heuristic;
 use crate::heuristic::url::{FLAGS, site_of};
 use crate::response::Header;
 use crate::time::Timestamp;
+
+mod view;
+
+pub(crate) use view::{Clamped, attempt};
 
 /// Numbers of the record kinds.
 pub(crate) mod kind {
@@ -506,86 +509,6 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
         }
         _ => return Err(SchemaError::Newer { kind, schema }),
     })
-}
-
-/// An attempt as its record has it, checked and not copied.
-#[derive(Clone, Copy)]
-pub(crate) struct AttemptView<'p> {
-    archived: &'p ArchivedAttemptV1<'p>,
-    hint: Option<Hint>,
-}
-
-/// Looks at an attempt without decoding it; none for a record of another kind.
-pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
-    match (kind, schema) {
-        (kind::ATTEMPT, VERSION) => {
-            let archived = access::<ArchivedAttemptV1<'_>>(payload)?;
-            for tag in archived.heuristics.iter() {
-                if tag.kind != OTHER {
-                    from_code(&TAG_KINDS, tag.kind, "a heuristic's type")?;
-                }
-            }
-            Ok(Some(AttemptView { archived, hint: hint_of(archived.hint)? }))
-        }
-        (kind::ATTEMPT, _) => Err(SchemaError::Newer { kind, schema }),
-        _ => Ok(None),
-    }
-}
-
-impl AttemptView<'_> {
-    pub(crate) fn id(&self) -> Uuid {
-        Uuid::from_bytes(self.archived.id)
-    }
-
-    pub(crate) fn at(&self) -> Timestamp {
-        time_of(self.archived.attempted_at)
-    }
-
-    pub(crate) fn fetcher(&self) -> &str {
-        self.archived.fetcher.as_str()
-    }
-
-    pub(crate) fn link(&self) -> &str {
-        self.archived.link.as_ref().map_or(self.archived.url.as_str(), |link| link.as_str())
-    }
-
-    pub(crate) fn domain(&self) -> Option<&str> {
-        let is_domain = |tag: &&ArchivedTagV1<'_>| TAG_KINDS.get(usize::from(tag.kind) - 1) == Some(&"domain");
-        let tag = self.archived.heuristics.iter().filter(|tag| tag.kind != NONE).find(is_domain)?;
-        Some(tag.value.as_str())
-    }
-}
-
-/// An attempt whose time is brought down to now where its writer's clock was ahead.
-pub(crate) struct Clamped<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
-
-impl Observed for Clamped<'_> {
-    fn facts(&self) -> Facts<'_> {
-        let Clamped(AttemptView { archived, hint }, now) = self;
-        Facts {
-            url: archived.url.as_str(),
-            fetcher: archived.fetcher.as_str(),
-            at: time_of(archived.attempted_at).min(*now),
-            weight: archived.weight.to_native(),
-            success: archived.success,
-            is_banned: archived.is_banned,
-            duration_ms: archived.duration_ms.to_native(),
-            hint: *hint,
-        }
-    }
-
-    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str)) {
-        for tag in self.0.archived.heuristics.iter() {
-            match tag.kind {
-                OTHER => f(tag.kind_other.as_str(), tag.value.as_str()),
-                code => {
-                    if let Some(kind) = usize::from(code).checked_sub(1).and_then(|index| TAG_KINDS.get(index)) {
-                        f(kind, tag.value.as_str());
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// The records of one site are replayed in order.

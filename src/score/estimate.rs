@@ -120,7 +120,7 @@ pub(crate) struct Step<'s> {
     pub(crate) kind: &'s str,
     pub(crate) value: &'s str,
     pub(crate) fetcher: FetcherId,
-    /// The masses that entered: successes and attempts, priors included, the recent pair where the level keeps one.
+    /// The masses that entered: successes and attempts, priors included, the alert pair where the level keeps one.
     pub(crate) success: f64,
     pub(crate) total: f64,
     /// The exact masses, priors included.
@@ -174,7 +174,7 @@ struct At<'l> {
     group: Group,
     priors: &'l [Pseudo],
     weight: f64,
-    /// The estimate reads the recent pair.
+    /// The estimate reads the alert pair.
     recent: bool,
     /// The chance of a block is pulled too.
     blocks: bool,
@@ -197,14 +197,14 @@ impl<'w> Walk<'w> {
         Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own }
     }
 
-    /// Scores all candidates.
+    /// Scores all candidates; without `local` as if nothing were known of site, domain and section.
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
         url: &url::Url,
         extractors: &[Box<dyn UrlExtractor>],
         hint: Option<Hint>,
-        local: Local<'_>,
+        local: Option<Local<'_>>,
         trace: &mut impl Trace,
     ) {
         self.global(candidates, trace);
@@ -212,23 +212,8 @@ impl<'w> Walk<'w> {
         for candidate in candidates.iter_mut() {
             candidate.p_general = candidate.p;
         }
-        self.specific(candidates, local, trace);
-        self.rate(candidates);
-    }
-
-    /// Scores all candidates as if nothing were known of site, domain and section.
-    pub(crate) fn run_general(
-        &self,
-        candidates: &mut Candidates<'_>,
-        url: &url::Url,
-        extractors: &[Box<dyn UrlExtractor>],
-        hint: Option<Hint>,
-        trace: &mut impl Trace,
-    ) {
-        self.global(candidates, trace);
-        self.general(candidates, url, extractors, hint, trace);
-        for candidate in candidates.iter_mut() {
-            candidate.p_general = candidate.p;
+        if let Some(local) = local {
+            self.specific(candidates, local, trace);
         }
         self.rate(candidates);
     }
@@ -313,7 +298,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Site, domain and section: where the recent pair is read, and where blocks count.
+    /// Site, domain and section: where the alert pair is read, and where blocks count.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
         self.pull_by_what_was_met(candidates, local.site, trace);
         let site = Key::site(self.features.site);
