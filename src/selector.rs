@@ -440,9 +440,8 @@ impl Selector {
             return Decision::Paused { until, host: false };
         }
         let guard = self.evidence.guard();
-        let domain = self.evidence.entry(Key::domain(features.domain), &guard);
-        let site = self.evidence.entry(Key::site(features.site), &guard);
-        domain.into_iter().chain(site).for_each(Entry::touch);
+        let local = Local::find(&self.evidence, features, &guard);
+        let domain = local.domain;
         let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
         if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
             return Decision::Paused { until, host: true };
@@ -450,7 +449,7 @@ impl Selector {
         self.enlist(candidates, domain, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        walk.run(candidates, url, &self.extractors, situation.hint, Some(Local { domain, site }), trace);
+        walk.run(candidates, url, &self.extractors, situation.hint, Some(local), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
         }

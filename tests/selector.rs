@@ -8,6 +8,7 @@ use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::backoff::LinkState;
 use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::heuristic::url::Kind;
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
 use fetchwise::score::{ImportanceUse, Settings};
@@ -47,6 +48,39 @@ fn take(selector: &Selector, text: &str, situation: &Situation) -> Take {
 fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
     let take = take(selector, text, &Situation::first(NOW));
     (selector.fetcher_name(take.fetcher).to_owned(), take.source.name(), take.confidence)
+}
+
+#[test]
+fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_have_shown() {
+    let site = |selector: &Selector, fetcher: &str| {
+        selector.masses(("site", "example.org"), Kind::Page, fetcher, NOW).total.round() as u32
+    };
+    let all = |without: Option<&str>| {
+        let selector = selector();
+        learn(&selector, "https://example.org/a", "playwright", NOW, 10, None);
+        learn(&selector, "https://blog.example.org/a", "playwright", NOW, 20, None);
+        learn(&selector, "https://shop.example.org/a", "playwright_stealth", NOW, 30, None);
+        if let Some(domain) = without {
+            selector.forget_domain(domain);
+        }
+        selector
+    };
+    let known = all(None);
+    assert_eq!((site(&known, "playwright"), site(&known, "playwright_stealth")), (30, 30));
+    let steps = |selector: &Selector, text: &str| {
+        let explained = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let of_site = explained.steps.iter().filter(|step| step.kind == "site");
+        of_site.map(|step| (step.fetcher.clone(), step.attempts)).collect::<Vec<_>>()
+    };
+    let both = [("playwright".to_owned(), 30), ("playwright_stealth".to_owned(), 30)];
+    assert_eq!(steps(&known, "https://example.org/b"), both);
+    assert_eq!(steps(&known, "https://new.example.org/b"), both);
+    let without = all(Some("example.org"));
+    assert_eq!((site(&without, "playwright"), site(&without, "playwright_stealth")), (20, 30));
+    assert_eq!(without.masses(("domain", "example.org"), Kind::Page, "playwright", NOW).attempts, 0);
+    let without = all(Some("blog.example.org"));
+    assert_eq!(without.masses(("domain", "blog.example.org"), Kind::Page, "playwright", NOW).attempts, 0);
+    assert_eq!(without.masses(("domain", "example.org"), Kind::Page, "playwright", NOW).attempts, 10);
 }
 
 #[test]
@@ -313,8 +347,8 @@ fn memory_is_bounded_and_the_least_attempted_go_first() {
     }
     learn(&selector, "https://paused.org/a", "direct_access", days_ago(300), 1, Some(ErrorKind::BlockedCaptcha));
     selector.set_host_pause("paused.org", Some(NOW.saturating_add(Duration::from_secs(600))));
-    // Ten times as many as there may be: each is a domain and a site.
-    for n in 0..5000 {
+    // Ten times as many as there may be.
+    for n in 0..10_000 {
         learn(&selector, &format!("https://once{n}.org/a"), "direct_access", days_ago(1), 1, None);
         assert!(selector.keys() <= 1000, "{}", selector.keys());
     }
@@ -322,7 +356,7 @@ fn memory_is_bounded_and_the_least_attempted_go_first() {
     for n in 0..100 {
         assert_eq!(known(&format!("busy{n}.org")), [0, 20]);
     }
-    assert_eq!(known("once4999.org"), [1, 0], "the newest is learned from");
+    assert_eq!(known("once9999.org"), [1, 0], "the newest is learned from");
     assert!(selector.host_pause("paused.org").is_some(), "a paused host stays known");
 }
 

@@ -57,6 +57,34 @@ pub struct Masses {
     pub newest_s: u32,
 }
 
+impl Masses {
+    /// The masses of two cells that stand for one thing together. Either's recent pair has seen a part only: as much of both as
+    /// one would hold.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let pair = |(a_success, a_total): (f64, f64), (b_success, b_total): (f64, f64)| {
+            let (success, total) = (a_success + b_success, a_total + b_total);
+            let scale = if total > RECENT_MAX { RECENT_MAX / total } else { 1.0 };
+            (success * scale, total * scale)
+        };
+        let (recent_success, recent_total) =
+            pair((self.recent_success, self.recent_total), (other.recent_success, other.recent_total));
+        let (alert_success, alert_total) =
+            pair((self.alert_success, self.alert_total), (other.alert_success, other.alert_total));
+        Self {
+            success: self.success + other.success,
+            total: self.total + other.total,
+            blocked: self.blocked + other.blocked,
+            duration_ms: self.duration_ms + other.duration_ms,
+            attempts: self.attempts.saturating_add(other.attempts),
+            recent_success,
+            recent_total,
+            alert_success,
+            alert_total,
+            newest_s: self.newest_s.max(other.newest_s),
+        }
+    }
+}
+
 /// What a cell holds, as plain numbers on its evidence's scale.
 #[cfg(feature = "log")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -188,6 +216,15 @@ impl Cell {
             let pair = unpack(if packed == 0 { before } else { packed });
             added(startled(pair, what, unit))
         });
+    }
+
+    /// Nothing is known any more. The total goes last, as in `add` it comes first.
+    pub(crate) fn clear(&self) {
+        for mass in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
+            mass.store(0, Ordering::Release);
+        }
+        self.newest_s.store(0, Ordering::Relaxed);
+        self.attempts.store(0, Ordering::Relaxed);
     }
 
     /// The masses as of the time that `down` belongs to.

@@ -1,19 +1,21 @@
-//! One entry: all cells of one domain (or of another key), and what else belongs to a domain.
+//! One entry: all cells of one domain and of the site named like it (or of another key), and what else belongs to a domain.
 //!
 //! Cells live in an append-only chain of chunks that double in size. A group of cells (one level, kind and path) has its
 //! window of eight in each chunk, so a look-up reads a few lines however many paths a domain has. Reading is a walk over
 //! initialised chunks: atomic loads, no lock. A new chunk is made under a `OnceLock`, by whoever records.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::cell::Cell;
+use super::cell::{Cell, Masses};
 use crate::heuristic::url::Kind;
 use crate::registry::FetcherId;
 use crate::time::Timestamp;
 
-/// Cells in the entry itself: one domain and one path, each with two fetchers.
-const INLINE_CELLS: usize = 4;
+/// Cells in the entry itself: one domain, one path and one suffix, each with two fetchers.
+const INLINE_CELLS: usize = 6;
+/// As many of them as are asked of memory before they are needed: all that decide, while there are two fetchers and a path.
+const TOUCHED_CELLS: usize = 4;
 /// Cells of one group that stand together in a chunk.
 const WINDOW: usize = 8;
 /// A chain is not made longer than this; 4 + 8 + 16 + ... cells are over a million by then.
@@ -29,6 +31,9 @@ pub(crate) enum Level {
     Path = 1,
     /// A suffix on the domain.
     Suffix = 2,
+    /// The other domains of the site that is named like the domain. The site's own masses are these and the domain's: most sites
+    /// are one domain, whose cells need not be kept twice.
+    Site = 3,
 }
 
 /// The cells of one key within an entry, over all fetchers: level, file or page, and which path or suffix.
@@ -45,6 +50,11 @@ impl Group {
         Self(CLAIMED | key)
     }
 
+    /// Whether it is of a site's other domains; all others are their domain's own.
+    pub(crate) fn is_of_others(self) -> bool {
+        (self.0 >> 61) & 3 == Level::Site as u64
+    }
+
     fn tag(self, fetcher: FetcherId) -> u64 {
         self.0 | u64::from(fetcher.0)
     }
@@ -57,14 +67,20 @@ impl Group {
 }
 
 /// The cells and the domain state under one key.
+///
+/// The cells in the entry itself are taken from the first on: a look-up ends at the first that is free.
 #[derive(Debug, Default)]
+// In this order: what every decision reads is in as few cache lines as can be.
+#[repr(C)]
 pub(crate) struct Entry {
-    cells: [Cell; INLINE_CELLS],
     more: OnceLock<Box<Chunk>>,
     breakers: OnceLock<Box<BreakerChunk>>,
+    paused_until_ms: AtomicI64,
     /// Attempts that counted, by any fetcher.
     pub(crate) attempts: AtomicU32,
-    paused_until_ms: AtomicI64,
+    /// Whether other domains of the site have a cell here.
+    has_others: AtomicBool,
+    cells: [Cell; INLINE_CELLS],
 }
 
 #[derive(Debug)]
@@ -92,27 +108,66 @@ impl Entry {
     #[inline]
     pub(crate) fn touch(&self) {
         // Relaxed: what is read is thrown away.
-        let lines = self.cells.iter().fold(self.attempts.load(Ordering::Relaxed), |sum, cell| sum ^ cell.touch());
+        let cells = self.cells[..TOUCHED_CELLS].iter();
+        let lines = cells.fold(self.attempts.load(Ordering::Relaxed), |sum, cell| sum ^ cell.touch());
         std::hint::black_box(lines);
     }
 
     /// Calls `f` for each fetcher that has a cell in `group`.
     #[inline]
     pub(crate) fn for_each(&self, group: Group, mut f: impl FnMut(FetcherId, &Cell)) {
-        let mut visit = |cells: &[Cell]| {
-            for cell in window(cells, group) {
-                let tag = cell.tag();
-                if tag & !((1 << FETCHER_BITS) - 1) == group.0 {
-                    f(FetcherId((tag & ((1 << FETCHER_BITS) - 1)) as u16), cell);
-                }
+        let mut visit = |tag: u64, cell: &Cell| {
+            if tag & !((1 << FETCHER_BITS) - 1) == group.0 {
+                f(FetcherId((tag & ((1 << FETCHER_BITS) - 1)) as u16), cell);
             }
         };
-        visit(&self.cells);
+        for cell in &self.cells {
+            match cell.tag() {
+                0 => return,
+                tag => visit(tag, cell),
+            }
+        }
         let mut next = &self.more;
         while let Some(chunk) = next.get() {
-            visit(&chunk.cells);
+            window(&chunk.cells, group).for_each(|cell| visit(cell.tag(), cell));
             next = &chunk.next;
         }
+    }
+
+    /// Calls `f` with the masses of each fetcher in `group`; with those of `also`, which is of other domains, added to them.
+    #[inline]
+    pub(crate) fn each_masses(
+        &self,
+        group: Group,
+        also: Option<Group>,
+        down: f64,
+        mut f: impl FnMut(FetcherId, &Masses),
+    ) {
+        // Acquire pairs with the Release in `claim`. A reader that misses the first of them reads the masses of a moment before.
+        match also.filter(|_| self.has_others.load(Ordering::Acquire)) {
+            None => self.for_each(group, |id, cell| f(id, &cell.read(down))),
+            Some(also) => self.each_sum(group, also, down, &mut f),
+        }
+    }
+
+    #[cold]
+    fn each_sum(&self, group: Group, also: Group, down: f64, f: &mut dyn FnMut(FetcherId, &Masses)) {
+        self.for_each(group, |id, cell| {
+            let mut masses = cell.read(down);
+            self.for_each(also, |other, cell| {
+                if other == id {
+                    masses = masses.plus(&cell.read(down));
+                }
+            });
+            f(id, &masses);
+        });
+        self.for_each(also, |id, cell| {
+            let mut is_alone = true;
+            self.for_each(group, |other, _| is_alone &= other != id);
+            if is_alone {
+                f(id, &cell.read(down));
+            }
+        });
     }
 
     /// The cell of `fetcher` in `group`, claimed now if there was none. None when the entry is full.
@@ -120,7 +175,10 @@ impl Entry {
         // Each claimer of a tag walks the same free places in the same order and none is ever given back, so the first
         // one it can have is the only one the tag will ever get.
         let tag = group.tag(fetcher);
-        if let Some(cell) = window(&self.cells, group).find(|cell| cell.claim(tag)) {
+        if group.is_of_others() && !self.has_others.load(Ordering::Relaxed) {
+            self.has_others.store(true, Ordering::Release);
+        }
+        if let Some(cell) = self.cells.iter().find(|cell| cell.claim(tag)) {
             return Some(cell);
         }
         let mut next = &self.more;
@@ -153,6 +211,23 @@ impl Entry {
             visit(&chunk.cells);
             next = &chunk.next;
         }
+    }
+
+    /// Forgets the domain; what is known of other domains of the site of its name stays. An attempt that is recorded in the same moment may
+    /// leave a part of itself behind.
+    pub(crate) fn forget_domain(&self) {
+        self.each_cell(|group, _, cell| {
+            if !group.is_of_others() {
+                cell.clear();
+            }
+        });
+        self.each_breaker_slot(|slot| {
+            let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+                (packed != 0).then_some(packed >> (64 - FETCHER_BITS) << (64 - FETCHER_BITS))
+            });
+        });
+        self.attempts.store(0, Ordering::Relaxed);
+        self.set_paused_until(None);
     }
 
     /// A tag's group and fetcher.
@@ -220,6 +295,14 @@ impl Entry {
         })
     }
 
+    fn each_breaker_slot(&self, mut f: impl FnMut(&AtomicU64)) {
+        let mut next = &self.breakers;
+        while let Some(chunk) = next.get() {
+            chunk.slots.iter().for_each(&mut f);
+            next = &chunk.next;
+        }
+    }
+
     fn breaker_slot(&self, fetcher: FetcherId, make: bool) -> Option<&AtomicU64> {
         let mine = |packed: u64| packed >> (64 - FETCHER_BITS) == u64::from(fetcher.0) + 1;
         let mut next = &self.breakers;
@@ -261,16 +344,12 @@ impl Entry {
 
     /// Calls `f` for each breaker there is.
     pub(crate) fn each_breaker(&self, mut f: impl FnMut(FetcherId, Breaker)) {
-        let mut next = &self.breakers;
-        while let Some(chunk) = next.get() {
-            for slot in &chunk.slots {
-                let packed = slot.load(Ordering::Relaxed);
-                if let Some(fetcher) = (packed >> (64 - FETCHER_BITS)).checked_sub(1) {
-                    f(FetcherId(fetcher as u16), Breaker::unpack(packed));
-                }
+        self.each_breaker_slot(|slot| {
+            let packed = slot.load(Ordering::Relaxed);
+            if let Some(fetcher) = (packed >> (64 - FETCHER_BITS)).checked_sub(1) {
+                f(FetcherId(fetcher as u16), Breaker::unpack(packed));
             }
-            next = &chunk.next;
-        }
+        });
     }
 
     /// Sets the breaker of `fetcher`, as a snapshot has it.

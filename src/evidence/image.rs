@@ -241,10 +241,13 @@ impl Image {
         }
     }
 
-    /// Whether it has an entry with this key.
-    pub(crate) fn has(&self, key: Key) -> bool {
-        let place = Place { kind: Place::MAP, key: key.0 };
-        self.entries.binary_search_by_key(&place, |entry| entry.place).is_ok()
+    /// Whether it has evidence of this domain itself.
+    pub(crate) fn has_domain(&self, domain: &str) -> bool {
+        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
+        let is_own = |whole: &Whole<'_>| {
+            whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
+        };
+        Rows::of(self).any(|whole| is_own(&whole))
     }
 
     /// The decayed mass of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.

@@ -36,12 +36,9 @@ const DEPTHS: usize = 16;
 pub(crate) struct Key(u64);
 
 impl Key {
+    /// A domain, and the site of that name: one entry has the cells of both.
     pub(crate) fn domain(value: &str) -> Self {
         Self(xxh3_64_with_seed(value.as_bytes(), 1))
-    }
-
-    pub(crate) fn site(value: &str) -> Self {
-        Self(xxh3_64_with_seed(value.as_bytes(), 2))
     }
 
     pub(crate) fn suffix(value: &str) -> Self {
@@ -51,8 +48,7 @@ impl Key {
     /// Any heuristic, the built-in types under the key they have above.
     pub(crate) fn of(kind: &str, value: &str) -> Self {
         match kind {
-            "domain" => Self::domain(value),
-            "site" => Self::site(value),
+            "domain" | "site" => Self::domain(value),
             "suffix" => Self::suffix(value),
             "path_depth" => value.parse().map_or(Self::user(kind, value), Self::depth),
             _ => Self::user(kind, value),
@@ -145,6 +141,7 @@ enum Role {
     Path,
     /// Its suffix's on the domain.
     Suffix,
+    /// That of its site, when the domain is not the site itself.
     Site,
     /// One that every domain shares.
     Plain,
@@ -279,9 +276,12 @@ impl Evidence {
         });
     }
 
-    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause.
+    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
+    /// name have shown stays.
     pub(crate) fn forget_domain(&self, domain: &str) {
-        self.entries.remove(&Key::domain(domain).0, &self.guard());
+        if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
+            entry.forget_domain();
+        }
     }
 
     fn moved_by(&self, attempt: &impl Observed, registry: &Registry) -> Option<Moved> {
@@ -324,14 +324,20 @@ impl Evidence {
         }
         // Domain, path and suffix are in one entry, which a map of many is slow to find.
         let mut last: Option<(Key, &Entry)> = None;
+        let (mut domain, mut site) = (None, None);
         attempt.each_heuristic(&mut |kind, value| {
             let (role, level) = match kind {
                 "domain" => (Role::Domain, Level::Own),
                 "domain_path" => (Role::Path, Level::Path),
                 "domain_suffix" => (Role::Suffix, Level::Suffix),
-                "site" => (Role::Site, Level::Own),
+                "site" => (Role::Site, Level::Site),
                 _ => (Role::Plain, Level::Own),
             };
+            match role {
+                Role::Domain => domain = Some(Key::domain(value)),
+                Role::Site => site = Some(Key::domain(value)),
+                _ => {}
+            }
             if !wants(role) {
                 return;
             }
@@ -341,6 +347,8 @@ impl Evidence {
             };
             match role {
                 Role::Domain => visit(of_domain(value), level, 0, role),
+                // Not before the domain is known, in whatever order they come.
+                Role::Site => {}
                 Role::Path | Role::Suffix => {
                     if let Some((domain, part)) = value.split_once('|') {
                         visit(of_domain(domain), level, part_hash(part), role);
@@ -350,9 +358,12 @@ impl Evidence {
                     Some(entry) => visit(entry, level, 0, role),
                     None => visit(shared.entry_or_new(Key::of(kind, value), at, &shared_guard), level, 0, role),
                 },
-                Role::Site => visit(self.entry_or_new(Key::site(value), at, &guard), level, 0, role),
             }
         });
+        // A site's masses are those of the domain of its name and, apart from them, those of all others.
+        if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
+            visit(self.entry_or_new(site, at, &guard), Level::Site, 0, Role::Site);
+        }
     }
 
     /// The entry at a fixed place, for the few keys that have one.
@@ -367,15 +378,12 @@ impl Evidence {
     /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
     pub(crate) fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: FetcherId, now: Timestamp) -> Masses {
         let guard = self.guard();
-        let (entry, group) = match self.locate(heuristic, kind, &guard) {
-            Some(found) => found,
-            None => return Masses::default(),
-        };
-        let down = self.decay.down(now);
+        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Masses::default() };
+        let also = (heuristic.0 == "site").then(|| Group::new(Level::Site, kind, 0));
         let mut masses = Masses::default();
-        entry.for_each(group, |id, cell| {
+        entry.each_masses(group, also, self.decay.down(now), |id, read| {
             if id == fetcher {
-                masses = cell.read(down);
+                masses = *read;
             }
         });
         masses

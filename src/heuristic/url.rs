@@ -202,8 +202,9 @@ pub struct Suffix {
 impl Suffix {
     /// The suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a letter.
     fn of_segment(segment: &str) -> Option<Self> {
-        let (stem, extension) = segment.rsplit_once('.')?;
-        let fits = !stem.is_empty()
+        let dot = segment.bytes().rposition(|b| b == b'.')?;
+        let extension = &segment[dot + 1..];
+        let fits = dot > 0
             && (1..=10).contains(&extension.len())
             && extension.bytes().all(|b| b.is_ascii_alphanumeric())
             && extension.bytes().any(|b| b.is_ascii_alphabetic());
@@ -281,14 +282,17 @@ impl<'u> UrlFeatures<'u> {
         let host = url.host_str().unwrap_or_default();
         let domain = domain_of(host);
         let site = match url.host() {
-            Some(Host::Domain(_)) => site_of(domain),
+            Some(Host::Domain(_)) => registrable(domain),
             _ => domain,
         };
         let mut features = Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
         let path = url.path().strip_prefix('/').unwrap_or(url.path());
-        let mut segments = path.split('/').peekable();
-        while let Some(segment) = segments.next() {
-            let last = segments.peek().is_none();
+        // Segments are short: stepping through their bytes is faster than any search that has to be set up.
+        let (mut start, mut last) = (0, false);
+        while !last {
+            let end = path.as_bytes()[start..].iter().position(|&b| b == b'/').map_or(path.len(), |len| start + len);
+            let segment = &path[start..end];
+            (start, last) = (end + 1, end == path.len());
             if segment.is_empty() {
                 continue;
             }
@@ -304,6 +308,11 @@ impl<'u> UrlFeatures<'u> {
             }
         }
         Ok(features)
+    }
+
+    /// Whether the domain is a site itself, not a part of one. The site's name is always the end of the domain's.
+    pub(crate) fn is_site(&self) -> bool {
+        self.site.len() == self.domain.len()
     }
 
     /// File or page, by the suffix.
@@ -347,7 +356,14 @@ pub fn site_of(domain: &str) -> &str {
     if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
         return domain;
     }
-    psl::domain_str(domain).unwrap_or(domain)
+    registrable(domain)
+}
+
+/// As [`site_of`], for what is no address.
+fn registrable(domain: &str) -> &str {
+    // By its length: as text it would be checked once more that it is text.
+    let len = psl::domain(domain.as_bytes()).map_or(domain.len(), |site| site.trim().as_bytes().len());
+    domain.get(domain.len() - len..).unwrap_or(domain)
 }
 
 /// File or page, from the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.

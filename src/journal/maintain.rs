@@ -35,7 +35,6 @@ use super::fold::{Fold, Start};
 use super::read::{SETTLE, pass, replay};
 use super::snapshot::{Contents, sections};
 use super::{Check, Journal, JournalError, LogError, Options, TornTail, schema};
-use crate::evidence::Key;
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
@@ -512,7 +511,7 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
     if let Some(contents) = Start::newest(dir)?.contents {
         match &target {
             TombstoneTarget::Domain(domain) => {
-                forgot.in_snapshot = contents.image.has(Key::domain(domain))
+                forgot.in_snapshot = contents.image.has_domain(domain)
                     || contents.hosts.iter().any(|host| host.domain == *domain)
                     || contents.links.iter().any(|link| link.domain == *domain);
             }

@@ -45,18 +45,17 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// The better basis of two: the most specific with a full sample; without one, the one with the larger sample, the more
-    /// specific at a tie. The order in which they are offered does not matter.
-    pub(crate) fn better(self, other: Option<Self>, settings: &Settings) -> Self {
-        let Some(other) = other else { return self };
+    /// Whether it is the better one of two: the most specific with a full sample; without one, the one with the larger sample,
+    /// the more specific at a tie. The order in which they are offered does not matter.
+    #[inline]
+    pub(crate) fn is_better(&self, other: &Self, settings: &Settings) -> bool {
         let full = |basis: &Self| basis.sample >= settings.min_sample;
-        let wins = match (full(&self), full(&other)) {
+        match (full(self), full(other)) {
             (true, true) => self.specificity > other.specificity,
             (true, false) => true,
             (false, true) => false,
             (false, false) => (self.sample, self.specificity) > (other.sample, other.specificity),
-        };
-        if wins { self } else { other }
+        }
     }
 
     /// The confidence it gives.
@@ -83,8 +82,8 @@ mod tests {
     #[test]
     fn the_most_specific_full_sample_wins_else_the_largest() {
         let settings = Settings::default();
-        let best =
-            |list: &[Basis]| list.iter().fold(None, |best, b| Some(b.better(best, &settings))).unwrap().specificity;
+        let better = |a: Basis, b: &Basis| if b.is_better(&a, &settings) { *b } else { a };
+        let best = |list: &[Basis]| list[1..].iter().fold(list[0], better).specificity;
         use Specificity::{Domain, DomainPath, Flag, Own, Site, Suffix};
         assert_eq!(best(&[basis(DomainPath, 4.0), basis(Domain, 5.0), basis(Site, 900.0)]), Domain);
         assert_eq!(best(&[basis(Site, 900.0), basis(Domain, 5.0), basis(DomainPath, 4.5)]), DomainPath);

@@ -106,12 +106,18 @@ impl Priors {
 fn prior_key(kind: &str, value: &str) -> u64 {
     match (kind, value.split_once('|')) {
         ("domain_path", Some((domain, part))) => path_key(Key::domain(domain), part_hash(part)),
+        ("site", _) => site_key(Key::domain(value)),
         _ => Key::of(kind, value).bits(),
     }
 }
 
 fn path_key(domain: Key, part: u64) -> u64 {
     domain.bits() ^ part.rotate_left(1)
+}
+
+/// Sites and domains share keys, priors are for one or the other.
+fn site_key(site: Key) -> u64 {
+    !site.bits()
 }
 
 /// One step of the walk, as a trace sees it.
@@ -146,12 +152,30 @@ impl Trace for NoTrace {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// The entries of a URL's domain and site, which the caller has looked up already: their cells are on the way from memory while
-/// the general ones are read.
+/// The entries of a URL's domain and site, which are looked up first of all: their cells are on the way from memory while the
+/// general ones are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'l> {
+    domain_key: Key,
+    site_key: Key,
     pub(crate) domain: Option<&'l Entry>,
-    pub(crate) site: Option<&'l Entry>,
+    site: Option<&'l Entry>,
+}
+
+impl<'l> Local<'l> {
+    pub(crate) fn find(evidence: &'l Evidence, features: &UrlFeatures<'_>, guard: &'l Guard<'_>) -> Self {
+        let domain_key = Key::domain(features.domain);
+        let domain = evidence.entry(domain_key, guard);
+        let (site_key, site) = match features.is_site() {
+            true => (domain_key, domain),
+            false => {
+                let key = Key::domain(features.site);
+                (key, evidence.entry(key, guard))
+            }
+        };
+        domain.into_iter().chain(site.filter(|_| !features.is_site())).for_each(Entry::touch);
+        Self { domain_key, site_key, domain, site }
+    }
 }
 
 /// What a walk reads: the same for each level.
@@ -164,6 +188,8 @@ pub(crate) struct Walk<'w> {
     pub(crate) down: f64,
     pub(crate) features: &'w UrlFeatures<'w>,
     pub(crate) own: Group,
+    /// Of a site's other domains.
+    pub(crate) others: Group,
 }
 
 /// One level of it.
@@ -172,6 +198,8 @@ struct At<'l> {
     value: &'l str,
     entry: Option<&'l Entry>,
     group: Group,
+    /// A second group whose masses count with the first's.
+    also: Option<Group>,
     priors: &'l [Pseudo],
     weight: f64,
     /// The estimate reads the alert pair.
@@ -193,8 +221,8 @@ impl<'w> Walk<'w> {
         features: &'w UrlFeatures<'w>,
         now: Timestamp,
     ) -> Self {
-        let own = Group::new(Level::Own, features.kind(), 0);
-        Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own }
+        let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, features.kind(), 0));
+        Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own, others }
     }
 
     /// Scores all candidates; without `local` as if nothing were known of site, domain and section.
@@ -300,10 +328,10 @@ impl<'w> Walk<'w> {
 
     /// Site, domain and section: where the alert pair is read, and where blocks count.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
-        self.pull_by_what_was_met(candidates, local.site, trace);
-        let site = Key::site(self.features.site);
+        self.pull_by_what_was_met(candidates, local.site, Some(self.others), trace);
         let at = At {
-            priors: self.priors.of_key(site.bits()),
+            also: Some(self.others),
+            priors: self.priors.of_key(site_key(local.site_key)),
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Site),
@@ -311,10 +339,10 @@ impl<'w> Walk<'w> {
         };
         self.pull(candidates, &at, trace);
         // Where site and domain are one, what was met there is known already.
-        if self.features.site != self.features.domain {
-            self.pull_by_what_was_met(candidates, local.domain, trace);
+        if !self.features.is_site() {
+            self.pull_by_what_was_met(candidates, local.domain, None, trace);
         }
-        let key = Key::domain(self.features.domain);
+        let key = local.domain_key;
         let at = At {
             priors: self.priors.of_key(key.bits()),
             recent: true,
@@ -343,6 +371,7 @@ impl<'w> Walk<'w> {
             value,
             entry,
             group: self.own,
+            also: None,
             priors: &[],
             weight: self.settings.level_weight,
             recent: false,
@@ -365,11 +394,11 @@ impl<'w> Walk<'w> {
     fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
         let mut seen = 0u64;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
-            entry.for_each(at.group, |id, cell| {
+            entry.each_masses(at.group, at.also, self.down * at.scale, |id, masses| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
-                seen |= 1 << id.index();
-                let mut masses = cell.read(self.down * at.scale);
+                let mut masses = *masses;
                 if let Some(&(_, success, total)) = at.priors.iter().find(|prior| prior.0 == id) {
+                    seen |= 1 << id.index();
                     masses.success += success;
                     masses.total += total;
                     masses.recent_success += success;
@@ -397,7 +426,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pull_one(
         &self,
         candidate: &mut Scored<'_>,
@@ -416,7 +445,9 @@ impl<'w> Walk<'w> {
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((masses.recent_success, masses.recent_total));
             let basis = Basis { specificity, success: masses.success, sample: masses.total, recent };
-            candidate.basis = Some(basis.better(candidate.basis, self.settings));
+            if candidate.basis.is_none_or(|other| basis.is_better(&other, self.settings)) {
+                candidate.basis = Some(basis);
+            }
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = masses.total;
                 candidate.domain_newest_s = masses.newest_s;

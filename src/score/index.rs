@@ -7,6 +7,7 @@ use crate::registry::FetcherSpec;
 const CHANCE_MIN: f64 = 1e-6;
 
 /// The chance of success after the doubt that one fetcher's failure casts on the next.
+#[inline]
 pub(crate) fn doubted(p: f64, settings: &Settings) -> f64 {
     ((p - settings.phi) / (1.0 - settings.phi)).max(CHANCE_MIN)
 }

@@ -7,27 +7,28 @@
 
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::attempt::Hint;
-use crate::evidence::{Entry, Masses};
+use crate::evidence::{Entry, Group, Masses};
 use crate::registry::{CANDIDATES_MAX, Class};
 
 /// Fewer failures than this show nothing.
 const FAILURES_MIN: f64 = 0.1;
 
 impl Walk<'_> {
-    /// Pulls all candidates but the plain one towards how they do where that one meets what it met under `entry`.
+    /// Pulls all candidates but the plain one towards how they do where that one meets what it met under `entry`, its group `also` included.
     pub(super) fn pull_by_what_was_met(
         &self,
         candidates: &mut Candidates<'_>,
         entry: Option<&Entry>,
+        also: Option<Group>,
         trace: &mut impl Trace,
     ) {
         let weight = self.settings.met_weight;
         let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
         let Some(plain) = candidates.iter().find(|c| c.spec.class == Class::Plain).map(|c| c.id) else { return };
         let mut met = Masses::default();
-        entry.for_each(self.own, |id, cell| {
+        entry.each_masses(self.own, also, self.down, |id, masses| {
             if id == plain {
-                met = cell.read(self.down);
+                met = *masses;
             }
         });
         let failed = met.alert_total - met.alert_success;
