@@ -525,6 +525,11 @@ impl Selector {
         self.evidence.observe_apart(shared, attempt, &self.registry);
     }
 
+    /// Says that attempts of sites with these hashes come next.
+    pub(crate) fn expect(&self, hashes: &[u64]) {
+        self.evidence.touch(hashes);
+    }
+
     /// A place for what domains share, for one of several threads that learn at once.
     pub(crate) fn apart(&self) -> Evidence {
         self.evidence.empty_like()

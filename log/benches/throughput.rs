@@ -104,7 +104,7 @@ fn replay(dir: &Path) {
     rate("replay, one thread", summary.records, bytes, one);
     let start = Instant::now();
     let fold = |sum: &mut u64, seq: u64, r: fetchwise_log::RecordRef<'_>| *sum = sum.wrapping_add(seq ^ r.key_hash);
-    reader.for_each_sharded(0, vec![0u64; 2], fold, |_| {}).unwrap();
+    reader.for_each_sharded(0, vec![0u64; 2], |_, _| {}, fold, |_| {}).unwrap();
     rate("replay, two shards and a reading thread", summary.records, bytes, start.elapsed());
     let start = Instant::now();
     Log::open(dir, options(Durability::Os)).unwrap();

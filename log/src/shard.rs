@@ -18,6 +18,9 @@ const BATCH_BYTES: usize = 512 << 10;
 /// So many batches wait for each shard.
 const BATCHES: usize = 4;
 
+/// Of so many records the keys are shown before the first of them is.
+const AHEAD: usize = 16;
+
 /// How often a compaction may take a file away.
 const REOPENINGS_MAX: u32 = 8;
 
@@ -33,7 +36,8 @@ struct Batch {
 impl Reader {
     /// Shows every record from `seq` on to `f`, with one thread for each of `shards` and one that reads. Records with one
     /// `key_hash` go to one shard, in order; different keys may overtake each other. `progress` is told after each segment.
-    /// Memory: about 4 MiB.
+    /// `ahead` is shown the keys of the next few records of a shard before they are, so that what belongs to them can be on its
+    /// way from memory. Memory: about 4 MiB.
     ///
     /// ```
     /// # use fetchwise_log::{Log, Options, Reader, Record};
@@ -42,7 +46,8 @@ impl Reader {
     /// # for key in 0..100 { log.append(Record { kind: 1, schema: 1, key_hash: key, time_ms: 0, payload: b"x" })?; }
     /// # log.close()?;
     /// let reader = Reader::open(dir.path())?;
-    /// let (counts, summary) = reader.for_each_sharded(0, vec![0u64; 2], |count, _, _| *count += 1, |_| {})?;
+    /// let count = |count: &mut u64, _, _: fetchwise_log::RecordRef<'_>| *count += 1;
+    /// let (counts, summary) = reader.for_each_sharded(0, vec![0u64; 2], |_, _| {}, count, |_| {})?;
     /// assert_eq!(counts.iter().sum::<u64>(), summary.records);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -56,6 +61,7 @@ impl Reader {
         &self,
         seq: u64,
         shards: Vec<S>,
+        ahead: impl Fn(&S, &[u64]) + Sync,
         f: impl Fn(&mut S, u64, RecordRef<'_>) + Sync,
         mut progress: impl FnMut(Progress),
     ) -> Result<(Vec<S>, Summary), Error> {
@@ -63,14 +69,14 @@ impl Reader {
         if count == 0 {
             return Err(Error::Invalid("a replay needs a shard".into()));
         }
-        let f = &f;
+        let (ahead, f) = (&ahead, &f);
         std::thread::scope(|scope| {
             let mut queues = Vec::new();
             let mut threads = Vec::new();
             for (index, state) in (0u64..).zip(shards) {
                 let (queue, batches) = bounded(BATCHES);
                 queues.push(queue);
-                threads.push(scope.spawn(move || fold(state, &batches, seq, index, count, f)));
+                threads.push(scope.spawn(move || fold(state, &batches, seq, (index, count), ahead, f)));
             }
             let read = self.read_all(seq, &queues, &mut progress);
             drop(queues);
@@ -119,7 +125,7 @@ impl Reader {
     ) -> Result<(), Error> {
         let total = self.segments().filter(|s| s.next_seq.is_none_or(|next| next > seq)).map(|s| s.bytes).sum();
         summary.damage.extend_from_slice(self.damage());
-        let mut batch = Batch::default();
+        let mut batches = Batches::new(queues);
         let mut done = 0;
         for (index, segment) in self.segments().enumerate() {
             if segment.next_seq.is_some_and(|next| next <= seq) {
@@ -135,21 +141,18 @@ impl Reader {
                 part.first_seq = part.first_seq.or(Some(first));
                 part.last_seq = Some(header.next_seq() - 1);
                 part.records += header.next_seq() - first;
-                if !batch.fits(frame.payload.len()) {
-                    hand_out(&mut batch, queues, frame.payload.len());
-                }
-                batch.add(header.first_seq, frame.payload);
+                batches.add(header.first_seq, frame.payload);
             });
             summary.merge(part);
             if read.is_err() {
                 // What was read until now is folded all the same: reading may go on behind it.
-                hand_out(&mut batch, queues, 0);
+                batches.hand_out();
                 return read;
             }
             done += segment.bytes;
             progress(Progress { done, total });
         }
-        hand_out(&mut batch, queues, 0);
+        batches.hand_out();
         Ok(())
     }
 }
@@ -167,16 +170,44 @@ impl Batch {
     }
 }
 
-/// Gives the batch to every shard and begins one that can hold `len` bytes.
-fn hand_out(batch: &mut Batch, queues: &[Sender<Arc<Batch>>], len: usize) {
-    let next = Batch { bytes: AlignedBuf::zeroed(if len == 0 { 0 } else { len.max(BATCH_BYTES) }), ..Batch::default() };
-    let full = Arc::new(std::mem::replace(batch, next));
-    if full.frames.is_empty() {
-        return;
+/// Batches on their way to the shards. One that all of them are done with is filled again.
+struct Batches<'q> {
+    queues: &'q [Sender<Arc<Batch>>],
+    filling: Batch,
+    handed_out: Vec<Arc<Batch>>,
+}
+
+impl<'q> Batches<'q> {
+    fn new(queues: &'q [Sender<Arc<Batch>>]) -> Self {
+        Self { queues, filling: Batch::default(), handed_out: Vec::new() }
     }
-    for queue in queues {
-        // A shard that panicked is noticed when it is joined.
-        let _ = queue.send(full.clone());
+
+    fn add(&mut self, first_seq: u64, payload: &[u8]) {
+        if !self.filling.fits(payload.len()) {
+            self.hand_out();
+            if !self.filling.fits(payload.len()) {
+                self.filling.bytes = AlignedBuf::zeroed(payload.len().max(BATCH_BYTES));
+            }
+        }
+        self.filling.add(first_seq, payload);
+    }
+
+    /// Gives what has been filled to every shard.
+    fn hand_out(&mut self) {
+        if self.filling.frames.is_empty() {
+            return;
+        }
+        let spare = self.handed_out.iter_mut().position(|batch| Arc::get_mut(batch).is_some());
+        let spare = spare.and_then(|index| Arc::into_inner(self.handed_out.swap_remove(index)));
+        let mut next = spare.unwrap_or_default();
+        next.used = 0;
+        next.frames.clear();
+        let full = Arc::new(std::mem::replace(&mut self.filling, next));
+        for queue in self.queues {
+            // A shard that panicked is noticed when it is joined.
+            let _ = queue.send(full.clone());
+        }
+        self.handed_out.push(full);
     }
 }
 
@@ -184,18 +215,27 @@ fn fold<S>(
     mut state: S,
     batches: &Receiver<Arc<Batch>>,
     seq: u64,
-    index: u64,
-    count: u64,
+    (index, count): (u64, u64),
+    ahead: &(impl Fn(&S, &[u64]) + Sync),
     f: &(impl Fn(&mut S, u64, RecordRef<'_>) + Sync),
 ) -> S {
+    let mut keys = Vec::with_capacity(AHEAD);
     for batch in batches {
-        for (first_seq, start, len) in &batch.frames {
+        let records = batch.frames.iter().flat_map(|(first_seq, start, len)| {
             let payload = batch.bytes.bytes().get(*start..start + len).unwrap_or_default();
-            for (number, record) in (*first_seq..).zip(Records::new(payload)) {
-                if number >= seq && record.key_hash % count == index {
-                    f(&mut state, number, record);
-                }
+            (*first_seq..).zip(Records::new(payload))
+        });
+        let mut own = records.filter(|(number, record)| *number >= seq && record.key_hash % count == index);
+        let mut next = Vec::with_capacity(AHEAD);
+        loop {
+            next.extend(own.by_ref().take(AHEAD));
+            if next.is_empty() {
+                break;
             }
+            keys.clear();
+            keys.extend(next.iter().map(|(_, record)| record.key_hash));
+            ahead(&state, &keys);
+            next.drain(..).for_each(|(number, record)| f(&mut state, number, record));
         }
     }
     state

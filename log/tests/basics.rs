@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{AppendError, Durability, Error, Found, Log, OnFull, Options, Reader, Record, State, WaitError};
@@ -468,10 +469,14 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
     let reader = Reader::open(dir.path()).unwrap();
     for (shards, from) in [(1, 0), (2, 0), (5, 0), (2, 7001)] {
         let mut told = 0;
+        let announced = AtomicU64::new(0);
         let (seen, summary) = reader
             .for_each_sharded(
                 from,
                 vec![Vec::new(); shards],
+                |_, keys| {
+                    announced.fetch_add(keys.len() as u64, Ordering::Relaxed);
+                },
                 |seen: &mut Vec<(u64, u64)>, seq, record| {
                     assert_eq!(record.payload, vec![(seq - 1) as u8; ((seq - 1) % 400) as usize]);
                     assert_eq!(record.payload.as_ptr().align_offset(8), 0);
@@ -484,6 +489,7 @@ fn a_sharded_replay_sees_each_record_once_and_keeps_the_order_of_a_key() {
             )
             .unwrap();
         assert_eq!(summary.records, 20_000 - from.max(1) + 1);
+        assert_eq!(announced.into_inner(), summary.records);
         assert_eq!((summary.first_seq, summary.last_seq), (Some(from.max(1)), Some(20_000)));
         let mut all: Vec<u64> = Vec::new();
         for shard in &seen {

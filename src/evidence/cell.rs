@@ -32,6 +32,56 @@ pub(crate) struct Increment {
     pub duration_ms: f64,
 }
 
+/// Who adds to a cell at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// Whoever records: each change is one step that no other can come between.
+    Many,
+    /// One thread of a replay, to which all of the cell's attempts belong: plain loads and stores do.
+    #[cfg_attr(not(feature = "log"), allow(dead_code, reason = "only a replay is alone"))]
+    One,
+}
+
+impl Writers {
+    /// Changes what an atomic holds; returns what it held.
+    #[inline]
+    fn change(self, of: &AtomicU64, order: Ordering, f: impl Fn(u64) -> u64) -> u64 {
+        match self {
+            Self::Many => {
+                let changed = of.fetch_update(order, Ordering::Relaxed, |bits| Some(f(bits)));
+                changed.unwrap_or_else(|bits| bits)
+            }
+            Self::One => {
+                let before = of.load(Ordering::Relaxed);
+                of.store(f(before), order);
+                before
+            }
+        }
+    }
+
+    /// Counts one more.
+    #[inline]
+    pub(crate) fn count(self, of: &AtomicU32) {
+        match self {
+            Self::Many => drop(of.fetch_add(1, Ordering::Relaxed)),
+            Self::One => of.store(of.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed),
+        }
+    }
+
+    /// Raises to `at_least`; returns what it is then.
+    #[inline]
+    fn raise(self, of: &AtomicU32, at_least: u32) -> u32 {
+        let before = match self {
+            Self::Many => of.fetch_max(at_least, Ordering::Relaxed),
+            Self::One => of.load(Ordering::Relaxed),
+        };
+        if self == Self::One && before < at_least {
+            of.store(at_least, Ordering::Relaxed);
+        }
+        before.max(at_least)
+    }
+}
+
 /// Decayed masses as read at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Masses {
@@ -159,7 +209,13 @@ impl Cell {
     }
 
     /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
+    #[inline]
     pub(crate) fn claim(&self, tag: u64) -> bool {
+        // Most often somebody was here before: a look takes no cache line away from others.
+        match self.tag() {
+            0 => {}
+            holder => return holder == tag,
+        }
         match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(holder) => holder == tag,
@@ -167,33 +223,37 @@ impl Cell {
     }
 
     /// Adds one attempt; `recent` says whether the recent pair is kept too.
-    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool) {
+    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
         let mass = up * what.weight;
+        let add = |to: &AtomicU64, mass: f64, order| {
+            writers.change(to, order, |bits| (f64::from_bits(bits) + mass).to_bits());
+        };
         // The total goes first; Release on the others pairs with Acquire in `read`, which takes the total last.
-        add_f64(&self.total, mass, Ordering::Relaxed);
+        add(&self.total, mass, Ordering::Relaxed);
         if what.success {
-            add_f64(&self.success, mass, Ordering::Release);
+            add(&self.success, mass, Ordering::Release);
         }
         if what.blocked {
-            add_f64(&self.blocked, mass, Ordering::Release);
+            add(&self.blocked, mass, Ordering::Release);
         }
         if what.duration_ms > 0.0 {
-            add_f64(&self.duration, mass * what.duration_ms, Ordering::Relaxed);
+            add(&self.duration, mass * what.duration_ms, Ordering::Relaxed);
         }
         // Relaxed: a count for people; a reader may see it one attempt late.
-        self.attempts.fetch_add(1, Ordering::Relaxed);
+        writers.count(&self.attempts);
         if recent {
-            self.add_recent(decay, mass as f32, what);
+            self.add_recent(decay, up, what, writers);
         }
     }
 
     /// Adds to the recent pair and to the alert one, then scales each back to at most 64 attempts as of the newest time seen.
-    fn add_recent(&self, decay: &Decay, mass: f32, what: &Increment) {
+    fn add_recent(&self, decay: &Decay, up: f64, what: &Increment, writers: Writers) {
+        let mass = (up * what.weight) as f32;
         let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
         // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
-        let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
+        let newest_s = writers.raise(&self.newest_s, at_s);
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
-        let most = (RECENT_MAX * decay.up(newest)) as f32;
+        let most = (RECENT_MAX * if newest == what.at { up } else { decay.up(newest) }) as f32;
         if !most.is_finite() || !mass.is_finite() {
             // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until masses are rebased.
             return;
@@ -207,12 +267,11 @@ impl Cell {
                 success *= most / total;
                 total = most;
             }
-            Some(pack(success.min(total), total))
+            pack(success.min(total), total)
         };
-        let update = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| added(unpack(packed)));
-        let before = update.unwrap_or_else(|packed| packed);
+        let before = writers.change(&self.recent, Ordering::Relaxed, |packed| added(unpack(packed)));
         let unit = most / RECENT_MAX as f32;
-        let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+        writers.change(&self.alert, Ordering::Relaxed, |packed| {
             let pair = unpack(if packed == 0 { before } else { packed });
             added(startled(pair, what, unit))
         });
@@ -385,7 +444,7 @@ mod tests {
     fn add(cell: &Cell, decay: &Decay, at_ms: i64, success: bool) {
         let at = Timestamp::from_millis(at_ms);
         let what = Increment { at, weight: 1.0, success, blocked: !success, duration_ms: 5.0 };
-        cell.add(decay, decay.up(at), &what, true);
+        cell.add(decay, decay.up(at), &what, true, Writers::Many);
     }
 
     #[test]

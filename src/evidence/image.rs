@@ -16,6 +16,9 @@ use crate::time::Timestamp;
 /// Entries whose decayed mass is under this have faded: an image leaves them out.
 pub(crate) const FADED: f64 = 0.01;
 
+/// A thread is not worth its while for fewer entries.
+const PART_MIN: usize = 4096;
+
 /// Where an entry is found: in the map by its hash, or at a fixed place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -133,15 +136,30 @@ impl Evidence {
             false => from.down(image.as_of) * self.decay.up(image.as_of),
         };
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
+        // Grown once: each doubling on the way would move every entry.
+        self.entries.reserve(image.entries.len(), &self.guard());
+        let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            // No entry is in two parts, so nobody waits for another.
+            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(PART_MIN)) {
+                let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
+                let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
+                let part = Part { entries, cells: own_cells, breakers: own_breakers };
+                let ids = &ids;
+                scope.spawn(move || self.absorb_part(&part, ids, scale, image.as_of));
+            }
+        });
+    }
+
+    fn absorb_part(&self, part: &Part<'_>, ids: &[Option<FetcherId>], scale: f64, as_of: Timestamp) {
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
         let guard = self.guard();
-        // Grown once: each doubling on the way would move every entry.
-        self.entries.reserve(image.entries.len(), &guard);
-        let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
-        for row in &image.entries {
+        let (mut cells, mut breakers) = (part.cells, part.breakers);
+        for row in part.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let entry = match row.place.kind {
-                Place::MAP => Some(self.entry_or_new(Key(row.place.key), image.as_of, &guard)),
+                Place::MAP => Some(self.entry_or_new(Key(row.place.key), as_of, &guard)),
                 Place::GLOBAL => Some(&self.global),
                 Place::FLAG => at(&self.flags, row.place.key),
                 Place::HINT => at(&self.hints, row.place.key),
@@ -165,6 +183,13 @@ impl Evidence {
             entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
         }
     }
+}
+
+/// Entries of an image with their cells and breakers.
+struct Part<'i> {
+    entries: &'i [EntryRow],
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
 }
 
 fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {

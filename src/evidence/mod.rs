@@ -6,7 +6,6 @@
 //! Must not know how masses become a decision.
 
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::Ordering;
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -16,7 +15,7 @@ use crate::heuristic::url::{FLAGS, Kind, kind_of};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Masses;
-use cell::{Cell, Increment};
+use cell::{Cell, Increment, Writers};
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 
 pub mod decay;
@@ -36,9 +35,10 @@ const DEPTHS: usize = 16;
 pub(crate) struct Key(u64);
 
 impl Key {
-    /// A domain, and the site of that name: one entry has the cells of both.
+    /// A domain, and the site of that name: one entry has the cells of both. A record of the log is filed under its site's hash,
+    /// which is this one.
     pub(crate) fn domain(value: &str) -> Self {
-        Self(xxh3_64_with_seed(value.as_bytes(), 1))
+        Self(xxh3_64(value.as_bytes()))
     }
 
     pub(crate) fn suffix(value: &str) -> Self {
@@ -240,12 +240,17 @@ impl Evidence {
     /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
     /// for each heuristic; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
-        self.observe_apart(self, attempt, registry);
+        self.learn(self, attempt, registry, Writers::Many);
     }
 
-    /// As [`observe`](Self::observe), with the cells that all domains share in `shared`: threads that learn much at once would
-    /// hand their cache lines to and fro.
+    /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its sites and
+    /// nobody else from any: the cells that sites share are in `shared`, and nothing has to be done in one step.
+    #[cfg(feature = "log")]
     pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) {
+        self.learn(shared, attempt, registry, Writers::One);
+    }
+
+    fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let Facts { at, success, is_banned, .. } = attempt.facts();
         self.each_cell_of(
@@ -254,16 +259,24 @@ impl Evidence {
             &moved,
             |_| true,
             |entry, cell, role| {
-                cell.add(&self.decay, moved.up, &moved.what, role.is_recent());
+                cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
                 if role == Role::Domain {
-                    // Relaxed: a counter that seeds a hash; a stale value seeds it with the value before.
-                    entry.attempts.fetch_add(1, Ordering::Relaxed);
+                    // A counter that seeds a hash; a stale value seeds it with the value before.
+                    writers.count(&entry.attempts);
                     if is_banned || success {
                         entry.update_breaker(moved.fetcher, at, is_banned);
                     }
                 }
             },
         );
+    }
+
+    /// Asks memory for the entries of the domains (and sites) that these are the hashes of. Entries of many domains are in no
+    /// cache: asked for together they come in the time of one.
+    #[cfg(feature = "log")]
+    pub(crate) fn touch(&self, hashes: &[u64]) {
+        let guard = self.guard();
+        hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
     }
 
     /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.

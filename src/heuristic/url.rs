@@ -192,6 +192,28 @@ const FILE_SUFFIXES: &[&str] = &[
     "zst",
 ];
 
+/// The same as numbers, which are in the same order and compared in one step.
+const FILE_SUFFIX_NUMBERS: [u128; FILE_SUFFIXES.len()] = {
+    let mut numbers = [0; FILE_SUFFIXES.len()];
+    let mut index = 0;
+    while index < numbers.len() {
+        numbers[index] = number_of(FILE_SUFFIXES[index].as_bytes());
+        index += 1;
+    }
+    numbers
+};
+
+/// At most 16 bytes as a number that sorts as they do.
+const fn number_of(bytes: &[u8]) -> u128 {
+    let mut all = [0; 16];
+    let mut index = 0;
+    while index < bytes.len() {
+        all[index] = bytes[index];
+        index += 1;
+    }
+    u128::from_be_bytes(all)
+}
+
 /// A lower-case suffix with its dot, e.g. `.pdf`, held inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Suffix {
@@ -226,7 +248,7 @@ impl Suffix {
 
     /// Whether it is the suffix of a file.
     pub fn kind(&self) -> Kind {
-        match FILE_SUFFIXES.binary_search(&&self.as_str()[1..]) {
+        match FILE_SUFFIX_NUMBERS.binary_search(&number_of(&self.bytes[1..])) {
             Ok(_) => Kind::File,
             Err(_) => Kind::Page,
         }
@@ -368,10 +390,16 @@ fn registrable(domain: &str) -> &str {
 
 /// File or page, from the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
 pub(crate) fn kind_of(url: &str) -> Kind {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let bytes = url.as_bytes();
+    let end = bytes.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(bytes.len());
+    let scheme = bytes[..end].iter().position(|&b| b == b':').filter(|&colon| bytes[colon..end].starts_with(b"://"));
     // The authority is no path: a bare `https://example.zip` is a page.
-    let path = path.split_once("://").map_or(path, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
-    let segment = path.rsplit('/').next().unwrap_or_default();
+    let authority = scheme.map_or(0, |colon| colon + 3);
+    let segment = match bytes[authority..end].iter().rposition(|&b| b == b'/') {
+        Some(slash) => &url[authority + slash + 1..end],
+        None if scheme.is_some() => "",
+        None => &url[..end],
+    };
     Suffix::of_segment(segment).map_or(Kind::Page, |suffix| suffix.kind())
 }
 
@@ -411,7 +439,12 @@ mod tests {
 
     #[test]
     fn the_suffix_list_is_sorted_for_its_search() {
-        assert!(FILE_SUFFIXES.is_sorted());
+        assert!(FILE_SUFFIXES.is_sorted() && FILE_SUFFIX_NUMBERS.is_sorted());
+        for suffix in FILE_SUFFIXES.iter().filter(|suffix| suffix.len() <= 10) {
+            let upper = format!("a.{}", suffix.to_uppercase());
+            assert_eq!(Suffix::of_segment(&upper).map(|suffix| suffix.kind()), Some(Kind::File), "{suffix}");
+        }
+        assert_eq!(Suffix::of_segment("a.html").map(|suffix| suffix.kind()), Some(Kind::Page));
     }
 
     #[test]

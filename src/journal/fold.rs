@@ -118,7 +118,7 @@ pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
     let shards = vec![Names::default(); threads()];
     let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("a start without a reader".into()))?;
-    let (shards, summary) = reader.for_each_sharded(from, shards, Names::take, progress)?;
+    let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, Names::take, progress)?;
     if !summary.damage.is_empty() {
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
     }
@@ -192,6 +192,7 @@ impl Survey {
 }
 
 /// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
+/// Nobody may record attempts in `selector` meanwhile: the threads of a load share nothing, so none of them waits for another.
 ///
 /// # Errors
 /// As [`replay`].
@@ -339,7 +340,8 @@ impl Fold {
         if reader.floor_seq() > self.covers_seq {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
-        let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, take, progress)?;
+        let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
+        let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }
