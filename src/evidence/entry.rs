@@ -80,8 +80,26 @@ pub(crate) struct Entry {
     pub(crate) attempts: AtomicU32,
     /// Whether other domains of the site have a cell here.
     has_others: AtomicBool,
+    /// The cells of a [`Shared`] entry begin with a cache line.
+    _to_the_line: [u64; 2],
     cells: [Cell; INLINE_CELLS],
 }
+
+/// An entry that all domains share and all threads write to: each of its cells has a cache line of its own, so that who adds to
+/// one fetcher's does not wait for who adds to another's. Two lines, since they are fetched in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Shared(Entry);
+
+impl std::ops::Deref for Shared {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.0
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Entry, cells) == 64 && size_of::<Cell>() == 64);
 
 #[derive(Debug)]
 struct Chunk {

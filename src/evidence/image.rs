@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::cell::Raw;
 use super::decay::Decay;
-use super::entry::{Breaker, Entry};
+use super::entry::{Breaker, Entry, Shared};
 use super::{Evidence, Key};
 use crate::registry::{FetcherId, Registry, canonical};
 use crate::time::Timestamp;
@@ -81,7 +81,7 @@ impl Evidence {
     pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
         let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
         let down = self.decay.down(as_of);
-        let fixed = |kind, entries: &[Entry], image: &mut Image| {
+        let fixed = |kind, entries: &[Shared], image: &mut Image| {
             for (key, entry) in (0u64..).zip(entries) {
                 image.push(Place { kind, key }, entry, |_| true);
             }
@@ -116,7 +116,7 @@ impl Evidence {
                 }
             });
         };
-        let all = |to: &[Entry], from: &[Entry]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
+        let all = |to: &[Shared], from: &[Shared]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
         add(&self.global, &other.global);
         all(&self.flags, &other.flags);
         all(&self.hints, &other.hints);
@@ -160,7 +160,7 @@ impl Evidence {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let entry = match row.place.kind {
                 Place::MAP => Some(self.entry_or_new(Key(row.place.key), as_of, &guard)),
-                Place::GLOBAL => Some(&self.global),
+                Place::GLOBAL => Some(self.global()),
                 Place::FLAG => at(&self.flags, row.place.key),
                 Place::HINT => at(&self.hints, row.place.key),
                 Place::DEPTH => at(&self.depths, row.place.key),
@@ -198,8 +198,8 @@ fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
     taken
 }
 
-fn at(entries: &[Entry], key: u64) -> Option<&Entry> {
-    usize::try_from(key).ok().and_then(|index| entries.get(index))
+fn at(entries: &[Shared], key: u64) -> Option<&Entry> {
+    usize::try_from(key).ok().and_then(|index| entries.get(index)).map(|shared| &**shared)
 }
 
 impl Image {

@@ -16,6 +16,7 @@ use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Masses;
 use cell::{Cell, Increment, Writers};
+use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 
 pub mod decay;
@@ -167,10 +168,10 @@ struct Moved {
 pub(crate) struct Evidence {
     decay: decay::Decay,
     entries: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
-    global: Entry,
-    flags: [Entry; 4],
-    hints: [Entry; 4],
-    depths: [Entry; DEPTHS],
+    global: Shared,
+    flags: [Shared; 4],
+    hints: [Shared; 4],
+    depths: [Shared; DEPTHS],
     cap: evict::Cap,
 }
 
@@ -188,7 +189,7 @@ impl Evidence {
         Self {
             decay,
             entries,
-            global: Entry::default(),
+            global: Shared::default(),
             flags: Default::default(),
             hints: Default::default(),
             depths: Default::default(),
@@ -381,11 +382,12 @@ impl Evidence {
 
     /// The entry at a fixed place, for the few keys that have one.
     fn fixed(&self, kind: &str, value: &str) -> Option<&Entry> {
-        match kind {
+        let shared = match kind {
             "domain" | "site" => None,
             "path_depth" => value.parse::<u32>().ok().and_then(|depth| self.depths.get(depth as usize)),
             _ => FLAGS.iter().position(|flag| *flag == kind && value == "true").map(|flag| &self.flags[flag]),
-        }
+        };
+        shared.map(|shared| &**shared)
     }
 
     /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
