@@ -122,6 +122,26 @@ impl Map for Papaya {
     }
 }
 
+/// papaya as fetchwise sets it: readers go on in the old table while a writer moves everything to the new one.
+pub(crate) struct PapayaBlocking(Papaya);
+
+impl Default for PapayaBlocking {
+    fn default() -> Self {
+        let map = papaya::HashMap::builder().hasher(Build::default()).resize_mode(papaya::ResizeMode::Blocking).build();
+        Self(Papaya(map))
+    }
+}
+
+impl Map for PapayaBlocking {
+    fn read(&self, keys: &[u64], sums: &mut Sums) {
+        self.0.read(keys, sums);
+    }
+
+    fn add(&self, keys: &[u64], added: Added) {
+        self.0.add(keys, added);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Scc(scc::HashMap<u64, Cells, Build>);
 

@@ -46,6 +46,10 @@ impl Latency {
         self.at(50.0)
     }
 
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
     pub(crate) fn mean(&self) -> f64 {
         self.0.mean()
     }

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::Scale;
 use crate::book::Section;
-use crate::map_peers::{DashMutex, Locked, Map, Papaya, Peer, Scc};
+use crate::map_peers::{DashMutex, Locked, Map, Papaya, PapayaBlocking, Peer, Scc};
 use crate::measure::{CELLS, Latency, Random};
 use crate::text;
 use crate::traffic::{self, Shape};
@@ -59,6 +59,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let peers = [
         run("DashMap with a Mutex each", &Peer::<DashMutex>::new(now), sites, &attempts, now, scale),
         run("papaya", &Peer::<Papaya>::new(now), sites, &attempts, now, scale),
+        run("papaya, blocking resize", &Peer::<PapayaBlocking>::new(now), sites, &attempts, now, scale),
         run("scc::HashMap", &Peer::<Scc>::new(now), sites, &attempts, now, scale),
         run("RwLock<HashMap>", &Peer::<Locked>::new(now), sites, &attempts, now, scale),
     ];
@@ -68,7 +69,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
          order. The others are what one writes first: aggregates by heuristic under hashed keys, one look-up for each \
          heuristic, and the published formula over their sums. They know nothing of priors, files against pages, recent \
          changes, costs, pauses, exploration or reasons, so they do less. `RwLock<HashMap>`, papaya and scc hold atomics; \
-         DashMap holds a mutex for each aggregate. Each is used at its defaults, its guard or lock taken once an operation where \
+         DashMap holds a mutex for each aggregate. Each is used at its defaults unless it says otherwise, its guard or lock taken once an operation where \
          it has one for the whole map.",
     ));
     let all = || std::iter::once(&ours).chain(&peers);
