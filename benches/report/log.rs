@@ -1,0 +1,173 @@
+//! Appends beside others: the disk itself, fjall and SQLite, with records of the size that the journal's have.
+//!
+//! fjall stands for the key-value stores because its journal is an append-only log whose levels (`Buffer`, `SyncData`) mean
+//! what `Os` and `Sync` mean here; redb copies pages of a B-tree and syncs at each commit, which is another job.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use fetchwise::attempt::Attempt;
+use fetchwise::journal::{Durability, Journal};
+use fetchwise::time::Timestamp;
+use fetchwise_log::Reader;
+use fjall::{Database, KeyspaceCreateOptions, PersistMode};
+
+use crate::Scale;
+use crate::book::Section;
+use crate::measure::{CELLS, Latency};
+use crate::record::{INTERVAL, options};
+use crate::{sqlite, text, traffic};
+
+/// Something that takes a record.
+type Append<'a> = &'a mut dyn FnMut(usize);
+
+struct Row {
+    name: String,
+    latency: Latency,
+    rate: f64,
+}
+
+/// `count` appends as fast as they go, then `end`.
+fn flood(name: &str, count: usize, append: Append<'_>, end: &mut dyn FnMut()) -> Row {
+    let mut latency = Latency::new();
+    let begun = Instant::now();
+    (0..count).for_each(|n| latency.time(|| append(n)));
+    end();
+    Row { name: name.to_owned(), latency, rate: count as f64 / begun.elapsed().as_secs_f64() }
+}
+
+/// Appends that are synced one by one, for a while.
+fn synced(name: &str, time: Duration, append: Append<'_>) -> Row {
+    let (mut latency, begun, mut n) = (Latency::new(), Instant::now(), 0);
+    while begun.elapsed() < time {
+        latency.time(|| append(n));
+        n += 1;
+    }
+    Row { name: name.to_owned(), latency, rate: n as f64 / begun.elapsed().as_secs_f64() }
+}
+
+fn print(section: &mut Section, rows: &[Row]) {
+    let head: Vec<&str> = std::iter::once("who").chain(CELLS).chain(["rate"]).collect();
+    let cells = |row: &Row| {
+        let mut cells = row.latency.row(row.name.clone());
+        cells.push(text::rate(row.rate));
+        cells
+    };
+    section.table(&head, rows.iter().map(cells).collect());
+}
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("Appends beside others");
+    let (count, now) = (scale.pick(5_000, 500_000), Timestamp::now());
+    let attempts = traffic::pool(count.min(100_000), 100_000, now);
+    let size = record_bytes(&attempts);
+    section.text(format!(
+        "An attempt as the journal writes it takes {size} bytes, frames included; the others are given a value of as many \
+         under an eight-byte key. The journal alone is measured here, encoding included; fetchwise's masses are in the table \
+         of `record`. SQLite has the tables and indexes of the published plan, an attempt being one row and two or three of \
+         heuristics.",
+    ));
+    let floods = floods(&attempts, count, size);
+    section.text("As fast as they go, one thread, nobody waits for the disk until the end:");
+    print(&mut section, &floods);
+    let time = scale.pick(Duration::from_millis(100), Duration::from_secs(2));
+    let syncs = one_by_one(&attempts, size, time);
+    section.text("Each one synced before the next, one thread:");
+    print(&mut section, &syncs);
+    let ours = floods[0].rate;
+    for peer in &floods[1..] {
+        section.duel("appends, synced at the end", "journal at `Interval(100 ms)`", &peer.name, ours / peer.rate, "");
+    }
+    let ours = syncs[0].latency.p50();
+    for peer in &syncs[1..] {
+        section.duel("one append, synced, p50", "journal at `Sync`", &peer.name, peer.latency.p50() / ours, "");
+    }
+    section
+}
+
+fn record_bytes(attempts: &[Attempt]) -> usize {
+    let tmp = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(tmp.path(), options(Durability::Os)).unwrap();
+    attempts.iter().for_each(|attempt| _ = journal.append_attempt(attempt).unwrap());
+    journal.close().unwrap();
+    let bytes: u64 = Reader::open(tmp.path()).unwrap().segments().map(|segment| segment.bytes).sum();
+    bytes as usize / attempts.len()
+}
+
+fn floods(attempts: &[Attempt], count: usize, size: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let tmp = tempfile::tempdir().unwrap();
+    for (name, durability) in [("journal at `Interval(100 ms)`", INTERVAL), ("journal at `Os`", Durability::Os)] {
+        let (journal, _) = Journal::open(&tmp.path().join(name), options(durability)).unwrap();
+        rows.push(flood(
+            name,
+            count,
+            &mut |n| _ = journal.append_attempt(&attempts[n % attempts.len()]).unwrap(),
+            &mut || journal.flush().wait().unwrap(),
+        ));
+        journal.close().unwrap();
+    }
+    let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(tmp.path().join("bare")).unwrap());
+    let payload = vec![7; size];
+    let append: Append<'_> = &mut |_| file.write_all(&payload).unwrap();
+    let mut row = flood("a buffered file, without checksums", count, append, &mut || ());
+    let begun = Instant::now();
+    file.flush().unwrap();
+    file.get_ref().sync_data().unwrap();
+    row.rate = 1.0 / (1.0 / row.rate + begun.elapsed().as_secs_f64() / count as f64);
+    rows.push(row);
+
+    let db = Database::builder(tmp.path().join("fjall")).open().unwrap();
+    let items = db.keyspace("attempts", KeyspaceCreateOptions::default).unwrap();
+    rows.push(flood("fjall", count, &mut |n| items.insert((n as u64).to_be_bytes(), &payload).unwrap(), &mut || {
+        db.persist(PersistMode::SyncData).unwrap()
+    }));
+    let db = sqlite::create(&tmp.path().join("attempts.db"), "NORMAL", true);
+    let count = count / 10;
+    rows.push(flood(
+        "SQLite, 1000 attempts a transaction",
+        count,
+        &mut |n| {
+            if n % 1000 == 0 {
+                db.execute_batch("BEGIN").unwrap();
+            }
+            sqlite::insert(&db, n, &attempts[n % attempts.len()]);
+            if n % 1000 == 999 || n + 1 == count {
+                db.execute_batch("COMMIT").unwrap();
+            }
+        },
+        &mut || db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap(),
+    ));
+    rows
+}
+
+fn one_by_one(attempts: &[Attempt], size: usize, time: Duration) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let tmp = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(&tmp.path().join("journal"), options(Durability::Sync)).unwrap();
+    rows.push(synced("journal at `Sync`", time, &mut |n| {
+        journal.append_attempt(&attempts[n % attempts.len()]).unwrap();
+        journal.settled().wait().unwrap();
+    }));
+    journal.close().unwrap();
+    let mut file = File::create(tmp.path().join("bare")).unwrap();
+    let payload = vec![7; size];
+    rows.push(synced("bare write and `fdatasync`", time, &mut |_| {
+        file.write_all(&payload).unwrap();
+        file.sync_data().unwrap();
+    }));
+    let db = Database::builder(tmp.path().join("fjall")).open().unwrap();
+    let items = db.keyspace("attempts", KeyspaceCreateOptions::default).unwrap();
+    rows.push(synced("fjall, `SyncData`", time, &mut |n| {
+        items.insert((n as u64).to_be_bytes(), &payload).unwrap();
+        db.persist(PersistMode::SyncData).unwrap();
+    }));
+    let db = sqlite::create(&tmp.path().join("attempts.db"), "FULL", true);
+    rows.push(synced("SQLite, one attempt a transaction", time, &mut |n| {
+        db.execute_batch("BEGIN").unwrap();
+        sqlite::insert(&db, n, &attempts[n % attempts.len()]);
+        db.execute_batch("COMMIT").unwrap();
+    }));
+    rows
+}

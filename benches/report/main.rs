@@ -1,0 +1,173 @@
+//! The report: everything that matters about speed and memory, measured side by side in one run, written to
+//! `docs/benchmarks.md` and as plots beside it. `make bench-report` runs it.
+//!
+//! Each subject runs in a process of its own, so that one's heap and caches are not the next one's, and hands a [`book::Section`]
+//! back as JSON. Invariant: no figure in what is written comes from anywhere but this run. Nothing is asserted about time: a
+//! target that is missed is written down as missed.
+//!
+//! `--quick` tries the program in a minute or so, with sizes that tell nothing; `--full` adds what takes long; `--only SUBJECT`
+//! (repeatable) leaves the others out; `--out DIR` writes somewhere else than `docs`.
+#![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
+
+mod book;
+mod growth;
+mod host;
+mod log;
+mod map_peers;
+mod measure;
+mod memory;
+mod mixed;
+#[path = "../pages/mod.rs"]
+mod page_sets;
+mod pages;
+mod pipeline;
+mod plot;
+mod record;
+mod replay;
+mod scaling;
+mod select;
+mod server;
+mod simulate;
+mod sqlite;
+mod text;
+mod traffic;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use book::Section;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Enough to see that the program runs.
+    Quick,
+    /// What the report is made of.
+    Normal,
+    /// With what takes too long for every day.
+    Full,
+}
+
+impl Scale {
+    /// `normal`, or `quick` on a quick run.
+    pub(crate) fn pick<T>(self, quick: T, normal: T) -> T {
+        if self == Self::Quick { quick } else { normal }
+    }
+
+    fn flag(self) -> Option<&'static str> {
+        match self {
+            Self::Quick => Some("--quick"),
+            Self::Normal => None,
+            Self::Full => Some("--full"),
+        }
+    }
+}
+
+/// A subject: its name, what it is about, and who measures it.
+type Subject = (&'static str, fn(Scale) -> Section);
+
+/// In the order of the report.
+const SUBJECTS: &[Subject] = &[
+    ("select", select::measure),
+    ("peers", mixed::measure),
+    ("sqlite", sqlite::measure),
+    ("record", record::measure),
+    ("log", log::measure),
+    ("replay", replay::measure),
+    ("memory", memory::measure),
+    ("pages", pages::measure),
+    ("pipeline", pipeline::measure),
+    ("simulate", simulate::measure),
+    ("scaling", scaling::measure),
+];
+
+struct Wishes {
+    scale: Scale,
+    only: Vec<String>,
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--child", "server"] => server::run(),
+        ["--child", "memory", shape, domains] => memory::child(shape, domains.parse().unwrap()),
+        ["--child", "subject", name, json, ref rest @ ..] => child(name, Path::new(json), rest),
+        _ => match wishes(&args) {
+            Ok(wishes) => return run(&wishes),
+            Err(message) => {
+                eprintln!("{message}\nusage: report [--quick | --full] [--only SUBJECT]... [--out DIR]");
+                return ExitCode::from(2);
+            }
+        },
+    }
+    ExitCode::SUCCESS
+}
+
+fn wishes(args: &[String]) -> Result<Wishes, String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let mut wishes = Wishes { scale: Scale::Normal, only: Vec::new(), out: docs };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--quick" => wishes.scale = Scale::Quick,
+            "--full" => wishes.scale = Scale::Full,
+            "--out" => wishes.out = PathBuf::from(value()?),
+            "--only" => {
+                let name = value()?;
+                if !SUBJECTS.iter().any(|(subject, _)| *subject == name) {
+                    let names: Vec<&str> = SUBJECTS.iter().map(|(subject, _)| *subject).collect();
+                    return Err(format!("no subject called {name:?}; there are: {}", names.join(", ")));
+                }
+                wishes.only.push(name);
+            }
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    Ok(wishes)
+}
+
+/// Measures one subject and leaves its section in `json`.
+fn child(name: &str, json: &Path, rest: &[&str]) {
+    let scale = match rest {
+        ["--quick"] => Scale::Quick,
+        ["--full"] => Scale::Full,
+        _ => Scale::Normal,
+    };
+    let (_, measure) = SUBJECTS.iter().find(|(subject, _)| *subject == name).unwrap();
+    std::fs::write(json, serde_json::to_vec(&measure(scale)).unwrap()).unwrap();
+}
+
+fn run(wishes: &Wishes) -> ExitCode {
+    let (begun, tmp) = (Instant::now(), tempfile::tempdir().unwrap());
+    let host = host::Host::read();
+    let mut sections = Vec::new();
+    let mut failed = Vec::new();
+    for &(name, _) in
+        SUBJECTS.iter().filter(|(name, _)| wishes.only.is_empty() || wishes.only.iter().any(|o| o == name))
+    {
+        let (at, json) = (Instant::now(), tmp.path().join(name));
+        eprintln!("{name} ...");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--child", "subject", name]).arg(&json).args(wishes.scale.flag());
+        match command.status() {
+            Ok(status) if status.success() => {
+                let section: Section = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+                eprintln!("{name} done in {:.1} s", at.elapsed().as_secs_f64());
+                sections.push(section);
+            }
+            other => {
+                eprintln!("{name} FAILED: {other:?}");
+                failed.push(name);
+            }
+        }
+    }
+    sections.extend(growth::section(&sections));
+    write::write(&wishes.out, &host, wishes.scale, &sections, begun.elapsed());
+    eprintln!("{} written in {:.0} s", wishes.out.join("benchmarks.md").display(), begun.elapsed().as_secs_f64());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

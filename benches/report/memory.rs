@@ -1,0 +1,160 @@
+//! Memory: bytes a site by a counting allocator, in a process of its own for each size, and what they are.
+
+use std::process::Command;
+
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+
+use crate::Scale;
+use crate::book::Section;
+use crate::measure::resident_bytes;
+use crate::text;
+use crate::traffic::{self, Shape};
+
+/// What a site may take.
+const TARGET: f64 = 600.0;
+
+/// Counts what a selector that knows `domains` sites holds, and prints it: bytes asked for, allocations, resident bytes, keys.
+pub(crate) fn child(shape: &str, domains: usize) {
+    let (_, shape) = Shape::ALL.into_iter().find(|(name, _)| *name == shape).unwrap();
+    let now = Timestamp::now();
+    // What a thread and a selector need once is no site's.
+    let mut selector = Selector::builder().build().unwrap();
+    traffic::teach(&selector, 0..10, shape, now);
+    selector = Selector::builder().build().unwrap();
+    let resident = resident_bytes();
+    let counted = allocation_counter::measure(|| traffic::teach(&selector, 0..domains, shape, now));
+    let resident = resident_bytes() - resident;
+    println!("{} {} {} {}", counted.bytes_current, counted.count_current, resident, selector.keys());
+}
+
+struct Counted {
+    bytes: f64,
+    blocks: f64,
+    resident: f64,
+    keys: f64,
+}
+
+fn count(shape: &str, domains: usize) -> Counted {
+    let exe = std::env::current_exe().unwrap();
+    let output = Command::new(exe).args(["--child", "memory", shape, &domains.to_string()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers: Vec<f64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    Counted { bytes: numbers[0], blocks: numbers[1], resident: numbers[2], keys: numbers[3] }
+}
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("Memory");
+    let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[10_000, 100_000, 1_000_000, 5_000_000]);
+    let last = sizes[sizes.len() - 1];
+    section.text(
+        "One site with one section, fetched by two fetchers, everything included: the map, its slack, what its entries hold. \
+         *Asked for* is what a counting allocator counted, *resident* what the process grew by (the allocator's own headers \
+         and rounding, and what it has not given back). Each line is a process of its own.",
+    );
+    let mut rows = Vec::new();
+    let mut plain = Vec::new();
+    for (name, _) in Shape::ALL {
+        for &sites in sizes.iter().filter(|&&sites| name == "plain" || sites * 5 == last || sites == last) {
+            eprintln!("  {name}, {} sites", text::size(sites));
+            let counted = count(name, sites);
+            let each = counted.bytes / sites as f64;
+            rows.push(vec![
+                text::size(sites),
+                match name {
+                    "plain" => "no suffix".to_owned(),
+                    other => format!("`.{other}`"),
+                },
+                text::bytes(each),
+                text::bytes(counted.resident / sites as f64),
+                format!("{:.2}", counted.blocks / sites as f64),
+                format!("{:.2}", counted.keys / sites as f64),
+            ]);
+            if name == "plain" {
+                section.point("bytes a site", sites as f64, each);
+                section.point("resident bytes a site", sites as f64, counted.resident / sites as f64);
+                plain.push((sites, each));
+            }
+            if sites >= 1_000_000 || scale == Scale::Quick {
+                let what = format!("memory a site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
+                section.target(&what, "at most 600 B", text::bytes(each), each <= TARGET);
+            }
+        }
+    }
+    let head = ["sites", "URLs", "asked for, a site", "resident, a site", "allocations a site", "keys a site"];
+    section.table(&head, rows);
+    breakdown(&mut section, &plain);
+    section
+}
+
+/// A cell: tag, success, total, blocked and duration masses, the recent and the alert pair, the newest time and the count.
+const CELL: f64 = (8 + 4 * 8 + 8 + 8 + 4 + 4) as f64;
+/// Cells that an entry has in itself.
+const INLINE_CELLS: f64 = 8.0;
+
+fn breakdown(section: &mut Section, plain: &[(usize, f64)]) {
+    let Some(&(sites, each)) = plain.last() else { return };
+    let used = 3.0 * traffic::FETCHERS.len() as f64;
+    let rest = each - used * CELL - (INLINE_CELLS - used) * CELL;
+    let least = least_bits(sites);
+    let row = |what: &str, bytes: f64| vec![what.to_owned(), format!("{bytes:.0} B")];
+    section.text(format!(
+        "What the {each:.0} B of a site without a suffix are, at {} sites (a cell is {CELL:.0} B by its fields):",
+        text::size(sites)
+    ));
+    section.table(
+        &["part", "a site"],
+        vec![
+            row("cells in use: domain, site and section, by two fetchers", used * CELL),
+            row(
+                "cells kept free in the entry: a suffix, by two fetchers, fits without another allocation",
+                (INLINE_CELLS - used) * CELL,
+            ),
+            row("the rest: the entry's links, pause, breaker and count, the map's slot and its slack", rest),
+            row("together", each),
+            row("the least there could be, see below", least / 8.0),
+        ],
+    );
+    section.text(format!(
+        "*The least there could be* counts the information alone: log2 of the ways to choose {n} keys among 2^64 over the \
+         sites ({key:.1} bits each); for each of the six cells its masses as counts below {many} of attempts, successes and \
+         blocks, a duration to three digits, a time to the hour in two years and the two recent pairs to two digits \
+         ({cell:.1} bits). Nothing of that could be found by key, added to without a lock, or decayed in place. We are at \
+         {ratio:.1} times that.",
+        n = text::size(sites),
+        key = key_bits(sites),
+        many = COUNTS,
+        cell = cell_bits(),
+        ratio = each * 8.0 / least,
+    ));
+    section.text(format!(
+        "*The next 200 B.* Spent, they buy a site three more cells ({:.0} B): a suffix by two fetchers and a third fetcher's \
+         own cell without a second allocation. Saved, they cost exactness: masses as `f32` instead of `f64` save {:.0} B over \
+         the cells in use and lose additions once a mass is over 2^24 times what is added, which a landmark of one half-life \
+         before now would make rare but not impossible; the free cells out of the entry save {:.0} B and cost sites with files \
+         a second allocation and each decision about them another line of memory.",
+        3.0 * CELL,
+        used * 4.0 * 4.0,
+        (INLINE_CELLS - used) * CELL,
+    ));
+}
+
+/// Counts that a site's cell can be told apart by.
+const COUNTS: u32 = 1 << 16;
+
+fn key_bits(sites: usize) -> f64 {
+    // log2(C(2^64, n)) / n, by Stirling: log2(2^64 / n) + log2(e).
+    64.0 - (sites as f64).log2() + std::f64::consts::LOG2_E
+}
+
+fn cell_bits() -> f64 {
+    let counts = 3.0 * f64::from(COUNTS).log2();
+    let duration = 1000f64.log2() + 3f64.log2();
+    let time = (2.0 * 365.0 * 24.0f64).log2();
+    let recent = 4.0 * 100f64.log2();
+    counts + duration + time + recent
+}
+
+fn least_bits(sites: usize) -> f64 {
+    key_bits(sites) + 6.0 * cell_bits()
+}

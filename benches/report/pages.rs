@@ -1,0 +1,172 @@
+//! Reading a response: the detector beside two HTML parsers, the bare search for markers, and a read of the bytes.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use fetchwise::detect::{Detector, Scratch};
+use fetchwise::response::{Header, Page};
+
+use crate::Scale;
+use crate::book::Section;
+use crate::measure::{CELLS, Latency, best};
+use crate::page_sets::{MARKERS, head, sets, with_html5ever, with_lol_html};
+use crate::text;
+
+const WHO: [&str; 7] = [
+    "detector",
+    "lol_html and search",
+    "html5ever and search",
+    "lol_html alone",
+    "html5ever alone",
+    "aho-corasick alone",
+    "every byte read",
+];
+
+/// Pages of a set that are read at most: enough that none is hot by chance.
+const PAGES_MAX: usize = 60;
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("Reading a response");
+    section.text(
+        "Pages are read whole, up to the first MiB, which is what the detector looks at. The parsers do what a verdict needs of \
+         them (visible text and links counted), alone and followed by a search for markers that weighs nothing: less than \
+         the whole job. *Every byte read* adds the bytes up, eight at a time: what memory lets anybody do. Ordinary pages are \
+         the documentation that comes with Rust. Best of several rounds, in turn, so that a busy machine slows all alike; \
+         speeds in GB/s.",
+    );
+    let detector = Detector::new();
+    let bare = aho_corasick::AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS).unwrap();
+    let headers = [Header::new("Content-Type", "text/html"), Header::new("Server", "nginx")];
+    let scratch = RefCell::new(Scratch::default());
+    let verdict = |body: &[u8]| {
+        let page = Page { status: 200, headers: &headers, body, ..Page::default() };
+        black_box(detector.inspect(&page, &mut scratch.borrow_mut()));
+    };
+    let search = |page: &[u8]| _ = black_box(bare.find_iter(page).count());
+    let (mut rows, mut latencies, mut slowest) = (Vec::new(), Vec::new(), None::<(&str, f64)>);
+    for (name, mut pages) in sets().into_iter().chain(made()) {
+        eprintln!("  {name}");
+        pages.truncate(PAGES_MAX);
+        pages.iter_mut().for_each(|page| page.truncate(1 << 20));
+        let runs: [Box<dyn Fn(&[u8])>; WHO.len()] = [
+            Box::new(verdict),
+            Box::new(|page| {
+                black_box(with_lol_html(page));
+                search(page);
+            }),
+            Box::new(|page| {
+                black_box(with_html5ever(page));
+                search(page);
+            }),
+            Box::new(|page| _ = black_box(with_lol_html(page))),
+            Box::new(|page| _ = black_box(with_html5ever(page))),
+            Box::new(search),
+            Box::new(|page| _ = black_box(sum(page))),
+        ];
+        let bytes: usize = pages.iter().map(|page| head(page).len()).sum();
+        let speeds = turns(&runs, &pages, scale).map(|seconds| bytes as f64 / seconds);
+        let mut row = vec![name.to_owned(), pages.len().to_string(), (bytes / pages.len()).to_string()];
+        row.extend(speeds.map(|speed| format!("{:.3}", speed / 1e9)));
+        rows.push(row);
+        let latency = one_by_one(&pages, scale, verdict);
+        let mut row = latency.row(name);
+        row.insert(1, latency.count().to_string());
+        latencies.push(row);
+        if name.starts_with("adv") {
+            let slower =
+                if slowest.is_some_and(|(_, than)| than < speeds[0]) { slowest } else { Some((name, speeds[0])) };
+            slowest = slower;
+            continue;
+        }
+        for (peer, speed) in WHO.iter().zip(speeds).skip(1).filter(|(peer, _)| !peer.starts_with("lol_html a")) {
+            let note = match *peer {
+                "html5ever alone" => continue,
+                "aho-corasick alone" => "the search alone reads no page",
+                "every byte read" => "a sum, from the cache",
+                _ => "the search weighs nothing",
+            };
+            section.duel(&format!("pages: {name}"), "detector", peer, speeds[0] / speed, note);
+        }
+    }
+    let head: Vec<&str> = ["pages", "number", "bytes each"].into_iter().chain(WHO).collect();
+    section.table(&head, rows);
+    let bandwidth = bandwidth(scale);
+    let slowest = slowest.map_or_else(String::new, |(name, speed)| {
+        format!(
+            "Of the pages made to be slow ({:?} is the slowest) none is read at less than {}. ",
+            name,
+            text::speed(speed)
+        )
+    });
+    section.text(format!(
+        "{slowest}One core reads memory that is in no cache at {}: a page that has just come over a network is in one.",
+        text::speed(bandwidth)
+    ));
+    section.text("A verdict on one page of each set, one by one:");
+    let head: Vec<&str> = ["pages", "verdicts"].into_iter().chain(CELLS).collect();
+    section.table(&head, latencies);
+    section
+}
+
+/// Verdicts for a while, at least two and enough for percentiles where pages are short.
+fn one_by_one(pages: &[Vec<u8>], scale: Scale, verdict: impl Fn(&[u8])) -> Latency {
+    let time = scale.pick(Duration::from_millis(5), Duration::from_millis(500));
+    let (mut latency, begun) = (Latency::new(), Instant::now());
+    for page in pages.iter().cycle() {
+        latency.time(|| verdict(page));
+        if begun.elapsed() > time && latency.count() >= 2 {
+            break;
+        }
+    }
+    latency
+}
+
+/// Bytes a second that are read from a buffer that no cache holds.
+fn bandwidth(scale: Scale) -> f64 {
+    let buffer = vec![1u8; scale.pick(64 << 20, 2 << 30)];
+    let seconds = best(3, || {
+        let begun = Instant::now();
+        black_box(sum(&buffer));
+        begun.elapsed().as_secs_f64()
+    });
+    buffer.len() as f64 / seconds
+}
+
+/// Shells and block pages, short as they are.
+fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
+    let shell = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>App</title>\
+        <script type=\"module\" src=\"/assets/index-4f1c.js\"></script><link rel=\"stylesheet\" href=\"/assets/i.css\"></head>\
+        <body><noscript>You need to enable JavaScript to run this app.</noscript><div id=\"root\"></div></body></html>";
+    let block = "<!DOCTYPE html><html lang=\"en-US\"><head><title>Just a moment...</title><meta name=\"robots\" \
+        content=\"noindex,nofollow\"></head><body><div class=\"main-wrapper\"><noscript>Enable JavaScript and cookies to \
+        continue</noscript></div><script>(function(){window._cf_chl_opt={cvId:'3',cType:'managed'};var a=document\
+        .createElement('script');a.src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1';}())</script></body></html>";
+    [("shell", shell), ("block page", block)].map(|(name, page)| (name, vec![page.as_bytes().to_vec()])).to_vec()
+}
+
+/// The best time of each over all pages, in seconds.
+fn turns(runs: &[Box<dyn Fn(&[u8]) + '_>; WHO.len()], pages: &[Vec<u8>], scale: Scale) -> [f64; WHO.len()] {
+    let mut best = [f64::MAX; WHO.len()];
+    let bytes: usize = pages.iter().map(Vec::len).sum();
+    let repeat = (200_000 / bytes.max(1)).max(1);
+    let (begun, time) = (Instant::now(), scale.pick(Duration::from_millis(1), Duration::from_millis(800)));
+    let mut turn = 0;
+    while turn < 2 || begun.elapsed() < time && turn < 50 {
+        for (best, run) in best.iter_mut().zip(runs) {
+            let started = Instant::now();
+            for _ in 0..repeat {
+                pages.iter().for_each(|page| run(page));
+            }
+            *best = best.min(started.elapsed().as_secs_f64() / repeat as f64);
+        }
+        turn += 1;
+    }
+    best
+}
+
+fn sum(page: &[u8]) -> u64 {
+    let (words, rest) = page.as_chunks::<8>();
+    let words = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+    rest.iter().fold(words, |sum, &byte| sum.wrapping_add(u64::from(byte)))
+}

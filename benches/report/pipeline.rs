@@ -1,0 +1,276 @@
+//! The whole pipeline over loopback beside bare hyper fetching the same pages, in turns, from one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use fetchwise::decision::Source;
+use fetchwise::detect::{Detector, Scratch};
+use fetchwise::fetch::guard::AddressGuard;
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::fetch::{Fetcher, Limits, Request};
+use fetchwise::journal::Journal;
+use fetchwise::pipeline::{Link, Pipeline};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::response::{Header, Page};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use url::Url;
+
+use crate::Scale;
+use crate::book::Section;
+use crate::measure::{CELLS, Latency, batch, best, cpu_time};
+use crate::record::{INTERVAL, options};
+use crate::server::{self, Server};
+use crate::text;
+
+const CONCURRENCY: usize = server::HOSTS;
+/// What the pipeline may add.
+const TARGET: f64 = 0.05;
+
+/// What one way of fetching took over all of its rounds.
+struct Lane {
+    name: &'static str,
+    latency: Latency,
+    fetched: usize,
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Lane {
+    fn new(name: &'static str) -> Self {
+        Self { name, latency: Latency::new(), fetched: 0, wall: Vec::new(), cpu: Vec::new() }
+    }
+
+    /// One round of `count` fetches, `CONCURRENCY` at a time.
+    async fn round<F: Future<Output = ()>>(&mut self, count: usize, fetch: impl Fn(usize) -> F) {
+        let (cpu, begun) = (cpu_time(), Instant::now());
+        let latency = &mut self.latency;
+        futures_util::stream::iter(0..count)
+            .map(|n| {
+                let fetched = fetch(n);
+                async move {
+                    let begun = Instant::now();
+                    fetched.await;
+                    begun.elapsed()
+                }
+            })
+            .buffer_unordered(CONCURRENCY)
+            .for_each(|took| {
+                latency.add(took);
+                std::future::ready(())
+            })
+            .await;
+        self.wall.push(begun.elapsed().as_secs_f64() * 1e9 / count as f64);
+        self.cpu.push((cpu_time() - cpu).as_secs_f64() * 1e9 / count as f64);
+        self.fetched += count;
+    }
+
+    fn median(values: &[f64]) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
+
+    fn wall(&self) -> f64 {
+        Self::median(&self.wall)
+    }
+
+    fn cpu(&self) -> f64 {
+        Self::median(&self.cpu)
+    }
+}
+
+struct Crawl {
+    port: u16,
+    /// Fetches of the probing pipeline that were probes.
+    probes: AtomicUsize,
+    hyper: Client<HttpConnector, Empty<Bytes>>,
+    http: HttpFetcher,
+    memory: Pipeline,
+    kept: Pipeline,
+    probing: Pipeline,
+    limits: Limits,
+}
+
+fn http() -> HttpFetcher {
+    let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+    HttpFetcher::builder().guard(guard).build().unwrap()
+}
+
+fn selector(settings: fetchwise::score::Settings) -> Selector {
+    Selector::builder().fetcher(FetcherSpec::by_name("direct_access")).settings(settings).build().unwrap()
+}
+
+fn pipeline(selector: Selector) -> Pipeline {
+    Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(http())).build()
+}
+
+impl Crawl {
+    fn new(port: u16, journal: Arc<Journal>) -> Self {
+        let mut kept = selector(fetchwise::score::Settings::default());
+        kept.set_sink(Box::new(journal));
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        // Nobody is ever confident enough: each decision is a probe.
+        let never = fetchwise::score::Settings { min_sample: f64::MAX, ..Default::default() };
+        Self {
+            port,
+            probes: AtomicUsize::new(0),
+            hyper: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(CONCURRENCY).build(connector),
+            http: http(),
+            memory: pipeline(selector(Default::default())),
+            kept: pipeline(kept),
+            probing: pipeline(selector(never)),
+            limits: Limits::default(),
+        }
+    }
+
+    fn address(&self, n: usize) -> String {
+        format!("http://{}:{}/section{}/page-{n}", server::address(n), self.port, n % 7)
+    }
+
+    async fn by_hyper(&self, n: usize) {
+        let response = self.hyper.get(self.address(n).parse().unwrap()).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.len() > server::PAGE_BYTES - 500);
+    }
+
+    async fn by_fetcher(&self, n: usize) {
+        let url = Url::parse(&self.address(n)).unwrap();
+        let response = self.http.fetch(Request { url: &url, limits: &self.limits }).await.unwrap();
+        assert!(response.status == 200);
+    }
+
+    async fn by_pipeline(&self, pipeline: &Pipeline, n: usize) {
+        let report = pipeline.fetch(&Link::new(self.address(n))).await;
+        assert!(report.success && report.requests == 1, "{report:?}");
+        if report.source == Some(Source::Probe) {
+            self.probes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("The pipeline over loopback");
+    let server = Server::start();
+    let tmp = tempfile::tempdir().unwrap();
+    let journal = Arc::new(Journal::open(tmp.path(), options(INTERVAL)).unwrap().0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut lanes =
+        ["bare hyper", "HttpFetcher", "pipeline, in memory", "pipeline with journal", "pipeline, each a probe"]
+            .map(Lane::new);
+    let (rounds, count) = scale.pick((1, 200), (9, 5_000));
+    runtime.block_on(async {
+        let crawl = Crawl::new(server.port, journal);
+        // Learned by then, connections open.
+        for n in 0..20 * server::HOSTS {
+            crawl.by_pipeline(&crawl.memory, n).await;
+            crawl.by_pipeline(&crawl.kept, n).await;
+        }
+        for round in 0..=rounds {
+            eprintln!("  round {round}");
+            let [bare, fetcher, memory, kept, probe] = &mut lanes;
+            bare.round(count, |n| crawl.by_hyper(n)).await;
+            fetcher.round(count, |n| crawl.by_fetcher(n)).await;
+            memory.round(count, |n| crawl.by_pipeline(&crawl.memory, n)).await;
+            kept.round(count, |n| crawl.by_pipeline(&crawl.kept, n)).await;
+            probe.round(count, |n| crawl.by_pipeline(&crawl.probing, n)).await;
+            if round == 0 {
+                // The first round opens connections and warms everything up.
+                lanes.iter_mut().for_each(|lane| *lane = Lane::new(lane.name));
+                crawl.probes.store(0, Ordering::Relaxed);
+            }
+        }
+        let probes = crawl.probes.load(Ordering::Relaxed) as f64 / lanes[4].fetched as f64;
+        describe(&mut section, &lanes, probes);
+    });
+    parts(&mut section, scale);
+    section
+}
+
+fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
+    let (bare, kept) = (&lanes[0], &lanes[3]);
+    section.text(format!(
+        "{} fetches each of a page of {} KB over HTTP/1.1 with keep-alive, from {} loopback addresses, {CONCURRENCY} at a \
+         time, by one thread; the server is another process on the other core. In turns, {} rounds, medians. *Bare hyper* is hyper-util's pooled client and \
+         the body collected, nothing checked, read or learned. *HttpFetcher* checks addresses, limits and deadlines and \
+         decodes. The pipeline decides, fetches, classifies the page and records the attempt, in memory or with a journal at \
+         `Interval(100 ms)`, whose thread is counted. *Each a probe* is a pipeline that is never sure: {:.0} % of its fetches \
+         were probes, the others waited for one of their host. *Processor* is user and system time of the client's process.",
+        text::count(bare.fetched as f64),
+        server::PAGE_BYTES / 1000,
+        server::HOSTS,
+        bare.wall.len(),
+        probes * 100.0,
+    ));
+    let row = |lane: &Lane| {
+        let more = |of: f64, than: f64| format!("{:+.1} %", (of / than - 1.0) * 100.0);
+        let mut row = vec![
+            lane.name.to_owned(),
+            text::rate(1e9 / lane.wall()),
+            text::ns(lane.wall()),
+            more(lane.wall(), bare.wall()),
+            text::ns(lane.cpu()),
+            more(lane.cpu(), bare.cpu()),
+        ];
+        row.extend(lane.latency.cells());
+        row
+    };
+    let head: Vec<&str> =
+        ["who", "URLs", "wall, a URL", "more", "processor, a URL", "more"].into_iter().chain(CELLS).collect();
+    section.table(&head, lanes.iter().map(row).collect());
+    for (what, ours, theirs) in [("wall time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())] {
+        let added = ours / theirs - 1.0;
+        section.target(
+            &format!("what the pipeline with journal adds to bare hyper, {what}"),
+            "at most 5 %",
+            format!("{:+.1} %", added * 100.0),
+            added <= TARGET,
+        );
+    }
+    for lane in &lanes[1..] {
+        let what = "a 20 KB page over loopback, processor time";
+        section.duel(
+            what,
+            lane.name,
+            bare.name,
+            bare.cpu() / lane.cpu(),
+            "bare hyper decides, reads and learns nothing",
+        );
+    }
+}
+
+/// What the pipeline does beside fetching, one by one.
+fn parts(section: &mut Section, scale: Scale) {
+    let (now, page, count) = (Timestamp::now(), server::page(), scale.pick(100, 20_000));
+    let selector = selector(Default::default());
+    let url = Url::parse("http://127.0.0.1/section1/page-1").unwrap();
+    let make = || fetchwise::attempt::Attempt::new(&url, "direct_access", now).unwrap().delivered();
+    (0..20).for_each(|_| selector.record(make(), now).unwrap());
+    let (detector, mut scratch) = (Detector::new(), Scratch::default());
+    let headers = [Header::new("content-type", "text/html; charset=utf-8"), Header::new("server", "nginx")];
+    let read = Page { status: 200, headers: &headers, body: &page, ..Page::default() };
+    let rows = [
+        ("parse of the URL", best(5, || batch(count, |_| _ = std::hint::black_box(Url::parse(url.as_str()))))),
+        (
+            "decision",
+            best(5, || batch(count, |_| _ = std::hint::black_box(selector.select(&url, &Situation::first(now))))),
+        ),
+        (
+            "verdict on the page",
+            best(5, || batch(count, |_| _ = std::hint::black_box(detector.inspect(&read, &mut scratch)))),
+        ),
+        ("attempt made", best(5, || batch(count, |_| _ = std::hint::black_box(make())))),
+        ("attempt made and recorded in memory", best(5, || batch(count, |_| selector.record(make(), now).unwrap()))),
+    ];
+    section.text("What the pipeline does beside fetching, each alone in a batch:");
+    let rows = rows.into_iter().map(|(what, each)| vec![what.to_owned(), text::ns(each)]).collect();
+    section.table(&["part", "each"], rows);
+}

@@ -1,0 +1,188 @@
+//! `select`: one decision about one URL, by how many sites are known, how the URL came, how many heuristics it shows and how
+//! many fetchers there are. Beside it: the parse of the URL, and one random read of memory.
+
+use std::hint::black_box;
+
+use fetchwise::registry::{Class, FetcherSpec};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use url::Url;
+
+use crate::Scale;
+use crate::book::Section;
+use crate::measure::{CELLS, Latency, Random, random_read, resident_bytes};
+use crate::text;
+use crate::traffic::{self, Shape};
+
+/// URLs that are kept parsed, at most.
+const KEPT_MAX: usize = 1_000_000;
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("`select`: one decision");
+    let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[1_000, 10_000, 100_000, 1_000_000, 5_000_000]);
+    section.text(
+        "Each decision is timed by itself, at a site drawn at random from all that are known, and has one reading of the clock \
+         in it. *Just parsed*: the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: it lies in \
+         memory among a million others, and comes from there. *From text*: the parse is timed with the decision. *Miss*: nothing \
+         is known of the site. *Random read* is one dependent read of a buffer as large as all that the selector knows, and no \
+         decision about one of so many sites can do without a few.",
+    );
+    let mut rows = Vec::new();
+    for &sites in sizes {
+        eprintln!("  {} sites", text::size(sites));
+        rows.extend(at_size(&mut section, sites, scale));
+    }
+    let head: Vec<&str> = ["sites", "what"].into_iter().chain(CELLS).collect();
+    section.table(&head, rows);
+    let sites = scale.pick(2_000, 100_000);
+    by_heuristics(&mut section, sites, scale);
+    by_fetchers(&mut section, sites, scale);
+    section
+}
+
+fn row(sites: usize, latency: &Latency, what: &str) -> Vec<String> {
+    std::iter::once(text::size(sites)).chain(latency.row(what)).collect()
+}
+
+fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>> {
+    let (now, count) = (Timestamp::now(), scale.pick(20_000, 1_000_000));
+    let before = resident_bytes();
+    let selector = traffic::warm(sites, now);
+    let held = (resident_bytes() - before).max(1e6);
+    let situation = Situation::first(now);
+    let mut rows = Vec::new();
+    let (mut random, mut text) = (Random(1), String::new());
+    let mut fresh = |latency: &mut Latency, first: usize, random: &mut Random| {
+        for page in 0..count {
+            traffic::write_url(&mut text, first + random.below(sites), page, Shape::Plain);
+            let url = Url::parse(&text).unwrap();
+            latency.time(|| selector.select(&url, &situation));
+        }
+    };
+    let (mut warmup, mut hit, mut miss) = (Latency::new(), Latency::new(), Latency::new());
+    fresh(&mut warmup, 0, &mut random);
+    fresh(&mut hit, 0, &mut random);
+    fresh(&mut miss, sites, &mut random);
+    rows.push(row(sites, &hit, "hit, just parsed"));
+    rows.push(row(sites, &miss, "miss, just parsed"));
+
+    let kept: Vec<Url> = (0..sites.min(KEPT_MAX)).map(|n| traffic::url(random.below(sites), n, Shape::Plain)).collect();
+    let mut old = Latency::new();
+    for _ in 0..count {
+        let url = &kept[random.below(kept.len())];
+        old.time(|| selector.select(url, &situation));
+    }
+    rows.push(row(sites, &old, "hit, parsed long ago"));
+    drop(kept);
+
+    let (mut from_text, mut parse) = (Latency::new(), Latency::new());
+    for page in 0..count {
+        traffic::write_url(&mut text, random.below(sites), page, Shape::Plain);
+        from_text.time(|| selector.select(&Url::parse(black_box(&text)).unwrap(), &situation));
+        traffic::write_url(&mut text, random.below(sites), page, Shape::Plain);
+        parse.time(|| Url::parse(black_box(&text)));
+    }
+    rows.push(row(sites, &from_text, "hit, from text"));
+    rows.push(row(sites, &parse, "the parse alone, by `url`"));
+
+    let attempts = traffic::pool(scale.pick(5_000, 200_000), sites, now);
+    let mut record = Latency::new();
+    for attempt in &attempts {
+        record.time(|| selector.observe(attempt));
+    }
+    rows.push(row(sites, &record, "an attempt learned from (`observe`)"));
+    drop((selector, attempts));
+    let read = random_read(held as usize);
+    let mut last = vec![text::size(sites), format!("random read of {} (batch)", text::bytes(held)), text::ns(read)];
+    last.resize(2 + CELLS.len(), String::new());
+    rows.push(last);
+
+    let at = sites as f64;
+    section.point("select p50", at, hit.p50());
+    section.point("select p99", at, hit.at(99.0));
+    section.point("select p99.9", at, hit.at(99.9));
+    section.point("url parse p50", at, parse.p50());
+    section.point("random read", at, read);
+    section.point("record p50", at, record.p50());
+    section.point("record p99", at, record.at(99.0));
+    if sites == scale.pick(10_000, 1_000_000) {
+        section.duel(
+            &format!("a decision, {} sites, p50", text::size(sites)),
+            "`select`, just parsed",
+            "the parse of the URL by `url`",
+            parse.p50() / hit.p50(),
+            "the parse is what a crawler pays before it can ask",
+        );
+        section.duel(
+            &format!("a decision, {} sites, p50", text::size(sites)),
+            "`select`, just parsed",
+            "one random read of memory",
+            read / hit.p50(),
+            "the physical limit",
+        );
+    }
+    rows
+}
+
+fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
+    let (now, count) = (Timestamp::now(), scale.pick(10_000, 500_000));
+    let selector = traffic::warm(sites, now);
+    // Path and what it shows beside domain and site.
+    let shapes =
+        ["", "section1/page", "section1/static/api/report-final.pdf", "section1/cdn/static/assets/api/clip.mp4"];
+    let mut rows = Vec::new();
+    for path in shapes {
+        let text = |n: usize| format!("https://www.site{n}.org/{path}");
+        let shown = selector.heuristics(&Url::parse(&text(1)).unwrap()).unwrap();
+        let (mut latency, mut random) = (Latency::new(), Random(2));
+        for _ in 0..count {
+            let url = Url::parse(&text(random.below(sites))).unwrap();
+            latency.time(|| selector.select(&url, &Situation::first(now)));
+        }
+        rows.push(latency.row(format!("{} heuristics: `/{path}`", shown.len())));
+    }
+    section.text(format!("By what the URL shows, {} sites, just parsed:", text::size(sites)));
+    let head: Vec<&str> = std::iter::once("URL").chain(CELLS).collect();
+    section.table(&head, rows);
+}
+
+fn by_fetchers(section: &mut Section, sites: usize, scale: Scale) {
+    let (now, count) = (Timestamp::now(), scale.pick(10_000, 500_000));
+    let mut rows = Vec::new();
+    for fetchers in [2usize, 8, 32] {
+        for seen in [2, fetchers] {
+            if seen == fetchers && fetchers == 2 {
+                continue;
+            }
+            let selector = with_fetchers(fetchers, seen, sites / 10, now);
+            let (mut latency, mut random, mut text) = (Latency::new(), Random(2), String::new());
+            for page in 0..count {
+                traffic::write_url(&mut text, random.below(sites / 10), page, Shape::Plain);
+                let url = Url::parse(&text).unwrap();
+                latency.time(|| selector.select(&url, &Situation::first(now)));
+            }
+            rows.push(latency.row(format!("{fetchers} candidates, {seen} seen at each site")));
+        }
+    }
+    section.text(format!("By how many fetchers there are, {} sites, just parsed:", text::size(sites / 10)));
+    let head: Vec<&str> = std::iter::once("fetchers").chain(CELLS).collect();
+    section.table(&head, rows);
+}
+
+fn with_fetchers(fetchers: usize, seen: usize, sites: usize, now: Timestamp) -> Selector {
+    let classes = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive, Class::Special, Class::Unknown];
+    let name = |n: usize| match traffic::FETCHERS.get(n) {
+        Some(name) => (*name).to_owned(),
+        None => format!("fetcher_{n}"),
+    };
+    let specs = (0..fetchers).map(|n| FetcherSpec::new(&name(n), classes[n % classes.len()]));
+    let selector = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build().unwrap();
+    for site in 0..sites {
+        let mut attempt = traffic::attempt(site, site, 0, Shape::Plain, now);
+        for n in 0..seen {
+            attempt.fetcher = name(n);
+            selector.observe(&attempt);
+        }
+    }
+    selector
+}

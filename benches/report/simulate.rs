@@ -1,0 +1,43 @@
+//! The simulator: how many decisions a second the whole loop makes, select, luck and record together.
+
+use std::time::Instant;
+
+use fetchwise::simulate::{Contestant, Options, SHIPPED, World, simulate};
+
+use crate::Scale;
+use crate::book::Section;
+use crate::text;
+
+pub(crate) fn measure(scale: Scale) -> Section {
+    let mut section = Section::new("The simulator");
+    section.text(
+        "The policy `default` in shipped worlds, one seed, one thread. *A decision* is `select` as the simulator times it, \
+         the clock included; *the whole loop* generates the world, runs the oracle beside it, invents what happens and \
+         records it.",
+    );
+    let mut rows = Vec::new();
+    for &(name, text) in SHIPPED.iter().take(scale.pick(1, 3)) {
+        eprintln!("  {name}");
+        let world = World::parse(text, name).unwrap();
+        let contestant = [Contestant::by_name("default").unwrap()];
+        let run = |timing: bool| {
+            let begun = Instant::now();
+            let options = Options { threads: 1, timing, progress: None };
+            let report = simulate(&world, &contestant, &[1], &options).unwrap().remove(0);
+            (report, begun.elapsed().as_secs_f64())
+        };
+        let (report, _) = run(true);
+        let (_, seconds) = run(false);
+        let decide = report.decide_ns.unwrap_or(f64::NAN);
+        let decisions = world.urls as f64 * report.attempts_per_url;
+        rows.push(vec![
+            name.to_owned(),
+            text::count(decisions),
+            text::ns(decide),
+            text::rate(1e9 / decide),
+            text::rate(decisions / seconds),
+        ]);
+    }
+    section.table(&["world", "decisions", "a decision", "decisions alone", "the whole loop"], rows);
+    section
+}

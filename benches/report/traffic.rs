@@ -1,0 +1,87 @@
+//! The traffic that everything is measured with: sites with a section and pages, each fetched by two fetchers.
+
+use std::fmt::Write as _;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use url::Url;
+
+use crate::measure::Random;
+
+/// Who fetches.
+pub(crate) const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
+
+/// What the last segment of a URL looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// No suffix: `/section3/page-17`.
+    Plain,
+    /// `.html`, a page.
+    Html,
+    /// `.pdf`, a file.
+    Pdf,
+}
+
+impl Shape {
+    pub(crate) const ALL: [(&str, Self); 3] = [("plain", Self::Plain), ("html", Self::Html), ("pdf", Self::Pdf)];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Html => ".html",
+            Self::Pdf => ".pdf",
+        }
+    }
+}
+
+/// Writes the address of a page of site `site` into `out`. A site has one section.
+pub(crate) fn write_url(out: &mut String, site: usize, page: usize, shape: Shape) {
+    out.clear();
+    let _ = write!(out, "https://www.site{site}.org/section{}/page-{page}{}", site % 7, shape.suffix());
+}
+
+pub(crate) fn url(site: usize, page: usize, shape: Shape) -> Url {
+    let mut text = String::new();
+    write_url(&mut text, site, page, shape);
+    Url::parse(&text).unwrap()
+}
+
+/// An attempt at a page of `site`. Most sites are well served by plain HTTP, each seventh needs the browser.
+pub(crate) fn attempt(site: usize, page: usize, fetcher: usize, shape: Shape, now: Timestamp) -> Attempt {
+    let attempt = Attempt::new(&url(site, page, shape), FETCHERS[fetcher], now).unwrap();
+    ended(attempt, site, fetcher)
+}
+
+fn ended(mut attempt: Attempt, site: usize, fetcher: usize) -> Attempt {
+    attempt.duration_ms = 120 + (site % 100) as u64;
+    let fails = fetcher == 0 && site.is_multiple_of(7);
+    if fails { attempt.failed(ErrorKind::WrongTool) } else { attempt.delivered() }
+}
+
+/// Attempts at sites in random order.
+pub(crate) fn pool(count: usize, sites: usize, now: Timestamp) -> Vec<Attempt> {
+    let mut random = Random(3);
+    (0..count).map(|page| attempt(random.below(sites), page, random.below(2), Shape::Plain, now)).collect()
+}
+
+/// Teaches `selector` one attempt by each fetcher at each of `sites`.
+pub(crate) fn teach(selector: &Selector, sites: std::ops::Range<usize>, shape: Shape, now: Timestamp) {
+    for site in sites {
+        for fetcher in 0..FETCHERS.len() {
+            selector.observe(&attempt(site, site, fetcher, shape, now));
+        }
+    }
+}
+
+/// A selector that knows `sites` sites.
+pub(crate) fn warm(sites: usize, now: Timestamp) -> Selector {
+    let selector = Selector::builder().build().unwrap();
+    std::thread::scope(|scope| {
+        let (half, shared) = (sites / 2, &selector);
+        scope.spawn(move || teach(shared, 0..half, Shape::Plain, now));
+        teach(&selector, half..sites, Shape::Plain, now);
+    });
+    selector
+}

@@ -1,0 +1,119 @@
+//! The report as Markdown, with its plots beside it. Owns the frame; every figure comes from the sections.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Scale;
+use crate::book::{Block, Duel, Section};
+use crate::host::Host;
+use crate::{measure, plot, text};
+
+const FRAME: &str = "\
+<!-- Written by `make bench-report`. Do not edit: the next run writes it anew. -->
+
+# Benchmarks
+
+Everything that matters about speed and memory, measured side by side in one run by `make bench-report`, which writes this page.
+Numbers from a shared or virtual machine differ from run to run; ratios within a run hold better than the numbers do.
+
+* Latencies are percentiles of single operations in a histogram of three digits, never of averages. What is too short for that is
+  timed in batches, and says so.
+* Whoever loses a comparison is named, fetchwise included.
+* Nothing is repeated until it looks good: one run, first to last.
+";
+
+/// Writes `benchmarks.md` and its plots into `out`.
+pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section], took: Duration) {
+    let mut page = FRAME.to_owned();
+    if scale == Scale::Quick {
+        page.push_str("\n**A quick run: it shows that the program runs, and nothing about speed.**\n");
+    }
+    let _ = writeln!(page, "\nThe run took {:.0} s.\n", took.as_secs_f64());
+    let facts = host.facts.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>();
+    table(&mut page, &["the machine", ""].map(str::to_owned), &facts);
+    let (one, readings) = measure::clock();
+    let _ = writeln!(
+        page,
+        "\nReading the clock takes {}; an operation that does nothing shows p50 {}, p99.9 {}, max {}: this much of each latency \
+         is the clock's, and such interruptions are the machine's.",
+        text::ns(one),
+        text::ns(readings.p50()),
+        text::ns(readings.at(99.9)),
+        text::ns(readings.max())
+    );
+    targets(&mut page, sections);
+    duels(&mut page, sections);
+    let plots = out.join("benchmarks");
+    std::fs::create_dir_all(&plots).unwrap();
+    for section in sections {
+        let _ = writeln!(page, "\n## {}", section.title);
+        for block in &section.blocks {
+            page.push('\n');
+            match block {
+                Block::Text(text) => page.push_str(&wrap(text)),
+                Block::Table { head, rows } => table(&mut page, head, rows),
+                Block::Plot(drawn) => {
+                    std::fs::write(plots.join(format!("{}.svg", drawn.file)), plot::svg(drawn)).unwrap();
+                    let _ = writeln!(page, "![{}](benchmarks/{}.svg)", drawn.title, drawn.file);
+                }
+            }
+        }
+    }
+    std::fs::write(out.join("benchmarks.md"), page).unwrap();
+}
+
+fn targets(page: &mut String, sections: &[Section]) {
+    let all: Vec<_> = sections.iter().flat_map(|section| &section.targets).collect();
+    let met = all.iter().filter(|target| target.met).count();
+    let _ = writeln!(page, "\n## Targets\n\n{met} of {} are met.\n", all.len());
+    let row = |target: &&crate::book::Target| {
+        let verdict = if target.met { "met" } else { "**missed**" };
+        vec![target.what.clone(), target.limit.clone(), target.measured.clone(), verdict.to_owned()]
+    };
+    table(page, &["what", "target", "measured", ""].map(str::to_owned), &all.iter().map(row).collect::<Vec<_>>());
+}
+
+fn duels(page: &mut String, sections: &[Section]) {
+    let all: Vec<&Duel> = sections.iter().flat_map(|section| &section.duels).collect();
+    let lost = all.iter().filter(|duel| duel.ratio < 1.0).count();
+    let _ = writeln!(page, "\n## Who wins, who loses\n\nOf {} comparisons fetchwise loses {lost}.\n", all.len());
+    let row = |duel: &&Duel| {
+        let (verdict, ratio) = match duel.ratio < 1.0 {
+            true => ("**we lose here**".to_owned(), 1.0 / duel.ratio),
+            false => (format!("{} loses", duel.them), duel.ratio),
+        };
+        let note = if duel.note.is_empty() { String::new() } else { format!("; {}", duel.note) };
+        let against = format!("{} against {}", duel.us, duel.them);
+        vec![duel.what.clone(), against, text::times(ratio), format!("{verdict}{note}")]
+    };
+    let head = ["what", "who", "times", "loser"].map(str::to_owned);
+    table(page, &head, &all.iter().map(row).collect::<Vec<_>>());
+}
+
+fn table(page: &mut String, head: &[String], rows: &[Vec<String>]) {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    page.push_str(&line(head));
+    let align: Vec<&str> = (0..head.len()).map(|n| if n == 0 { "---" } else { "---:" }).collect();
+    let _ = writeln!(page, "| {} |", align.join(" | "));
+    rows.iter().for_each(|row| page.push_str(&line(row)));
+}
+
+/// Lines of at most 125 characters.
+fn wrap(text: &str) -> String {
+    let (mut page, mut length) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let chars = word.chars().count();
+        if length > 0 && length + 1 + chars > 125 {
+            page.push('\n');
+            length = 0;
+        } else if length > 0 {
+            page.push(' ');
+            length += 1;
+        }
+        page.push_str(word);
+        length += chars;
+    }
+    page.push('\n');
+    page
+}
