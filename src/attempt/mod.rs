@@ -193,6 +193,11 @@ impl Attempt {
     /// [`UrlError`] when the URL cannot be fetched.
     pub fn new(url: &url::Url, fetcher: &str, at: Timestamp) -> Result<Self, UrlError> {
         let features = UrlFeatures::extract(url)?;
+        Self::tagged(url, fetcher, at, features.heuristics().into_iter().map(Tag::from).collect())
+    }
+
+    /// As [`Attempt::new`], for a URL that can be fetched and whose tags are known already.
+    pub(crate) fn tagged(url: &url::Url, fetcher: &str, at: Timestamp, heuristics: Vec<Tag>) -> Result<Self, UrlError> {
         // Nobody's password belongs into a log.
         let bare = match url.username().is_empty() && url.password().is_none() {
             true => None,
@@ -217,7 +222,7 @@ impl Attempt {
             weight: 1.0,
             try_no: 1,
             shadow_fetcher: None,
-            heuristics: features.heuristics().into_iter().map(Tag::from).collect(),
+            heuristics,
         })
     }
 

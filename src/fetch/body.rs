@@ -149,6 +149,12 @@ impl BodyCollector {
         self
     }
 
+    /// Makes room for a body that is said to be so long; whoever says so gets 256 KiB of room at most.
+    pub fn expect(&mut self, len: u64) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
+        self.head.reserve(len);
+    }
+
     /// The bytes taken in so far.
     pub fn len(&self) -> u64 {
         self.len

@@ -329,9 +329,10 @@ impl<'p> Run<'p> {
         };
         self.requests += 1;
         let judged = self.judge(&result, fetcher.renders());
-        let final_yet = !(may_retry && !self.retried && judged.end.is_err_and(ErrorKind::is_transient));
-        self.record(take, fetcher.name(), at, &judged, final_yet);
-        match (judged.end, result) {
+        let end = judged.end;
+        let final_yet = !(may_retry && !self.retried && end.is_err_and(ErrorKind::is_transient));
+        self.record(take, fetcher.name(), at, judged, final_yet);
+        match (end, result) {
             (Ok(()), Ok(response)) => Ok(response),
             (Err(kind), _) => Err(Failed::Attempt(kind)),
             (Ok(()), Err(error)) => Err(Failed::Attempt(error.kind)),
@@ -378,16 +379,18 @@ impl<'p> Run<'p> {
     }
 
     /// Records the attempt and keeps what the report and the pause need of it.
-    fn record(&mut self, take: Take, name: &str, at: Timestamp, judged: &Judged, final_yet: bool) {
+    fn record(&mut self, take: Take, name: &str, at: Timestamp, judged: Judged, final_yet: bool) {
         self.keep_retry_after(&judged.headers);
         self.report.fetcher = Some(name.to_owned());
         self.report.source = Some(take.source);
         self.report.confidence = take.confidence;
         self.report.status = judged.status;
-        self.report.message.clone_from(&judged.message);
+        self.report.message = judged.message;
         self.report.bytes = judged.bytes;
         self.last_attempt_at = Some(at);
-        let Ok(attempt) = Attempt::new(self.url, name, at) else { return };
+        let mut tags = self.tags.clone();
+        tags.extend(judged.heuristics.into_iter().map(Tag::from));
+        let Ok(attempt) = Attempt::tagged(self.url, name, at, tags) else { return };
         let mut attempt = match judged.end {
             Ok(()) => attempt.delivered(),
             Err(kind) => attempt.failed(kind),
@@ -398,15 +401,13 @@ impl<'p> Run<'p> {
         self.banned |= attempt.is_banned;
         attempt.link.clone_from(&self.id);
         attempt.http_status = judged.status;
-        attempt.response_headers.clone_from(&judged.headers);
+        attempt.response_headers = judged.headers;
         attempt.duration_ms = u64::try_from(judged.duration.as_millis()).unwrap_or(u64::MAX);
         attempt.source = Some(take.source.name().into());
         attempt.propensity = Some(take.propensity);
         attempt.hint = self.hint;
         attempt.try_no = self.requests;
         attempt.shadow_fetcher.clone_from(&self.shadow);
-        attempt.heuristics.clone_from(&self.tags);
-        attempt.heuristics.extend(judged.heuristics.iter().cloned().map(Tag::from));
         self.pipeline.record(attempt);
     }
 

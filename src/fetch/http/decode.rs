@@ -19,7 +19,8 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
-use hyper::body::{Body as _, Incoming};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Frame, Incoming};
 use tokio::io::{AsyncBufRead, AsyncReadExt, BufReader};
 use tokio::task::coop::consume_budget;
 use tokio_util::io::StreamReader;
@@ -71,13 +72,17 @@ pub(super) async fn read(
     if incoming.size_hint().lower() > limits.max_body {
         return Err(too_large());
     }
+    let codings = codings(headers);
+    if codings.is_empty() {
+        return read_as_is(incoming, collector).await;
+    }
     let raw_len = Arc::new(AtomicU64::new(0));
     let raw = RawBody { incoming, len: Arc::clone(&raw_len), max: limits.max_body };
     // Relaxed, here and below: the same task adds and reads.
     let raw_len = || raw_len.load(Ordering::Relaxed);
     let mut reader: Reader = Box::new(StreamReader::new(raw));
     let mut cut = false;
-    for coding in codings(headers) {
+    for coding in codings {
         match undo(coding, reader).await {
             Ok(decoder) => reader = decoder,
             Err(_) if raw_len() > limits.max_body => return Err(too_large()),
@@ -102,6 +107,25 @@ pub(super) async fn read(
         consume_budget().await;
     }
     Ok(Decoded { body: collector.finish().await?, truncated: cut })
+}
+
+/// Reads `incoming` to its end where no coding has to be undone: each byte is copied once.
+async fn read_as_is(mut incoming: Incoming, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
+    collector.expect(incoming.size_hint().lower());
+    let mut truncated = false;
+    while let Some(frame) = incoming.frame().await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => collector.push(&data).await?,
+            // Trailers are dropped.
+            Ok(Err(_)) => {}
+            Err(_) => {
+                truncated = true;
+                break;
+            }
+        }
+        consume_budget().await;
+    }
+    Ok(Decoded { body: collector.finish().await?, truncated })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -178,7 +178,7 @@ impl HttpFetcher {
         let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
         loop {
             *answer = None;
-            let same_origin = chain.current().origin() == request.url.origin();
+            let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
             let (head, body) = self.get(chain.current(), same_origin).await?.into_parts();
             let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
             check_head(headers, limits)?;

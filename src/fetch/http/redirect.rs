@@ -9,6 +9,7 @@ use url::Url;
 #[derive(Debug)]
 pub(super) struct Chain {
     current: Url,
+    /// Empty until the first redirect.
     seen: HashSet<Url>,
     left: u32,
     max: u32,
@@ -31,8 +32,12 @@ pub(super) enum RedirectError {
 
 impl Chain {
     pub(super) fn new(start: Url, max_redirects: u32) -> Self {
-        let start = without_user_info(start);
-        Self { seen: HashSet::from([same_request(&start)]), current: start, left: max_redirects, max: max_redirects }
+        Self { seen: HashSet::new(), current: without_user_info(start), left: max_redirects, max: max_redirects }
+    }
+
+    /// Whether no redirect has been followed yet.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.seen.is_empty()
     }
 
     /// The URL to ask now.
@@ -43,6 +48,9 @@ impl Chain {
     /// Goes on to where the answer of [`Chain::current`] points.
     pub(super) fn follow(&mut self, location: Option<&[u8]>) -> Result<(), RedirectError> {
         let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
+        if self.seen.is_empty() {
+            self.seen.insert(same_request(&self.current));
+        }
         if !self.seen.insert(same_request(&next)) {
             return Err(RedirectError::Loop);
         }
