@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use http::{Extensions, Uri};
+use http::{Extensions, Response, Uri};
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
+use hyper_util::client::legacy::Error;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
@@ -82,25 +84,22 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Whether the connection that `capture` caught had brought an answer before: when it breaks now, the server may just
-    /// have closed it while it was idle.
-    pub(super) fn was_reused(capture: &CaptureConnection) -> bool {
-        let link = capture.connection_metadata().as_ref().and_then(Self::of);
-        link.is_some_and(|link| link.served.load(Ordering::Relaxed))
+    /// Whether the connection that failed so had brought an answer before: when it breaks now, the server may just have closed it
+    /// while it was idle.
+    pub(super) fn was_reused(error: &Error) -> bool {
+        let mut extras = Extensions::new();
+        if let Some(connected) = error.connect_info() {
+            connected.get_extras(&mut extras);
+        }
+        extras.get::<Self>().is_some_and(|link| link.served.load(Ordering::Relaxed))
     }
 
-    /// Notes that an answer came over the connection that `capture` caught.
-    pub(super) fn answered(capture: &CaptureConnection) {
-        if let Some(link) = capture.connection_metadata().as_ref().and_then(Self::of) {
+    /// Notes that this answer came over its connection.
+    pub(super) fn answered(response: &Response<Incoming>) {
+        if let Some(link) = response.extensions().get::<Self>() {
             // Relaxed: a request that still reads "never served" reports an error that it could have spared.
             link.served.store(true, Ordering::Relaxed);
         }
-    }
-
-    fn of(connected: &Connected) -> Option<Self> {
-        let mut extras = Extensions::new();
-        connected.get_extras(&mut extras);
-        extras.remove()
     }
 }
 

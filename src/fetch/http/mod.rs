@@ -28,7 +28,6 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -208,15 +207,14 @@ impl HttpFetcher {
                     request.headers_mut().remove(secret);
                 }
             }
-            let capture = capture_connection(&mut request);
             match self.client.request(request).await {
                 Ok(response) => {
-                    connector::Link::answered(&capture);
+                    connector::Link::answered(&response);
                     return Ok(response);
                 }
                 Err(error) => {
                     let failure = Failure::of_request(&error);
-                    let stale = failure.kind == ErrorKind::NetworkError && connector::Link::was_reused(&capture);
+                    let stale = failure.kind == ErrorKind::NetworkError && connector::Link::was_reused(&error);
                     if !stale || resent {
                         return Err(failure);
                     }
