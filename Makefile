@@ -2,10 +2,12 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
+BENCH_REPORT ?=
 SHELL_PAGES := src/demo/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench react-shell chromium ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report react-shell chromium ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +36,9 @@ fault-suite: ## Run the log's fault suite, the long way, and write its summary i
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
+
+bench-report: ## Measure everything side by side and write docs/benchmarks.md (20 minutes on an idle machine)
+	$(CARGO) bench --locked --bench report --no-default-features --features fetch,simulate -- $(BENCH_REPORT)
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 	cd web/react-shell && npm ci && npm run build

@@ -1,46 +1,68 @@
-//! The selector's hot path: a decision about a URL, and an attempt recorded in memory. The floor is the parse of the URL.
+//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers.
+//!
+//! The floor is the parse of the URL. `make bench-report` measures the same with percentiles, beside others.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
+use fetchwise::registry::{Class, FetcherSpec};
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
 use url::Url;
 
-fn url(n: usize) -> Url {
-    Url::parse(&format!("https://www.site{n}.org/section{}/page-{n}", n % 7)).expect("a URL")
+fn text(n: usize) -> String {
+    format!("https://www.site{n}.org/section{}/page-{n}", n % 7)
 }
 
-fn warm(domains: usize, now: Timestamp) -> Selector {
-    let selector = Selector::builder().build().expect("defaults");
+fn warm(selector: Selector, domains: usize, fetchers: usize, now: Timestamp) -> Selector {
+    let names: Vec<String> = selector.candidates().take(fetchers).map(|(_, spec)| spec.name.to_string()).collect();
     for n in 0..domains {
-        for fetcher in ["direct_access", "playwright"] {
-            let attempt = Attempt::new(&url(n), fetcher, now).expect("fetchable").delivered();
-            selector.record(attempt, now).expect("no sink");
+        let mut attempt = Attempt::new(&Url::parse(&text(n)).unwrap(), "", now).unwrap().delivered();
+        for name in &names {
+            attempt.fetcher.clone_from(name);
+            selector.observe(&attempt);
         }
     }
     selector
 }
 
-fn select(c: &mut Criterion) {
+fn shipped() -> Selector {
+    Selector::builder().build().unwrap()
+}
+
+fn with_fetchers(count: usize) -> Selector {
+    let specs = (0..count).map(|n| FetcherSpec::new(&format!("fetcher_{n}"), Class::Unknown));
+    specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build().unwrap()
+}
+
+fn by_domains(c: &mut Criterion) {
     let now = Timestamp::now();
     let mut group = c.benchmark_group("select");
     for domains in [1_000, 100_000, 1_000_000] {
-        let selector = warm(domains, now);
+        let selector = warm(shipped(), domains, 2, now);
         // Every domain in turn, in an order that no prefetcher guesses. The URL has just been parsed, as in a crawler.
         let mut next = 0;
+        let mut turn = || {
+            next = (next + 7919) % domains;
+            text(next)
+        };
         group.bench_function(BenchmarkId::new("hit", domains), |b| {
             b.iter_batched_ref(
-                || {
-                    next = (next + 7919) % domains;
-                    url(next)
-                },
+                || Url::parse(&turn()).unwrap(),
                 |url| selector.select(black_box(url), &Situation::first(now)),
                 BatchSize::NumIterations(64),
             );
         });
-        let unknown = Url::parse("https://nobody.example/a/b.html").expect("a URL");
+        group.bench_function(BenchmarkId::new("hit, from text", domains), |b| {
+            b.iter_batched_ref(
+                &mut turn,
+                |text| selector.select(&Url::parse(black_box(text)).unwrap(), &Situation::first(now)),
+                BatchSize::NumIterations(64),
+            );
+        });
+        let unknown = Url::parse("https://nobody.example/a/b.html").unwrap();
         group.bench_function(BenchmarkId::new("miss", domains), |b| {
             b.iter(|| selector.select(black_box(&unknown), &Situation::first(now)));
         });
@@ -51,19 +73,32 @@ fn select(c: &mut Criterion) {
     group.finish();
 }
 
-fn record(c: &mut Criterion) {
+fn by_heuristics(c: &mut Criterion) {
     let now = Timestamp::now();
-    let selector = warm(1_000, now);
-    let attempts: Vec<Attempt> =
-        (0..1_000).map(|n| Attempt::new(&url(n), "direct_access", now).expect("fetchable").delivered()).collect();
-    let mut next = 0;
-    c.bench_function("observe in memory", |b| {
-        b.iter(|| {
-            next = (next + 1) % attempts.len();
-            selector.observe(black_box(&attempts[next]));
+    let selector = warm(shipped(), 1_000, 2, now);
+    let mut group = c.benchmark_group("select by heuristics");
+    for path in ["", "section5/page", "section5/static/api/report.pdf"] {
+        let url = Url::parse(&format!("https://www.site12.org/{path}")).unwrap();
+        let shown = selector.heuristics(&url).unwrap().len();
+        group.bench_function(BenchmarkId::from_parameter(shown), |b| {
+            b.iter(|| selector.select(black_box(&url), &Situation::first(now)));
         });
-    });
+    }
+    group.finish();
 }
 
-criterion_group!(benches, select, record);
+fn by_fetchers(c: &mut Criterion) {
+    let now = Timestamp::now();
+    let mut group = c.benchmark_group("select by fetchers, all of them seen");
+    let url = Url::parse(&text(12)).unwrap();
+    for fetchers in [2, 8, 32] {
+        let selector = warm(with_fetchers(fetchers), 100, fetchers, now);
+        group.bench_function(BenchmarkId::from_parameter(fetchers), |b| {
+            b.iter(|| selector.select(black_box(&url), &Situation::first(now)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, by_domains, by_heuristics, by_fetchers);
 criterion_main!(benches);

@@ -13,6 +13,8 @@ mod book;
 mod growth;
 mod host;
 mod log;
+#[path = "../loopback/mod.rs"]
+mod loopback;
 mod map_peers;
 mod measure;
 mod memory;

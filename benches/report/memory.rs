@@ -53,9 +53,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
          and rounding, and what it has not given back). Each line is a process of its own.",
     );
     let mut rows = Vec::new();
-    let mut plain = Vec::new();
+    let mut plain = 0.0;
     for (name, _) in Shape::ALL {
-        for &sites in sizes.iter().filter(|&&sites| name == "plain" || sites * 5 == last || sites == last) {
+        // What suffixes add shows at one size.
+        for &sites in sizes.iter().filter(|&&sites| name == "plain" || sites == scale.pick(last, 1_000_000)) {
             eprintln!("  {name}, {} sites", text::size(sites));
             let counted = count(name, sites);
             let each = counted.bytes / sites as f64;
@@ -73,7 +74,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
             if name == "plain" {
                 section.point("bytes a site", sites as f64, each);
                 section.point("resident bytes a site", sites as f64, counted.resident / sites as f64);
-                plain.push((sites, each));
+                plain = each;
             }
             if sites >= 1_000_000 || scale == Scale::Quick {
                 let what = format!("memory a site, {} sites, {}", text::size(sites), rows[rows.len() - 1][1]);
@@ -83,59 +84,62 @@ pub(crate) fn measure(scale: Scale) -> Section {
     }
     let head = ["sites", "URLs", "asked for, a site", "resident, a site", "allocations a site", "keys a site"];
     section.table(&head, rows);
-    breakdown(&mut section, &plain);
+    breakdown(&mut section, last, plain);
     section
 }
 
-/// A cell: tag, success, total, blocked and duration masses, the recent and the alert pair, the newest time and the count.
-const CELL: f64 = (8 + 4 * 8 + 8 + 8 + 4 + 4) as f64;
-/// Cells that an entry has in itself.
-const INLINE_CELLS: f64 = 8.0;
+/// Cells that a site without a suffix uses: domain and section, by each fetcher.
+const CELLS_USED: usize = 2 * traffic::FETCHERS.len();
 
-fn breakdown(section: &mut Section, plain: &[(usize, f64)]) {
-    let Some(&(sites, each)) = plain.last() else { return };
-    let used = 3.0 * traffic::FETCHERS.len() as f64;
-    let rest = each - used * CELL - (INLINE_CELLS - used) * CELL;
+fn breakdown(section: &mut Section, sites: usize, each: f64) {
+    let layout = fetchwise::evidence::layout();
+    let cells = |count: usize| (count * layout.cell_bytes) as f64;
+    let free = layout.entry_cells - CELLS_USED;
     let least = least_bits(sites);
-    let row = |what: &str, bytes: f64| vec![what.to_owned(), format!("{bytes:.0} B")];
     section.text(format!(
-        "What the {each:.0} B of a site without a suffix are, at {} sites (a cell is {CELL:.0} B by its fields):",
-        text::size(sites)
+        "What the {each:.0} B of a site without a suffix are, at {} sites (by the sizes of the types: a cell {} B, an entry {} \
+         B with {} cells in itself):",
+        text::size(sites),
+        layout.cell_bytes,
+        layout.entry_bytes,
+        layout.entry_cells
     ));
+    let row = |what: &str, bytes: f64| vec![what.to_owned(), format!("{bytes:.0} B")];
     section.table(
         &["part", "a site"],
         vec![
-            row("cells in use: domain, site and section, by two fetchers", used * CELL),
+            row("cells in use: domain and section, by two fetchers", cells(CELLS_USED)),
+            row("cells still free: a suffix, by two fetchers, needs no more memory", cells(free)),
             row(
-                "cells kept free in the entry: a suffix, by two fetchers, fits without another allocation",
-                (INLINE_CELLS - used) * CELL,
+                "the rest of the entry: where more cells are, pause, breaker, count, padding to a cache line",
+                layout.entry_bytes as f64 - cells(layout.entry_cells),
             ),
-            row("the rest: the entry's links, pause, breaker and count, the map's slot and its slack", rest),
+            row("the map: slot, hash and the slack of a table that doubles", each - layout.entry_bytes as f64),
             row("together", each),
             row("the least there could be, see below", least / 8.0),
         ],
     );
     section.text(format!(
-        "*The least there could be* counts the information alone: log2 of the ways to choose {n} keys among 2^64 over the \
-         sites ({key:.1} bits each); for each of the six cells its masses as counts below {many} of attempts, successes and \
-         blocks, a duration to three digits, a time to the hour in two years and the two recent pairs to two digits \
-         ({cell:.1} bits). Nothing of that could be found by key, added to without a lock, or decayed in place. We are at \
+        "*The least there could be* counts the information alone: log2 of the ways to choose {n} keys among 2^64, over the \
+         sites ({key:.1} bits each); for each of the {CELLS_USED} cells the counts of attempts, successes and blocks below \
+         {COUNTS}, a duration to three digits, a time to the hour in two years, and the recent and the alert pair to two digits \
+         ({cell:.1} bits). Nothing of that could be found by its key, added to without a lock, or decayed in place. We are at \
          {ratio:.1} times that.",
         n = text::size(sites),
         key = key_bits(sites),
-        many = COUNTS,
         cell = cell_bits(),
         ratio = each * 8.0 / least,
     ));
+    let bought = 200 / layout.cell_bytes;
     section.text(format!(
-        "*The next 200 B.* Spent, they buy a site three more cells ({:.0} B): a suffix by two fetchers and a third fetcher's \
-         own cell without a second allocation. Saved, they cost exactness: masses as `f32` instead of `f64` save {:.0} B over \
-         the cells in use and lose additions once a mass is over 2^24 times what is added, which a landmark of one half-life \
-         before now would make rare but not impossible; the free cells out of the entry save {:.0} B and cost sites with files \
-         a second allocation and each decision about them another line of memory.",
-        3.0 * CELL,
-        used * 4.0 * 4.0,
-        (INLINE_CELLS - used) * CELL,
+        "*The next 200 B.* Spent, they buy {bought} more cells in the entry ({} B): all that a third fetcher would need at such a \
+         site, without another allocation and without a chain to follow. Saved, they cost either exactness or speed: masses \
+         as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once a mass is 2^24 times \
+         what is added; the free cells left out save {} B, and a site with files then needs a second allocation, and each \
+         decision about its files waits for one more line of memory.",
+        cells(bought),
+        layout.entry_cells * 4 * 4,
+        cells(free),
     ));
 }
 
@@ -156,5 +160,5 @@ fn cell_bits() -> f64 {
 }
 
 fn least_bits(sites: usize) -> f64 {
-    key_bits(sites) + 6.0 * cell_bits()
+    key_bits(sites) + CELLS_USED as f64 * cell_bits()
 }

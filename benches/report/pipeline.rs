@@ -25,12 +25,13 @@ use url::Url;
 
 use crate::Scale;
 use crate::book::Section;
+use crate::loopback;
 use crate::measure::{CELLS, Latency, batch, best, cpu_time};
 use crate::record::{INTERVAL, options};
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::text;
 
-const CONCURRENCY: usize = server::HOSTS;
+const CONCURRENCY: usize = loopback::HOSTS;
 /// What the pipeline may add.
 const TARGET: f64 = 0.05;
 
@@ -133,13 +134,13 @@ impl Crawl {
     }
 
     fn address(&self, n: usize) -> String {
-        format!("http://{}:{}/section{}/page-{n}", server::address(n), self.port, n % 7)
+        format!("http://{}:{}/section{}/page-{n}", loopback::address(n), self.port, n % 7)
     }
 
     async fn by_hyper(&self, n: usize) {
         let response = self.hyper.get(self.address(n).parse().unwrap()).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert!(body.len() > server::PAGE_BYTES - 500);
+        assert!(body.len() > loopback::PAGE_BYTES - 500);
     }
 
     async fn by_fetcher(&self, n: usize) {
@@ -170,7 +171,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     runtime.block_on(async {
         let crawl = Crawl::new(server.port, journal);
         // Learned by then, connections open.
-        for n in 0..20 * server::HOSTS {
+        for n in 0..20 * loopback::HOSTS {
             crawl.by_pipeline(&crawl.memory, n).await;
             crawl.by_pipeline(&crawl.kept, n).await;
         }
@@ -205,8 +206,8 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
          `Interval(100 ms)`, whose thread is counted. *Each a probe* is a pipeline that is never sure: {:.0} % of its fetches \
          were probes, the others waited for one of their host. *Processor* is user and system time of the client's process.",
         text::count(bare.fetched as f64),
-        server::PAGE_BYTES / 1000,
-        server::HOSTS,
+        loopback::PAGE_BYTES / 1000,
+        loopback::HOSTS,
         bare.wall.len(),
         probes * 100.0,
     ));
@@ -249,7 +250,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
 
 /// What the pipeline does beside fetching, one by one.
 fn parts(section: &mut Section, scale: Scale) {
-    let (now, page, count) = (Timestamp::now(), server::page(), scale.pick(100, 20_000));
+    let (now, page, count) = (Timestamp::now(), loopback::page(), scale.pick(100, 20_000));
     let selector = selector(Default::default());
     let url = Url::parse("http://127.0.0.1/section1/page-1").unwrap();
     let make = || fetchwise::attempt::Attempt::new(&url, "direct_access", now).unwrap().delivered();

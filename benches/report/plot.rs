@@ -32,7 +32,9 @@ fn draw(area: &Area<'_>, plot: &Plot) -> Result<(), Box<dyn std::error::Error>> 
     let points = || plot.lines.iter().flat_map(|(_, points)| points);
     let least = points().map(|point| point.0).fold(f64::MAX, f64::min);
     let most = points().map(|point| point.0).fold(0.0, f64::max);
-    let high = points().map(|point| point.1).fold(0.0, f64::max) * 1.1;
+    let high = points().map(|point| point.1).fold(0.0, f64::max);
+    // Room for the legend.
+    let high = high * (1.1 + 0.07 * plot.lines.len() as f64);
     let mut chart = ChartBuilder::on(area)
         .caption(&plot.title, ("sans-serif", 18))
         .margin(12)

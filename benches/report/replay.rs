@@ -27,9 +27,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
          snapshot, on {cores} threads. *A core* divides by the processor time that it took, so that it is what one core does. \
          Best of three.",
     ));
-    let attempts = scale.pick(20_000, 1_000_000);
     let mut rows = Vec::new();
-    for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000]) {
+    for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000, 5_000_000]) {
+        // Two attempts a site at least, so that all of them are met.
+        let attempts = scale.pick(20_000, 1_000_000).max(2 * sites);
         let log = Log::write(attempts, sites);
         let measured = log.replay();
         section.point("replay, ns an attempt", sites as f64, measured.wall * 1e9 / attempts as f64);
@@ -222,7 +223,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
             text::ns(took * 1e9),
             text::ns(load * 1e9),
             text::rate(sites as f64 / cpu),
-            format!("{} of {} attempts", text::size(done.attempts.1 as usize), text::size(done.attempts.0 as usize)),
+            format!("{} of {} attempts", text::count(done.attempts.1 as f64), text::count(done.attempts.0 as f64)),
             text::ns(compact * 1e9),
         ]);
         section.point("snapshot load, ns a site", sites as f64, load * 1e9 / sites as f64);

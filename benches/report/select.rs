@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::Scale;
 use crate::book::Section;
-use crate::measure::{CELLS, Latency, Random, random_read, resident_bytes};
+use crate::measure::{CELLS, Latency, Random, random_read};
 use crate::text;
 use crate::traffic::{self, Shape};
 
@@ -46,9 +46,9 @@ fn row(sites: usize, latency: &Latency, what: &str) -> Vec<String> {
 
 fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>> {
     let (now, count) = (Timestamp::now(), scale.pick(20_000, 1_000_000));
-    let before = resident_bytes();
-    let selector = traffic::warm(sites, now);
-    let held = (resident_bytes() - before).max(1e6);
+    let selector = Selector::builder().build().unwrap();
+    // By this thread alone, whose allocations are counted.
+    let held = allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now)).bytes_current;
     let situation = Situation::first(now);
     let mut rows = Vec::new();
     let (mut random, mut text) = (Random(1), String::new());
@@ -93,7 +93,8 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     rows.push(row(sites, &record, "an attempt learned from (`observe`)"));
     drop((selector, attempts));
     let read = random_read(held as usize);
-    let mut last = vec![text::size(sites), format!("random read of {} (batch)", text::bytes(held)), text::ns(read)];
+    let mut last =
+        vec![text::size(sites), format!("random read of {} (batch)", text::bytes(held as f64)), text::ns(read)];
     last.resize(2 + CELLS.len(), String::new());
     rows.push(last);
 

@@ -1,87 +1,17 @@
-//! The server of the pipeline's subject, in a process of its own: one 20 KB page over HTTP/1.1 with keep-alive.
+//! The server of the pipeline's subject in a process of its own, so that its processor time is not the client's.
 
-use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read as _};
-use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, SERVER};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use crate::loopback;
 
-/// The page's size, in bytes.
-pub(crate) const PAGE_BYTES: usize = 20_000;
-/// Addresses that it is served at, from 127.0.0.1 on: hosts of a crawl.
-pub(crate) const HOSTS: usize = 32;
-
-/// Serves on loopback addresses until its standard input ends, that is, until whoever started it has ended. Prints its port.
+/// Serves until its standard input ends, that is, until whoever started it has ended. Prints its port.
 pub(crate) fn run() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let first = TcpListener::bind((address(0), 0)).await.unwrap();
-        let port = first.local_addr().unwrap().port();
-        let page = page();
-        for host in 1..HOSTS {
-            tokio::spawn(serve(TcpListener::bind((address(host), port)).await.unwrap(), page.clone()));
-        }
-        println!("{port}");
-        serve(first, page).await;
-    });
-}
-
-/// The address of a host by its number.
-pub(crate) fn address(host: usize) -> Ipv4Addr {
-    Ipv4Addr::new(127, 0, 0, (host % HOSTS) as u8 + 1)
-}
-
-async fn serve(listener: TcpListener, page: Bytes) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let _ = stream.set_nodelay(true);
-        let page = page.clone();
-        tokio::spawn(async move {
-            let service = service_fn(move |_| {
-                let page = page.clone();
-                async move {
-                    let response = http::Response::builder()
-                        .header(CONTENT_TYPE, "text/html; charset=utf-8")
-                        .header(SERVER, "nginx")
-                        .body(Full::new(page));
-                    Ok::<_, Infallible>(response.unwrap())
-                }
-            });
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        });
-    }
-}
-
-/// An article as articles are: a head, navigation, paragraphs with links.
-pub(crate) fn page() -> Bytes {
-    let mut page = String::from(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>An article</title>\
-         <link rel=\"stylesheet\" href=\"/style.css\"><script src=\"/app.js\" defer></script></head><body><nav><ul>",
-    );
-    for n in 0..20 {
-        page.push_str(&format!("<li><a class=\"item\" href=\"/section/{n}\">Section {n}</a></li>"));
-    }
-    page.push_str("</ul></nav><main><h1>An article</h1>");
-    let mut n = 0;
-    while page.len() < PAGE_BYTES - 200 {
-        page.push_str(&format!(
-            "<p id=\"p{n}\">Paragraph {n} tells what the one before left out, refers to <a href=\"/page/{n}\">another \
-             page</a> &amp; goes on.</p>\n"
-        ));
-        n += 1;
-    }
-    page.push_str("</main></body></html>");
-    Bytes::from(page)
+    loopback::run(|port| println!("{port}"));
 }
 
 /// The server as whoever measures against it sees it.

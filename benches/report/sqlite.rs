@@ -232,7 +232,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         for (who, latency) in [("fetchwise", &ours), ("SQLite, by steps", &steps), ("SQLite, joined", &joined)] {
             let mut row = latency.row(who);
             row.insert(0, name.to_owned());
-            row.push(text::ns(latency.mean()));
+            row.extend([text::ns(latency.mean()), latency.count().to_string()]);
             rows.push(row);
         }
         for (mean, latency) in means.iter_mut().zip([&ours, &steps, &joined]) {
@@ -249,7 +249,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
             ratio >= 1000.0,
         );
     }
-    let head: Vec<&str> = ["URL", "who"].into_iter().chain(CELLS).chain(["mean"]).collect();
+    let head: Vec<&str> = ["URL", "who"].into_iter().chain(CELLS).chain(["mean", "decisions"]).collect();
     section.table(&head, rows);
     let ratio = means[1].min(means[2]) / means[0];
     section.text(format!(

@@ -20,6 +20,7 @@ pub(crate) fn rate(a_second: f64) -> String {
 /// A number, in thousands or millions when it is large.
 pub(crate) fn count(number: f64) -> String {
     match number {
+        0.0 => "0".to_owned(),
         _ if number >= 1e7 => format!("{:.1} M", number / 1e6),
         _ if number >= 1e6 => format!("{:.2} M", number / 1e6),
         _ if number >= 1e4 => format!("{:.0} k", number / 1e3),

@@ -13,7 +13,7 @@ use crate::registry::FetcherId;
 use crate::time::Timestamp;
 
 /// Cells in the entry itself: one domain, one path and one suffix, each with two fetchers.
-const INLINE_CELLS: usize = 6;
+pub(super) const INLINE_CELLS: usize = 6;
 /// As many of them as are asked of memory before they are needed: all that decide, while there are two fetchers and a path.
 const TOUCHED_CELLS: usize = 4;
 /// Cells of one group that stand together in a chunk.

@@ -175,6 +175,23 @@ pub(crate) struct Evidence {
     cap: evict::Cap,
 }
 
+/// What one key (a domain, a suffix ...) takes in memory, by the sizes of its types; the map's slot comes on top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Layout {
+    /// Bytes of a cell: what is known of one fetcher under one key.
+    pub cell_bytes: usize,
+    /// Bytes of an entry with the cells in itself.
+    pub entry_bytes: usize,
+    /// How many cells an entry has in itself before it asks for more memory.
+    pub entry_cells: usize,
+}
+
+/// The layout of this build, for whoever plans or measures memory.
+pub const fn layout() -> Layout {
+    Layout { cell_bytes: size_of::<Cell>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
+}
+
 /// A right to read entries for a while; cheap to take, no lock.
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
