@@ -261,8 +261,8 @@ impl Evidence {
         self.learn(self, attempt, registry, Writers::Many);
     }
 
-    /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its sites and
-    /// nobody else from any: the cells that sites share are in `shared`, and nothing has to be done in one step.
+    /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its domains
+    /// and nobody else from any: the cells that domains share are in `shared`, and little has to be done in one step.
     #[cfg(feature = "log")]
     pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) {
         self.learn(shared, attempt, registry, Writers::One);
@@ -277,6 +277,8 @@ impl Evidence {
             &moved,
             |_| true,
             |entry, cell, role| {
+                // Which site a domain is of may have been known otherwise when the attempt was recorded.
+                let writers = if role == Role::Site { Writers::Many } else { writers };
                 cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
                 if role == Role::Domain {
                     // A counter that seeds a hash; a stale value seeds it with the value before.
@@ -354,40 +356,37 @@ impl Evidence {
             visit(shared.hint(hint), Level::Own, 0, Role::Plain);
         }
         // Domain, path and suffix are in one entry, which a map of many is slow to find.
-        let mut last: Option<(Key, &Entry)> = None;
-        let (mut domain, mut site) = (None, None);
+        let mut domain = None;
         attempt.each_heuristic(&mut |kind, value| {
-            let (role, level) = match kind {
-                "domain" => (Role::Domain, Level::Own),
-                "domain_path" => (Role::Path, Level::Path),
-                "domain_suffix" => (Role::Suffix, Level::Suffix),
-                "site" => (Role::Site, Level::Site),
-                _ => (Role::Plain, Level::Own),
-            };
-            match role {
-                Role::Domain => domain = Some(Key::domain(value)),
-                Role::Site => site = Some(Key::domain(value)),
-                _ => {}
+            if kind == "domain" && domain.is_none() {
+                domain = Some(Key::domain(value));
             }
-            if !wants(role) {
-                return;
-            }
-            let mut of_domain = |domain: &str| match (Key::domain(domain), last) {
-                (key, Some((seen, entry))) if seen == key => entry,
-                (key, _) => last.insert((key, self.entry_or_new(key, at, &guard))).1,
-            };
-            match role {
-                Role::Domain => visit(of_domain(value), level, 0, role),
-                // Not before the domain is known, in whatever order they come.
-                Role::Site => {}
-                Role::Path | Role::Suffix => {
-                    if let Some((domain, part)) = value.split_once('|') {
-                        visit(of_domain(domain), level, part_hash(part), role);
-                    }
+        });
+        let own = domain.filter(|_| wants(Role::Domain)).map(|key| self.entry_or_new(key, at, &guard));
+        if let Some(entry) = own {
+            visit(entry, Level::Own, 0, Role::Domain);
+        }
+        let mut site = None;
+        attempt.each_heuristic(&mut |kind, value| {
+            // Sections and suffixes of another domain than the attempt's, which only an import can have, teach nothing.
+            let mut part = |level, role| {
+                if let (Some(entry), Some((of, part))) = (own, value.split_once('|'))
+                    && domain == Some(Key::domain(of))
+                {
+                    visit(entry, level, part_hash(part), role);
                 }
-                Role::Plain => match shared.fixed(kind, value) {
-                    Some(entry) => visit(entry, level, 0, role),
-                    None => visit(shared.entry_or_new(Key::of(kind, value), at, &shared_guard), level, 0, role),
+            };
+            match kind {
+                "domain" => {}
+                "domain_path" => part(Level::Path, Role::Path),
+                "domain_suffix" => part(Level::Suffix, Role::Suffix),
+                "site" => site = Some(Key::domain(value)),
+                _ if !wants(Role::Plain) => {}
+                _ => match shared.fixed(kind, value) {
+                    Some(entry) => visit(entry, Level::Own, 0, Role::Plain),
+                    None => {
+                        visit(shared.entry_or_new(Key::of(kind, value), at, &shared_guard), Level::Own, 0, Role::Plain)
+                    }
                 },
             }
         });

@@ -391,10 +391,10 @@ pub(crate) struct Encoded {
 
 /// Encodes an attempt.
 pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> {
-    let key_hash = match (attempt.heuristic("site"), attempt.heuristic("domain")) {
-        (Some(site), _) => xxh3_64(site.as_bytes()),
-        (None, Some(domain)) => key_of_domain(domain),
-        (None, None) => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
+    // All of a domain's attempts have one key, whatever else an import may have tagged them with.
+    let key_hash = match attempt.heuristic("domain") {
+        Some(domain) => key_of_domain(domain),
+        None => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
     };
     Ok(Encoded {
         kind: kind::ATTEMPT,
