@@ -46,9 +46,10 @@ pub(crate) fn section(sections: &[Section]) -> Option<Section> {
     }
     let mut section = Section::new("Cost as work grows");
     section.text(
-        "What was measured above at several sizes, from the smallest to the largest. *A doubling* is the factor that the cost \
-         took on average each time the work doubled: 1.00 is flat, and a cost that grows with the logarithm of the size comes \
-         close to it. What grows here is the share of reads that miss a cache: the random read beside it grows alike.",
+        "What was measured above at several sizes, from the smallest to the largest. *A doubling* is the factor that the \
+         cost took on average each time the work doubled: 1.00 is flat, and a cost that grows with the logarithm of the \
+         size comes close to it. What grows here is the share of reads that miss a cache: the random read beside it grows \
+         alike.",
     );
     let mut rows = Vec::new();
     for (name, points) in &series {

@@ -52,7 +52,7 @@ impl Host {
                     "file system of the logs",
                     output("df", &["--output=fstype", &std::env::temp_dir().to_string_lossy()]),
                 ),
-                ("load when it began", first_line("/proc/loadavg")),
+                ("load when it began", load()),
                 ("compiler", output("rustc", &["--version"])),
                 ("commit", commit()),
                 ("date", fetchwise::rfc3339::format(fetchwise::time::Timestamp::now())),
@@ -71,6 +71,11 @@ fn output(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.trim().lines().last().unwrap_or("unknown").trim().to_owned()
+}
+
+/// Of the last minute, five and fifteen.
+fn load() -> String {
+    first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", ")
 }
 
 fn commit() -> String {

@@ -5,8 +5,9 @@
 //! back as JSON. Invariant: no figure in what is written comes from anywhere but this run. Nothing is asserted about time: a
 //! target that is missed is written down as missed.
 //!
-//! `--quick` tries the program in a minute or so, with sizes that tell nothing; `--full` adds what takes long; `--only SUBJECT`
-//! (repeatable) leaves the others out; `--out DIR` writes somewhere else than `docs`.
+//! `--quick` tries the program in seconds, with sizes that tell nothing; `--full` adds what takes long; `--only SUBJECT`
+//! (repeatable) leaves the others out. Quick and partial runs write to a directory below the temporary one, so that `docs` only
+//! ever has a whole run, unless `--out DIR` says where.
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
@@ -110,8 +111,7 @@ fn main() -> ExitCode {
 }
 
 fn wishes(args: &[String]) -> Result<Wishes, String> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let mut wishes = Wishes { scale: Scale::Normal, only: Vec::new(), out: docs };
+    let mut wishes = Wishes { scale: Scale::Normal, only: Vec::new(), out: PathBuf::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
@@ -129,6 +129,13 @@ fn wishes(args: &[String]) -> Result<Wishes, String> {
             }
             other => return Err(format!("unknown argument {other:?}")),
         }
+    }
+    if wishes.out.as_os_str().is_empty() {
+        let is_whole = wishes.only.is_empty() && wishes.scale != Scale::Quick;
+        wishes.out = match is_whole {
+            true => Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"),
+            false => std::env::temp_dir().join("fetchwise-bench-report"),
+        };
     }
     Ok(wishes)
 }

@@ -48,9 +48,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[10_000, 100_000, 1_000_000, 5_000_000]);
     let last = sizes[sizes.len() - 1];
     section.text(
-        "One site with one section, fetched by two fetchers, everything included: the map, its slack, what its entries hold. \
-         *Asked for* is what a counting allocator counted, *resident* what the process grew by (the allocator's own headers \
-         and rounding, and what it has not given back). Each line is a process of its own.",
+        "One site with one section, fetched by two fetchers, everything included: the map, its slack, what its entries \
+         hold. *Asked for* is what a counting allocator counted, *resident* what the process grew by (the allocator's own \
+         headers and rounding, and what it has not given back). Each line is a process of its own.",
     );
     let mut rows = Vec::new();
     let mut plain = 0.0;
@@ -97,8 +97,8 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     let free = layout.entry_cells - CELLS_USED;
     let least = least_bits(sites);
     section.text(format!(
-        "What the {each:.0} B of a site without a suffix are, at {} sites (by the sizes of the types: a cell {} B, an entry {} \
-         B with {} cells in itself):",
+        "What the {each:.0} B of a site without a suffix are, at {} sites (by the sizes of the types: a cell {} B, an \
+         entry {} B with {} cells in itself):",
         text::size(sites),
         layout.cell_bytes,
         layout.entry_bytes,
@@ -122,9 +122,9 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     section.text(format!(
         "*The least there could be* counts the information alone: log2 of the ways to choose {n} keys among 2^64, over the \
          sites ({key:.1} bits each); for each of the {CELLS_USED} cells the counts of attempts, successes and blocks below \
-         {COUNTS}, a duration to three digits, a time to the hour in two years, and the recent and the alert pair to two digits \
-         ({cell:.1} bits). Nothing of that could be found by its key, added to without a lock, or decayed in place. We are at \
-         {ratio:.1} times that.",
+         {COUNTS}, a duration to three digits, a time to the hour in two years, and the recent and the alert pair to two \
+         digits ({cell:.1} bits). Nothing of that could be found by its key, added to without a lock, or decayed in place. \
+         We are at {ratio:.1} times that.",
         n = text::size(sites),
         key = key_bits(sites),
         cell = cell_bits(),
@@ -132,11 +132,11 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     ));
     let bought = 200 / layout.cell_bytes;
     section.text(format!(
-        "*The next 200 B.* Spent, they buy {bought} more cells in the entry ({} B): all that a third fetcher would need at such a \
-         site, without another allocation and without a chain to follow. Saved, they cost either exactness or speed: masses \
-         as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once a mass is 2^24 times \
-         what is added; the free cells left out save {} B, and a site with files then needs a second allocation, and each \
-         decision about its files waits for one more line of memory.",
+        "*The next 200 B.* Spent, they buy {bought} more cells in the entry ({} B): all that a third fetcher would need at \
+         such a site, without another allocation and without a chain to follow. Saved, they cost either exactness or \
+         speed: masses as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once \
+         a mass is 2^24 times what is added; the free cells left out save {} B, and a site with files then needs a second \
+         allocation, and each decision about its files waits for one more line of memory.",
         cells(bought),
         layout.entry_cells * 4 * 4,
         cells(free),

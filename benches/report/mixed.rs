@@ -65,12 +65,12 @@ pub(crate) fn measure(scale: Scale) -> Section {
     ];
     let size = text::size(sites);
     section.text(format!(
-        "Everybody has learned from the same attempts at {size} sites and is asked about the same URLs, just parsed, in random \
-         order. The others are what one writes first: aggregates by heuristic under hashed keys, one look-up for each \
-         heuristic, and the published formula over their sums. They know nothing of priors, files against pages, recent \
-         changes, costs, pauses, exploration or reasons, so they do less. `RwLock<HashMap>`, papaya and scc hold atomics; \
-         DashMap holds a mutex for each aggregate. Each is used at its defaults unless it says otherwise, its guard or lock taken once an operation where \
-         it has one for the whole map.",
+        "Everybody has learned from the same attempts at {size} sites and is asked about the same URLs, just parsed, in \
+         random order. The others are what one writes first: aggregates by heuristic under hashed keys, one look-up for \
+         each heuristic, and the published formula over their sums. They know nothing of priors, files against pages, \
+         recent changes, costs, pauses, exploration or reasons, so they do less. `RwLock<HashMap>`, papaya and scc hold \
+         atomics; DashMap holds a mutex for each aggregate. Each is used at its defaults unless it says otherwise, its \
+         guard or lock taken once an operation where it has one for the whole map.",
     ));
     let all = || std::iter::once(&ours).chain(&peers);
     let head: Vec<&str> = ["who", "what"].into_iter().chain(CELLS).chain(["attempts recorded"]).collect();

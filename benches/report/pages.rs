@@ -29,11 +29,11 @@ const PAGES_MAX: usize = 60;
 pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("Reading a response");
     section.text(
-        "Pages are read whole, up to the first MiB, which is what the detector looks at. The parsers do what a verdict needs of \
-         them (visible text and links counted), alone and followed by a search for markers that weighs nothing: less than \
-         the whole job. *Every byte read* adds the bytes up, eight at a time: what memory lets anybody do. Ordinary pages are \
-         the documentation that comes with Rust. Best of several rounds, in turn, so that a busy machine slows all alike; \
-         speeds in GB/s.",
+        "Pages are read whole, up to the first MiB, which is what the detector looks at. The parsers do what a verdict \
+         needs of them (visible text and links counted), alone and followed by a search for markers that weighs nothing: \
+         less than the whole job. *Every byte read* adds the bytes up, eight at a time: what memory lets anybody do. \
+         Ordinary pages are the documentation that comes with Rust. Best of several rounds, in turn, so that a busy \
+         machine slows all alike; speeds in GB/s.",
     );
     let detector = Detector::new();
     let bare = aho_corasick::AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS).unwrap();
@@ -135,9 +135,9 @@ fn bandwidth(scale: Scale) -> f64 {
 
 /// Shells and block pages, short as they are.
 fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
-    let shell = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>App</title>\
-        <script type=\"module\" src=\"/assets/index-4f1c.js\"></script><link rel=\"stylesheet\" href=\"/assets/i.css\"></head>\
-        <body><noscript>You need to enable JavaScript to run this app.</noscript><div id=\"root\"></div></body></html>";
+    let shell = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>App</title><script type=\"module\" \
+        src=\"/assets/index-4f1c.js\"></script><link rel=\"stylesheet\" href=\"/assets/i.css\"></head><body><noscript>You \
+        need to enable JavaScript to run this app.</noscript><div id=\"root\"></div></body></html>";
     let block = "<!DOCTYPE html><html lang=\"en-US\"><head><title>Just a moment...</title><meta name=\"robots\" \
         content=\"noindex,nofollow\"></head><body><div class=\"main-wrapper\"><noscript>Enable JavaScript and cookies to \
         continue</noscript></div><script>(function(){window._cf_chl_opt={cvId:'3',cType:'managed'};var a=document\

@@ -200,11 +200,12 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
     let (bare, kept) = (&lanes[0], &lanes[3]);
     section.text(format!(
         "{} fetches each of a page of {} KB over HTTP/1.1 with keep-alive, from {} loopback addresses, {CONCURRENCY} at a \
-         time, by one thread; the server is another process on the other core. In turns, {} rounds, medians. *Bare hyper* is hyper-util's pooled client and \
-         the body collected, nothing checked, read or learned. *HttpFetcher* checks addresses, limits and deadlines and \
-         decodes. The pipeline decides, fetches, classifies the page and records the attempt, in memory or with a journal at \
-         `Interval(100 ms)`, whose thread is counted. *Each a probe* is a pipeline that is never sure: {:.0} % of its fetches \
-         were probes, the others waited for one of their host. *Processor* is user and system time of the client's process.",
+         time, by one thread; the server is another process on the other core. In turns, {} rounds, medians. *Bare hyper* \
+         is hyper-util's pooled client and the body collected, nothing checked, read or learned. *HttpFetcher* checks \
+         addresses, limits and deadlines and decodes. The pipeline decides, fetches, classifies the page and records the \
+         attempt, in memory or with a journal at `Interval(100 ms)`, whose thread is counted. *Each a probe* is a pipeline \
+         that is never sure: {:.0} % of its fetches were probes, the others waited for one of their host. *Processor* is \
+         user and system time of the client's process.",
         text::count(bare.fetched as f64),
         loopback::PAGE_BYTES / 1000,
         loopback::HOSTS,

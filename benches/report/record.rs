@@ -33,10 +33,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let now = Timestamp::now();
     let attempts = traffic::pool(count.min(200_000), sites, now);
     section.text(format!(
-        "What `Selector::record` does with an attempt that the caller has made: memory first, then the journal takes it. One \
-         thread, {} attempts at {} sites. The rate counts until the last attempt is acknowledged at its level, and until \
-         everything is synced; latency is what the caller waits for (`record` waits for no disk at any level, unless the \
-         queue is full).",
+        "What `Selector::record` does with an attempt that the caller has made: memory first, then the journal takes it. \
+         One thread, {} attempts at {} sites. The rate counts until the last attempt is acknowledged at its level, and \
+         until everything is synced; latency is what the caller waits for (`record` waits for no disk at any level, unless \
+         the queue is full).",
         text::size(count),
         text::size(sites)
     ));

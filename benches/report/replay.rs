@@ -23,9 +23,9 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     section.text(format!(
         "A log of attempts spread over its sites in random order and over the last 150 days, in the page cache. *Checksums \
-         only* reads the same segments frame by frame on one thread and looks at nothing; *learned from* is a start without a \
-         snapshot, on {cores} threads. *A core* divides by the processor time that it took, so that it is what one core does. \
-         Best of three.",
+         only* reads the same segments frame by frame on one thread and looks at nothing; *learned from* is a start \
+         without a snapshot, on {cores} threads. *A core* divides by the processor time that it took, so that it is what \
+         one core does. Best of three.",
     ));
     let mut rows = Vec::new();
     for &sites in scale.pick(&[1_000, 10_000][..], &[10_000, 100_000, 1_000_000, 5_000_000]) {
@@ -65,7 +65,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
     ];
     section.table(&head, rows);
     if scale != Scale::Full {
-        section.text("A log of 50 M attempts (`--full` writes and replays one as well) is left out of this run: it takes minutes.");
+        section.text(
+            "A log of 50 M attempts (`--full` writes and replays one as well) is left out of this run: it takes \
+            minutes.",
+        );
     }
     snapshots(&mut section, scale);
     section

@@ -71,10 +71,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let alone = throughput_of_updates(1, time);
     let shared = throughput_of_updates(2, time);
     section.text(format!(
-        "{} sites are known. *Spread*: each thread has sites of its own, with sections of their own depth, so that what two \
-         threads share is the cells that every attempt moves. *One hot site*: both record attempts at the same page. *Paths of \
-         one depth only*: sites of their own again, but every cell that domains have in common is the same for both. \
-         Operations a second of all threads together; {} s each.",
+        "{} sites are known. *Spread*: each thread has sites of its own, with sections of their own depth, so that what \
+         two threads share is the cells that every attempt moves. *One hot site*: both record attempts at the same page. \
+         *Paths of one depth only*: sites of their own again, but every cell that domains have in common is the same for \
+         both. Operations a second of all threads together, in the best of {WINDOWS} windows of {} s.",
         text::size(sites),
         (time / WINDOWS).as_secs_f64()
     ));
@@ -214,7 +214,13 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
     };
     let handovers = held(flat, own).map_or(0.0, |held| held * 1e9 / handover);
     section.text(format!(
-        "*A model of 64 cores.* An attempt costs {own} of one core where nothing is shared (a selector for each thread). What          two threads on one selector take longer is time in which a line that both write was at the other core: with all          common cells shared, {flat} (as much as {handovers:.1} hand-overs of {handover} each). A line is at one core at a          time, so this is a limit for all cores, whatever their number; below it, n cores record n times what one does. One          hot site (of {own_hot} where one thread has it to itself): {hot}. `select` writes nothing: its lines are copied, not handed over, and n cores decide n times as often          until attempts at the same site make them be fetched anew. The column *across sockets* takes a hand-over to be three          times as long there.",
+        "*A model of 64 cores.* An attempt costs {own} of one core where nothing is shared (a selector for each thread). \
+         What two threads on one selector take longer is time in which a line that both write was at the other core: with \
+         all common cells shared, {flat} (as much as {handovers:.1} hand-overs of {handover} each). A line is at one core \
+         at a time, so this is a limit for all cores, whatever their number; below it, n cores record n times what one \
+         does. One hot site (of {own_hot} where one thread has it to itself): {hot}. `select` writes nothing: its lines \
+         are copied, not handed over, and n cores decide n times as often until attempts at the same site make them be \
+         fetched anew. The column *across sockets* takes a hand-over to be three times as long there.",
         own = text::ns(own * 1e9),
         own_hot = text::ns(own_hot * 1e9),
         flat = limit(flat, own),
@@ -245,11 +251,12 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
     ];
     section.table(&head, rows.collect());
     section.text(
-        "*What is done about it.* What belongs to a site lies in the site's entry and is written by whoever crawls that site; \
-         only the cells that all sites have in common (the global one, the depth's, the suffix's, the flags') are written by \
-         everybody. A replay gives each thread common cells of its own and adds them up at the end. A crawler that has to \
-         record more from one process can keep a selector for each socket: evidence is sums, so nothing is wrong with \
-         either, each only knows less.",
+        "*What is done about it.* What belongs to a site lies in the site's entry and is written by whoever crawls that \
+         site; only the cells that all sites have in common (the global one, the depth's, the suffix's, the flags') are \
+         written by everybody, and each of them has cache lines of its own, so that whoever adds to one fetcher's waits \
+         for nobody who adds to another's. A replay gives each thread common cells of its own and adds them up at the end. \
+         A crawler that has to record more from one process can keep a selector for each socket: evidence is sums, so \
+         nothing is wrong with either, each only knows less.",
     );
     let one = "1 would mean that the second thread brings nothing";
     section.duel("recording, one depth only, by two threads", "two threads", "one thread", flat.speedup(), one);

@@ -21,11 +21,11 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut section = Section::new("`select`: one decision");
     let sizes: &[usize] = scale.pick(&[1_000, 10_000], &[1_000, 10_000, 100_000, 1_000_000, 5_000_000]);
     section.text(
-        "Each decision is timed by itself, at a site drawn at random from all that are known, and has one reading of the clock \
-         in it. *Just parsed*: the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: it lies in \
-         memory among a million others, and comes from there. *From text*: the parse is timed with the decision. *Miss*: nothing \
-         is known of the site. *Random read* is one dependent read of a buffer as large as all that the selector knows, and no \
-         decision about one of so many sites can do without a few.",
+        "Each decision is timed by itself, at a site drawn at random from all that are known, and has one reading of the \
+         clock in it. *Just parsed*: the URL was parsed right before, as in a crawler that reads links. *Parsed long ago*: \
+         it lies in memory among a million others, and comes from there. *From text*: the parse is timed with the \
+         decision. *Miss*: nothing is known of the site. *Random read* is one dependent read of a buffer as large as all \
+         that the selector knows, and no decision about one of so many sites can do without a few.",
     );
     let mut rows = Vec::new();
     for &sites in sizes {
@@ -142,7 +142,10 @@ fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
         }
         rows.push(latency.row(format!("{} heuristics: `/{path}`", shown.len())));
     }
-    section.text(format!("By what the URL shows, {} sites, just parsed:", text::size(sites)));
+    section.text(format!(
+        "By what the URL shows (domain, site and depth at least), {} sites, just parsed:",
+        text::size(sites)
+    ));
     let head: Vec<&str> = std::iter::once("URL").chain(CELLS).collect();
     section.table(&head, rows);
 }
@@ -151,10 +154,7 @@ fn by_fetchers(section: &mut Section, sites: usize, scale: Scale) {
     let (now, count) = (Timestamp::now(), scale.pick(10_000, 500_000));
     let mut rows = Vec::new();
     for fetchers in [2usize, 8, 32] {
-        for seen in [2, fetchers] {
-            if seen == fetchers && fetchers == 2 {
-                continue;
-            }
+        for seen in if fetchers == 2 { vec![2] } else { vec![2, fetchers] } {
             let selector = with_fetchers(fetchers, seen, sites / 10, now);
             let (mut latency, mut random, mut text) = (Latency::new(), Random(2), String::new());
             for page in 0..count {

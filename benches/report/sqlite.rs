@@ -198,10 +198,10 @@ pub(crate) fn measure(scale: Scale) -> Section {
 
     section.text(format!(
         "{} attempts at {} sites, the same for both, and the published tables, indexes and query over them (all of it in \
-         SQLite's page cache; SQLite {}, in this process). Of the URLs {} show no suffix, {} `.html`, {} `.pdf`. *By steps* \
-         is the query as published: the matching rows of heuristics, then each attempt by its id. *Joined* is a kinder \
-         reading: one statement finds the same rows. A URL without a suffix matches its domain's few attempts only, the best that can \
-         happen to this design; `.html` matches every attempt at such a page anywhere.",
+         SQLite's page cache; SQLite {}, in this process). Of the URLs {} show no suffix, {} `.html`, {} `.pdf`. *By \
+         steps* is the query as published: the matching rows of heuristics, then each attempt by its id. *Joined* is a \
+         kinder reading: one statement finds the same rows. A URL without a suffix matches its domain's few attempts only, \
+         the best that can happen to this design; `.html` matches every attempt at such a page anywhere.",
         text::size(attempts),
         text::size(sites),
         rusqlite::version(),

@@ -14,13 +14,14 @@ const FRAME: &str = "\
 
 # Benchmarks
 
-Everything that matters about speed and memory, measured side by side in one run by `make bench-report`, which writes this page.
-Numbers from a shared or virtual machine differ from run to run; ratios within a run hold better than the numbers do.
+Everything that matters about speed and memory, measured side by side in one run by `make bench-report`, which writes this
+page. Numbers from a shared or virtual machine differ from run to run; ratios within a run hold better than the numbers do.
 
-* Latencies are percentiles of single operations in a histogram of three digits, never of averages. What is too short for that is
-  timed in batches, and says so.
+* Latencies are percentiles of single operations in a histogram of three digits, never of averages. What is too short for
+  that is timed in batches, and says so.
 * Whoever loses a comparison is named, fetchwise included.
-* Nothing is repeated until it looks good: one run, first to last.
+* One run, first to last. Where the best of several rounds counts, since others on the machine can only take time away, it
+  says so.
 ";
 
 /// Writes `benchmarks.md` and its plots into `out`.
@@ -35,8 +36,8 @@ pub(crate) fn write(out: &Path, host: &Host, scale: Scale, sections: &[Section],
     let (one, readings) = measure::clock();
     let _ = writeln!(
         page,
-        "\nReading the clock takes {}; an operation that does nothing shows p50 {}, p99.9 {}, max {}: this much of each latency \
-         is the clock's, and such interruptions are the machine's.",
+        "\nReading the clock takes {}; an operation that does nothing shows p50 {}, p99.9 {}, max {}: this much of each \
+         latency is the clock's, and such interruptions are the machine's.",
         text::ns(one),
         text::ns(readings.p50()),
         text::ns(readings.at(99.9)),
