@@ -50,6 +50,8 @@ pub(crate) struct Duel {
     pub(crate) ratio: f64,
     /// What the other does not do, or does more.
     pub(crate) note: String,
+    /// The other is a part of the work, or the hardware: nobody who does the whole work can be faster.
+    pub(crate) is_limit: bool,
 }
 
 impl Section {
@@ -72,7 +74,15 @@ impl Section {
 
     pub(crate) fn duel(&mut self, what: &str, us: &str, them: &str, ratio: f64, note: &str) {
         let [what, us, them, note] = [what, us, them, note].map(str::to_owned);
-        self.duels.push(Duel { what, us, them, ratio, note });
+        self.duels.push(Duel { what, us, them, ratio, note, is_limit: false });
+    }
+
+    /// A duel that cannot be won.
+    pub(crate) fn limit(&mut self, what: &str, us: &str, limit: &str, ratio: f64, note: &str) {
+        self.duel(what, us, limit, ratio, note);
+        if let Some(duel) = self.duels.last_mut() {
+            duel.is_limit = true;
+        }
     }
 
     pub(crate) fn point(&mut self, series: &str, x: f64, y: f64) {

@@ -239,7 +239,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
     }
     for lane in &lanes[1..] {
         let what = "a 20 KB page over loopback, processor time";
-        section.duel(
+        section.limit(
             what,
             lane.name,
             bare.name,

@@ -189,7 +189,7 @@ fn targets(section: &mut Section, measured: &Measured, attempts: usize, sites: &
         format!("{:.0} %", 100.0 * measured.share()),
         measured.share() >= 0.1,
     );
-    section.duel(
+    section.limit(
         &format!("reading a log, {sites} sites"),
         "learned from",
         "checksums only",

@@ -212,11 +212,13 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
         ),
         None => "nothing was lost to that here, so no limit shows".to_owned(),
     };
-    let handovers = held(flat, own).map_or(0.0, |held| held * 1e9 / handover);
+    let handovers = held(flat, own).map_or_else(String::new, |held| {
+        format!(" (as much as {:.1} hand-overs of {} each)", held * 1e9 / handover, text::ns(handover))
+    });
     section.text(format!(
         "*A model of 64 cores.* An attempt costs {own} of one core where nothing is shared (a selector for each thread). \
          What two threads on one selector take longer is time in which a line that both write was at the other core: with \
-         all common cells shared, {flat} (as much as {handovers:.1} hand-overs of {handover} each). A line is at one core \
+         all common cells shared, {flat}{handovers}. A line is at one core \
          at a time, so this is a limit for all cores, whatever their number; below it, n cores record n times what one \
          does. One hot site (of {own_hot} where one thread has it to itself): {hot}. `select` writes nothing: its lines \
          are copied, not handed over, and n cores decide n times as often until attempts at the same site make them be \
@@ -224,7 +226,6 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
         own = text::ns(own * 1e9),
         own_hot = text::ns(own_hot * 1e9),
         flat = limit(flat, own),
-        handover = text::ns(handover),
         hot = limit(hot, own_hot),
     ));
     let rows = CORES.iter().map(|&cores| {

@@ -107,14 +107,14 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     section.point("record p50", at, record.p50());
     section.point("record p99", at, record.at(99.0));
     if sites == scale.pick(10_000, 1_000_000) {
-        section.duel(
+        section.limit(
             &format!("a decision, {} sites, p50", text::size(sites)),
             "`select`, just parsed",
             "the parse of the URL by `url`",
             parse.p50() / hit.p50(),
             "the parse is what a crawler pays before it can ask",
         );
-        section.duel(
+        section.limit(
             &format!("a decision, {} sites, p50", text::size(sites)),
             "`select`, just parsed",
             "one random read of memory",

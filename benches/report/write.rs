@@ -76,20 +76,27 @@ fn targets(page: &mut String, sections: &[Section]) {
 }
 
 fn duels(page: &mut String, sections: &[Section]) {
-    let all: Vec<&Duel> = sections.iter().flat_map(|section| &section.duels).collect();
-    let lost = all.iter().filter(|duel| duel.ratio < 1.0).count();
-    let _ = writeln!(page, "\n## Who wins, who loses\n\nOf {} comparisons fetchwise loses {lost}.\n", all.len());
-    let row = |duel: &&Duel| {
-        let (verdict, ratio) = match duel.ratio < 1.0 {
-            true => ("**we lose here**".to_owned(), 1.0 / duel.ratio),
-            false => (format!("{} loses", duel.them), duel.ratio),
-        };
-        let note = if duel.note.is_empty() { String::new() } else { format!("; {}", duel.note) };
-        let against = format!("{} against {}", duel.us, duel.them);
-        vec![duel.what.clone(), against, text::times(ratio), format!("{verdict}{note}")]
-    };
+    let all = || sections.iter().flat_map(|section| &section.duels);
+    let (limits, peers): (Vec<&Duel>, Vec<&Duel>) = all().partition(|duel| duel.is_limit);
+    let lost = peers.iter().filter(|duel| duel.ratio < 1.0).count();
+    let _ = writeln!(page, "\n## Who wins, who loses\n\nOf {} comparisons fetchwise loses {lost}.\n", peers.len());
     let head = ["what", "who", "times", "loser"].map(str::to_owned);
-    table(page, &head, &all.iter().map(row).collect::<Vec<_>>());
+    table(page, &head, &peers.iter().map(|duel| verdict(duel)).collect::<Vec<_>>());
+    page.push_str(
+        "\n## How far from the limits\n\nAgainst a part of the work, or the hardware. Who does the whole work cannot be \
+         faster than that, unless it waits where we do not.\n\n",
+    );
+    table(page, &head, &limits.iter().map(|duel| verdict(duel)).collect::<Vec<_>>());
+}
+
+fn verdict(duel: &Duel) -> Vec<String> {
+    let (loser, ratio) = match duel.ratio < 1.0 {
+        true => ("**we lose here**".to_owned(), 1.0 / duel.ratio),
+        false => (format!("{} loses", duel.them), duel.ratio),
+    };
+    let note = if duel.note.is_empty() { String::new() } else { format!("; {}", duel.note) };
+    let against = format!("{} against {}", duel.us, duel.them);
+    vec![duel.what.clone(), against, text::times(ratio), format!("{loser}{note}")]
 }
 
 fn table(page: &mut String, head: &[String], rows: &[Vec<String>]) {
