@@ -259,8 +259,4 @@ fn model(section: &mut Section, cases: &[Case], handover: f64) {
          A crawler that has to record more from one process can keep a selector for each socket: evidence is sums, so \
          nothing is wrong with either, each only knows less.",
     );
-    let one = "1 would mean that the second thread brings nothing";
-    section.duel("recording, one depth only, by two threads", "two threads", "one thread", flat.speedup(), one);
-    section.duel("recording, spread, by two threads", "two threads", "one thread", spread.speedup(), one);
-    section.duel("deciding by two threads", "two threads", "one thread", select.speedup(), one);
 }
