@@ -112,9 +112,15 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
             Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
             Piece::Word => run(rest, |b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')?,
             Piece::Gap => {
+                let after = &pieces[i + 1..];
+                let begins = |n: usize| match after.first() {
+                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
+                    _ => true,
+                };
                 return (0..=80.min(rest.len()))
                     .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
-                    .find_map(|n| end_of(&pieces[i + 1..], text, at + n));
+                    .filter(|&n| begins(n))
+                    .find_map(|n| end_of(after, text, at + n));
             }
         };
     }
@@ -177,6 +183,9 @@ struct Entry {
     pattern: u32,
     /// Offset of the gram in the pattern.
     at: u32,
+    /// Another gram of the pattern, as far from the first one as can be: most candidates fail by it.
+    other: u32,
+    other_at: u32,
     /// Index of the next entry, plus one; 0 at the end.
     next: u32,
 }
@@ -259,7 +268,13 @@ fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec
     let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
     let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
     let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
-    (from..from + stride).map(|at| Entry { gram: gram_at(literal, at), pattern, at: at as u32, next: 0 }).collect()
+    let last = literal.len() - GRAM;
+    let entry = |at: usize| {
+        let other_at = if at > last - at { 0 } else { last };
+        let (gram, other) = (gram_at(literal, at), gram_at(literal, other_at));
+        Entry { gram, pattern, at: at as u32, other, other_at: other_at as u32, next: 0 }
+    };
+    (from..from + stride).map(entry).collect()
 }
 
 /// The place of a gram in the filter.
@@ -277,8 +292,9 @@ fn head(gram: u32) -> usize {
 /// The grams that are met often, and how often, roughly.
 fn common() -> impl Iterator<Item = (u32, f32)> {
     let grams = |list: &'static [&'static str]| list.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM));
-    let of = |weight| move |gram| (gram_at(gram, 0), weight);
-    grams(grams::COMMON).map(of(20.0)).chain(grams(grams::VERY_COMMON).map(of(100.0)))
+    let of = |weight: f32| move |gram: &[u8]| (gram_at(gram, 0), weight);
+    let walls = grams::WALLS.iter().flat_map(|word| word.as_bytes().windows(GRAM));
+    walls.map(of(10.0)).chain(grams(grams::COMMON).map(of(20.0))).chain(grams(grams::VERY_COMMON).map(of(100.0)))
 }
 
 /// One search.
@@ -333,6 +349,9 @@ impl<F: FnMut(Hit) -> bool> Run<'_, F> {
             }
             self.candidates_left -= 1;
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
+            if gram_at(self.text, begin + entry.other_at as usize) != entry.other {
+                continue;
+            }
             if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_none() {
                 continue;
             }
