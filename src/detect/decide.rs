@@ -34,6 +34,7 @@ const TITLE_MAX: usize = 1024;
 pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
+    scratch.folded_title.clear();
     scratch.folded.clear();
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
@@ -266,8 +267,8 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
     scratch.title.clear();
     text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
-    text::fold_into(&scratch.title, &mut scratch.piece);
-    let title = fold_title(&scratch.piece);
+    text::fold_into(&scratch.title, &mut scratch.folded_title);
+    let title = fold_title(&scratch.folded_title);
     let tests = &table.titles;
     let mut gate = 1;
     let mut is = |rule: u16| {
@@ -297,15 +298,14 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, piece, found, title, lower, kept, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
         text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
-    text::fold_into(title, piece);
-    folded.push_str(piece);
+    folded.push_str(folded_title);
     table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
         let part = table.parts[hit.pattern as usize];
         let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);

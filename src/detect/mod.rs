@@ -126,8 +126,9 @@ pub struct Scratch {
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
-    piece: String,
     title: String,
+    /// The title as titles and sentences are compared.
+    folded_title: String,
 }
 
 impl Scratch {
