@@ -199,9 +199,9 @@ impl Build {
         }
         Table {
             early: scan(&[Where::Early]),
-            late: scan(&[Where::Late]),
-            // A page with next to no text has little text, too: one search for both.
-            thin: scan(&[Where::Late, Where::Thin]),
+            // One search for all that a page may hold.
+            late: scan(&[Where::Early, Where::Late]),
+            thin: scan(&[Where::Early, Where::Late, Where::Thin]),
             short: scan(&[Where::Short]),
             short_always: self.short_always,
             sentences: scan(&[Where::Sentence]),

@@ -301,9 +301,9 @@ pub(super) struct Table {
     pub(super) parts: Vec<Part>,
     /// Patterns looked for in every page.
     pub(super) early: Scan,
-    /// Patterns looked for in pages with little text.
+    /// Those, and patterns looked for in pages with little text.
     pub(super) late: Scan,
-    /// Patterns looked for in pages with next to no text.
+    /// Those, and patterns looked for in pages with next to no text.
     pub(super) thin: Scan,
     /// Short ones, looked for after those when one of their rules was hit.
     pub(super) short: Scan,

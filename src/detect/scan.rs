@@ -23,13 +23,13 @@ const HASHES: [u32; 8] =
     [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39];
 
 /// Hits that count that any text may have, however short ...
-const HITS_FREE: usize = 64;
+const HITS_FREE: usize = 128;
 /// ... and beyond those, one for so many bytes.
-const BYTES_PER_HIT: usize = 256;
+const BYTES_PER_HIT: usize = 128;
 /// Candidates that any text may have, however short ...
-const CANDIDATES_FREE: usize = 2048;
+const CANDIDATES_FREE: usize = 4096;
 /// ... and beyond those, one for so many bytes.
-const BYTES_PER_CANDIDATE: usize = 12;
+const BYTES_PER_CANDIDATE: usize = 6;
 
 /// Why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

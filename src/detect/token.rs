@@ -193,7 +193,8 @@ impl<'t> Tokens<'t> {
             if at == from {
                 leading = self.block.space >> (at - base) & 1 == 1;
             }
-            let mut angles = self.block.angle & run;
+            // What `<` or white space follows begins no markup.
+            let mut angles = self.block.angle & run & !((self.block.angle | self.block.space) >> 1);
             let end = loop {
                 if angles == 0 {
                     break text.len().min(base + BLOCK);
