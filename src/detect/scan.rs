@@ -23,9 +23,9 @@ const HASHES: [u32; 8] =
     [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39];
 
 /// Hits that count that any text may have, however short ...
-const HITS_FREE: usize = 128;
+const HITS_FREE: usize = 64;
 /// ... and beyond those, one for so many bytes.
-const BYTES_PER_HIT: usize = 128;
+const BYTES_PER_HIT: usize = 256;
 /// Candidates that any text may have, however short ...
 const CANDIDATES_FREE: usize = 4096;
 /// ... and beyond those, one for so many bytes.
@@ -176,6 +176,13 @@ pub(super) struct Hit {
     pub(super) start: u32,
 }
 
+/// What a pattern's hits are bounded with, so that words which many scripts use do not take the place of a vendor's marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Marker,
+    Word,
+}
+
 /// A gram of a pattern's window, and the next one whose hash has the same head.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -186,6 +193,7 @@ struct Entry {
     /// Another gram of the pattern, as far from the first one as can be: most candidates fail by it.
     other: u32,
     other_at: u32,
+    class: Class,
     /// Index of the next entry, plus one; 0 at the end.
     next: u32,
 }
@@ -203,12 +211,13 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
-    pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
+    pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
-        let shortest = patterns.iter().map(|(_, p)| p.first().len()).min().unwrap_or(GRAM);
+        let shortest = patterns.iter().map(|(_, _, p)| p.first().len()).min().unwrap_or(GRAM);
         let stride = (shortest + 1 - GRAM).clamp(1, STRIDE_MAX);
         let weights = Weights::new();
-        let entries: Vec<Entry> = patterns.iter().flat_map(|(n, p)| window(*n, p.first(), stride, &weights)).collect();
+        let entries: Vec<Entry> =
+            patterns.iter().flat_map(|(n, class, p)| window(*n, *class, p.first(), stride, &weights)).collect();
         let scans = HASHES.map(|hash| {
             let mut filter = Box::new([0u64; 1 << (FILTER_BITS - 6)]);
             for entry in &entries {
@@ -243,7 +252,7 @@ impl Scan {
             scan: self,
             text,
             patterns,
-            hits_left: HITS_FREE + text.len() / BYTES_PER_HIT,
+            hits_left: [HITS_FREE + text.len() / BYTES_PER_HIT; 2],
             candidates_left: CANDIDATES_FREE + text.len() / BYTES_PER_CANDIDATE,
             found,
         };
@@ -264,7 +273,7 @@ impl Scan {
 }
 
 /// The grams of the window of `literal` whose grams are met least often.
-fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
+fn window(pattern: u32, class: Class, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
     let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
     let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
     let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
@@ -272,7 +281,7 @@ fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec
     let entry = |at: usize| {
         let other_at = if at > last - at { 0 } else { last };
         let (gram, other) = (gram_at(literal, at), gram_at(literal, other_at));
-        Entry { gram, pattern, at: at as u32, other, other_at: other_at as u32, next: 0 }
+        Entry { gram, pattern, at: at as u32, other, other_at: other_at as u32, class, next: 0 }
     };
     (from..from + stride).map(entry).collect()
 }
@@ -302,7 +311,8 @@ struct Run<'s, F> {
     scan: &'s Scan,
     text: &'s [u8],
     patterns: &'s [Pattern],
-    hits_left: usize,
+    /// By class.
+    hits_left: [usize; 2],
     candidates_left: usize,
     found: F,
 }
@@ -341,7 +351,7 @@ impl<F: FnMut(Hit) -> bool> Run<'_, F> {
         let mut next = self.scan.heads[head(gram)];
         while let Some(entry) = self.scan.entries.get((next as usize).wrapping_sub(1)) {
             next = entry.next;
-            if entry.gram != gram {
+            if entry.gram != gram || self.hits_left[entry.class as usize] == 0 {
                 continue;
             }
             if self.candidates_left == 0 {
@@ -356,10 +366,7 @@ impl<F: FnMut(Hit) -> bool> Run<'_, F> {
                 continue;
             }
             if (self.found)(Hit { pattern: entry.pattern, start: begin as u32 }) {
-                self.hits_left -= 1;
-                if self.hits_left == 0 {
-                    return false;
-                }
+                self.hits_left[entry.class as usize] -= 1;
             }
         }
         true
@@ -381,7 +388,7 @@ mod tests {
 
     fn hits(patterns: &[&str], text: &str) -> Vec<(u32, u32)> {
         let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
-        let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, p)));
+        let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
         let mut out = Vec::new();
         scan.each(text.as_bytes(), &patterns, |h| {
             out.push((h.pattern, h.start));
