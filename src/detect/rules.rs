@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use toml::Spanned;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::compile::Build;
 use super::scan::{Pattern, Scan};
@@ -285,7 +286,7 @@ pub(super) struct HeaderTest {
 #[derive(Debug, Default)]
 pub(super) struct TitleTests {
     /// Titles that are compared as a whole.
-    pub(super) whole: HashMap<Box<str>, Vec<u16>>,
+    pub(super) whole: HashMap<Box<str>, Vec<u16>, Xxh3DefaultBuilder>,
     /// Beginnings.
     pub(super) starts: Vec<(u16, Box<str>)>,
     /// What may stand before or after a separator such as ` | ` or ` - `.
