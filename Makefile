@@ -7,10 +7,10 @@ BENCH_REPORT ?=
 SHELL_PAGES := src/demo/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report react-shell chromium ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless react-shell chromium ci
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 test: chromium ## Run every test (installs Chromium when it is missing)
 	$(CARGO) test --locked --workspace --all-features
@@ -39,6 +39,12 @@ bench: ## Run the benchmarks
 
 bench-report: ## Measure everything side by side and write docs/benchmarks.md (a quarter of an hour; wants an idle machine)
 	$(CARGO) bench --locked --bench report --no-default-features --features fetch,simulate -- $(BENCH_REPORT)
+
+instructions: ## Count the instructions of the hot paths; fail where they have grown
+	.ci/instructions
+
+instructions-bless: ## Keep the counts of now
+	.ci/instructions --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 	cd web/react-shell && npm ci && npm run build

@@ -1,38 +1,11 @@
 //! The pages that the detector is measured with, and the two HTML parsers beside it. Shared by the `detect` bench and the
 //! report. Must not know what is measured of them.
 
-use std::cell::{Cell, RefCell};
+mod parsers;
+
 use std::path::{Path, PathBuf};
 
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
-use lol_html::{HtmlRewriter, Settings, doc_text, element};
-
-/// Markers that a bare scan looks for: a few of the table's, the way a scan without a tokeniser would.
-pub(crate) const MARKERS: &[&str] = &[
-    "_cf_chl_opt",
-    "captcha-delivery.com",
-    "px-captcha",
-    "_Incapsula_Resource",
-    "errors.edgesuite.net",
-    "gokuProps",
-    "KPSDK",
-    "sucuri_cloudproxy_js",
-    "ddos-guard",
-    "anubis_challenge",
-    "sgcaptcha",
-    "istlWasHere",
-    "_fs-ch-",
-    "rbzns",
-    "qrator",
-    "validateCaptcha",
-    "g-recaptcha",
-    "h-captcha",
-    "__NEXT_DATA__",
-    "__NUXT__",
-    "id=\"root\"",
-    "id=\"app\"",
-];
+pub(crate) use parsers::{Facts, Markers, with_html5ever, with_lol_html};
 
 fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -108,72 +81,4 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 /// The first MiB: what the detector looks at. The parsers get no more.
 pub(crate) fn head(page: &[u8]) -> &[u8] {
     &page[..page.len().min(1 << 20)]
-}
-
-/// Visible characters and links by `lol_html`.
-pub(crate) fn with_lol_html(page: &[u8]) -> (usize, usize) {
-    let chars = Cell::new(0);
-    let links = Cell::new(0);
-    let settings = Settings::new()
-        .append_element_content_handler(element!("a", |_| {
-            links.set(links.get() + 1);
-            Ok(())
-        }))
-        .append_document_content_handler(doc_text!(|text| {
-            if matches!(text.text_type(), lol_html::html_content::TextType::Data) {
-                chars.set(chars.get() + text.as_str().chars().filter(|c| !c.is_whitespace()).count());
-            }
-            Ok(())
-        }));
-    let mut rewriter = HtmlRewriter::new(settings, |_: &[u8]| {});
-    let _ = rewriter.write(head(page)).and_then(|()| rewriter.end());
-    (chars.get(), links.get())
-}
-
-#[derive(Default)]
-struct Sink {
-    chars: Cell<usize>,
-    links: Cell<usize>,
-    skip: RefCell<Option<String>>,
-}
-
-impl TokenSink for Sink {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        match token {
-            Token::CharacterTokens(text) if self.skip.borrow().is_none() => {
-                self.chars.set(self.chars.get() + text.chars().filter(|c| !c.is_whitespace()).count());
-            }
-            Token::TagToken(tag) => {
-                use html5ever::tokenizer::TagKind::{EndTag, StartTag};
-                match (tag.kind, &*tag.name) {
-                    (StartTag, "a") => self.links.set(self.links.get() + 1),
-                    (StartTag, "script") => {
-                        *self.skip.borrow_mut() = Some("script".to_owned());
-                        return TokenSinkResult::RawData(html5ever::tokenizer::states::RawKind::ScriptData);
-                    }
-                    (StartTag, "style") => {
-                        *self.skip.borrow_mut() = Some("style".to_owned());
-                        return TokenSinkResult::RawData(html5ever::tokenizer::states::RawKind::Rawtext);
-                    }
-                    (EndTag, _) => *self.skip.borrow_mut() = None,
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-        TokenSinkResult::Continue
-    }
-}
-
-/// The same by the tokeniser of `html5ever`, without its tree.
-pub(crate) fn with_html5ever(page: &[u8]) -> (usize, usize) {
-    let text = String::from_utf8_lossy(head(page));
-    let queue = BufferQueue::default();
-    queue.push_back(StrTendril::from_slice(&text));
-    let tokenizer = Tokenizer::new(Sink::default(), TokenizerOpts::default());
-    let _ = tokenizer.feed(&queue);
-    tokenizer.end();
-    (tokenizer.sink.chars.get(), tokenizer.sink.links.get())
 }

@@ -1,5 +1,5 @@
-//! A page as sets of bits, sixty-four bytes at a time: where markup begins, where tags may end, what is white space, and what
-//! text cannot be counted byte by byte. Knows bytes, not HTML.
+//! A page as sets of bits, sixty-four bytes at a time: where markup begins, where tags may end, what is white space, what
+//! text cannot be counted byte by byte, and where attributes that hide their element may be. Knows bytes, not HTML.
 
 use wide::u8x16;
 
@@ -19,12 +19,14 @@ pub(super) struct Block {
     pub(super) space: u64,
     /// `&` and what is not ASCII.
     pub(super) odd: u64,
+    /// `dd` and `yl`, where they begin: attributes without them are neither `hidden` nor `style`.
+    pub(super) hides: u64,
 }
 
 impl Block {
     /// The first block of `text`.
     pub(super) fn first(text: &[u8]) -> Self {
-        let mut block = Self { base: 0, angle: 0, ends: 0, space: 0, odd: 0 };
+        let mut block = Self { base: 0, angle: 0, ends: 0, space: 0, odd: 0, hides: 0 };
         block.read(text, 0);
         block
     }
@@ -52,6 +54,7 @@ impl Block {
             }
         };
         let (mut angle, mut ends, mut space, mut odd) = (0, 0, 0, 0);
+        let (mut d, mut y, mut l) = (0, 0, 0);
         for (n, part) in bytes.as_chunks::<16>().0.iter().enumerate() {
             let v = u8x16::new(*part);
             let is = |byte: u8| v.simd_eq(u8x16::splat(byte));
@@ -62,12 +65,17 @@ impl Block {
             let tab = (v | u8x16::splat(4)).simd_eq(u8x16::splat(b'\r'));
             space |= u64::from((is(b' ') | is(b'\n') | is(0x0C) | tab).to_bitmask()) << at;
             odd |= u64::from((is(b'&') | v).to_bitmask()) << at;
+            d |= u64::from(is(b'd').to_bitmask()) << at;
+            y |= u64::from(is(b'y').to_bitmask()) << at;
+            l |= u64::from(is(b'l').to_bitmask()) << at;
         }
         self.base = base;
         self.angle = angle;
         self.ends = ends;
         self.space = space;
         self.odd = odd;
+        let next = |byte| u64::from(text.get(base + BLOCK) == Some(&byte)) << (BLOCK - 1);
+        self.hides = (d & (d >> 1 | next(b'd'))) | (y & (l >> 1 | next(b'l')));
     }
 }
 
@@ -98,6 +106,24 @@ mod tests {
             assert_eq!(has(block.ends), b">\"'".contains(byte), "{byte:#x}");
             assert_eq!(has(block.space), b" \t\r\n\x0C".contains(byte), "{byte:#x}");
             assert_eq!(has(block.odd), *byte == b'&' || *byte >= 0x80, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn what_hides_is_hinted_at_wherever_it_stands() {
+        for name in ["hidden", "style"] {
+            for before in 0..2 * BLOCK {
+                let text = [vec![b'-'; before], name.as_bytes().to_vec()].concat();
+                let mut block = Block::first(&text);
+                let hinted = (0..text.len()).step_by(BLOCK).any(|at| {
+                    block.seek(&text, at);
+                    block.hides != 0
+                });
+                assert!(hinted, "{name} behind {before} bytes");
+            }
+        }
+        for name in [" href=", " class=", " id=", " content=", " type=", " data-id=", "d", "y", "l", "dy"] {
+            assert_eq!(Block::first(name.as_bytes()).hides, 0, "{name}");
         }
     }
 

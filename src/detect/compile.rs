@@ -8,7 +8,7 @@ use super::rules::{
     Grade, HeaderTest, LATE_GATE, Part, Rule, RuleError, THIN_GATE, Table, TitleTests, Written, WrittenPlace,
     fold_title, is_title_edge, value,
 };
-use super::scan::{Pattern, PatternError, Scan};
+use super::scan::{Class, Pattern, PatternError, Scan};
 use super::text;
 use super::walk::Place;
 
@@ -182,12 +182,13 @@ impl Build {
     pub(super) fn finish(self) -> Table {
         let scan = |sets: &[Where]| {
             Scan::new(
-                self.patterns
-                    .iter()
-                    .zip(&self.places)
-                    .enumerate()
-                    .filter(|(_, (_, place))| sets.contains(place))
-                    .map(|(i, (pattern, _))| (i as u32, pattern)),
+                self.patterns.iter().zip(&self.places).enumerate().filter(|(_, (_, place))| sets.contains(place)).map(
+                    |(i, (pattern, place))| {
+                        let class =
+                            if matches!(place, Where::Late | Where::Thin) { Class::Word } else { Class::Marker };
+                        (i as u32, class, pattern)
+                    },
+                ),
             )
         };
         let mut headers = self.headers;
@@ -199,9 +200,9 @@ impl Build {
         }
         Table {
             early: scan(&[Where::Early]),
-            late: scan(&[Where::Late]),
-            // A page with next to no text has little text, too: one search for both.
-            thin: scan(&[Where::Late, Where::Thin]),
+            // One search for all that a page may hold.
+            late: scan(&[Where::Early, Where::Late]),
+            thin: scan(&[Where::Early, Where::Late, Where::Thin]),
             short: scan(&[Where::Short]),
             short_always: self.short_always,
             sentences: scan(&[Where::Sentence]),

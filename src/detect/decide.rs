@@ -3,6 +3,7 @@
 //! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
 //! then shells of applications and emptiness. Every rule has a gate: with more visible text than that, it proves nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::charset::Charset;
@@ -21,6 +22,8 @@ const LOGIN_WALL_CHARS: u32 = 600;
 const LATE_HEAD: usize = 256 << 10;
 /// ... and so many before its end.
 const LATE_TAIL: usize = 64 << 10;
+/// More bytes than a marker can have.
+const MARKER_MAX: usize = 512;
 /// Visible characters up to which an article is so short that all of it is near its end.
 const TEASER_CHARS: u32 = 600;
 /// Bytes that are turned into lower case at once.
@@ -34,6 +37,7 @@ const TITLE_MAX: usize = 1024;
 pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
+    scratch.folded_title.clear();
     scratch.folded.clear();
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
@@ -152,55 +156,37 @@ fn host(url: &str) -> Option<&str> {
     Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
 }
 
-/// Searches and walks the body. Returns the vendors that are present.
+/// Walks and searches the body. Returns the vendors that are present.
 fn read_body(detector: &Detector, table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u128 {
-    let mut presence = 0;
-    scratch.hits.clear();
-    let mut enough = LATE_GATE;
-    table.early.each(&scratch.lower, &table.patterns, |hit| {
-        let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
-        if rule.grade == Grade::Presence {
-            let before = presence;
-            presence |= vendor_bit(rule);
-            return before != presence;
-        }
-        if rule.gate < NO_GATE {
-            enough = enough.max(rule.gate);
-        }
-        scratch.hits.push(hit);
-        true
-    });
-    for &rule in &scratch.found.touched {
-        let rule = &table.rules[rule as usize];
-        if rule.gate < NO_GATE {
-            enough = enough.max(rule.gate);
-        }
-    }
+    let gates = scratch.found.touched.iter().map(|rule| table.rules[*rule as usize].gate);
+    let mut enough = gates.filter(|gate| *gate < NO_GATE).fold(LATE_GATE, u32::max);
     if detector.options.count_all {
         enough = u32::MAX;
     }
-    let mut title_gate = 0;
-    loop {
+    scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+    let mut wanted = enough.max(read_title(table, charset, body, scratch));
+    let little = scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE;
+    let (presence, gate) = search(table, little, scratch);
+    wanted = wanted.max(gate);
+    // A marker or a title may prove more than the text seen so far rules out.
+    while !scratch.facts.complete && wanted > enough {
+        enough = wanted;
+        let untitled = scratch.facts.title.is_none();
         scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
-        if title_gate == 0 {
-            title_gate = read_title(table, charset, body, scratch);
+        if untitled {
+            wanted = wanted.max(read_title(table, charset, body, scratch));
         }
-        // A title may prove more than the text seen so far rules out.
-        if scratch.facts.complete || title_gate <= enough {
-            break;
-        }
-        enough = title_gate;
     }
-    if scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE {
-        let early = scratch.hits.len();
-        let thin = scratch.facts.visible.chars <= THIN_GATE;
-        collect(if thin { &table.thin } else { &table.late }, table, scratch);
+    if little {
         let asks_for_short = |hit: &Hit| {
             let part = table.parts[hit.pattern as usize];
             part.bit == 1 && table.rules[part.rule as usize].short
         };
-        if table.short_always || scratch.hits[early..].iter().any(asks_for_short) {
-            collect(&table.short, table, scratch);
+        if table.short_always || scratch.hits.iter().any(asks_for_short) {
+            let (head, tail) = ends(scratch.lower.len());
+            for from_to in [0..head, tail..scratch.lower.len()] {
+                collect(&table.short, table, little, from_to, scratch);
+            }
         }
         read_sentences(table, charset, scratch);
         for &rule in &table.always {
@@ -212,24 +198,56 @@ fn read_body(detector: &Detector, table: &Table, charset: Charset, body: &[u8], 
     presence
 }
 
-/// Keeps the hits of `scan` that may prove something with as much text as the page has.
-fn collect(scan: &Scan, table: &Table, scratch: &mut Scratch) {
+/// Searches the body for all that may still prove something: in a page with little text, for more. Returns the vendors that
+/// are present, and the largest gate of what was found.
+fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
+    scratch.hits.clear();
+    let len = scratch.lower.len();
+    if !little {
+        return collect(&table.early, table, little, 0..len, scratch);
+    }
+    let all = if scratch.facts.visible.chars <= THIN_GATE { &table.thin } else { &table.late };
+    let (head, tail) = ends(len);
+    let mut found = collect(all, table, little, 0..head, scratch);
+    if head < len {
+        let middle = head.saturating_sub(MARKER_MAX)..len.min(tail + MARKER_MAX);
+        for (scan, window) in [(&table.early, middle), (all, tail..len)] {
+            let (presence, gate) = collect(scan, table, little, window, scratch);
+            found = (found.0 | presence, found.1.max(gate));
+        }
+    }
+    found
+}
+
+/// A page with little text and a long body keeps most markers near the ends: where its head ends, where its tail begins.
+fn ends(len: usize) -> (usize, usize) {
+    let head = len.min(LATE_HEAD);
+    (head, head.max(len.saturating_sub(LATE_TAIL)))
+}
+
+/// Keeps the hits of `scan` that may prove something with as much text as the page has. Returns the vendors that are present,
+/// and the largest gate.
+fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
     let Scratch { hits, lower, facts, .. } = scratch;
     let chars = facts.visible.chars;
     let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
-    // A page with little text and a long body keeps its markers near the ends.
-    let head = lower.len().min(LATE_HEAD);
-    let tail = head.max(lower.len().saturating_sub(LATE_TAIL));
-    for (from, window) in [(0, &lower[..head]), (tail, &lower[tail..])] {
-        scan.each(window, &table.patterns, |hit| {
-            let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
-            let may_hold = chars <= rule.gate && (rule.grade != Grade::Spa || thin);
-            if may_hold {
-                hits.push(Hit { start: hit.start + from as u32, ..hit });
-            }
-            may_hold
-        });
-    }
+    let from = window.start as u32;
+    let (mut presence, mut gate) = (0, 0);
+    scan.each(&lower[window], &table.patterns, |hit| {
+        let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
+        if rule.grade == Grade::Presence {
+            let before = presence;
+            presence |= vendor_bit(rule);
+            return before != presence;
+        }
+        let may_hold = !little || (chars <= rule.gate && (rule.grade != Grade::Spa || thin));
+        if may_hold {
+            gate = gate.max(if rule.gate < NO_GATE { rule.gate } else { 0 });
+            hits.push(Hit { start: hit.start + from, ..hit });
+        }
+        may_hold
+    });
+    (presence, gate)
 }
 
 /// Finds out where the hits stand and keeps those that stand where their rules want them.
@@ -239,6 +257,8 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
         return;
     }
     hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
+    // Windows of a long page overlap.
+    hits.dedup();
     offsets.clear();
     offsets.extend(hits.iter().map(|h| h.start));
     let total = facts.visible.chars;
@@ -266,8 +286,8 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
     scratch.title.clear();
     text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
-    text::fold_into(&scratch.title, &mut scratch.piece);
-    let title = fold_title(&scratch.piece);
+    text::fold_into(&scratch.title, &mut scratch.folded_title);
+    let title = fold_title(&scratch.folded_title);
     let tests = &table.titles;
     let mut gate = 1;
     let mut is = |rule: u16| {
@@ -297,15 +317,14 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, piece, found, title, lower, kept, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
         text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
-    text::fold_into(title, piece);
-    folded.push_str(piece);
+    folded.push_str(folded_title);
     table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
         let part = table.parts[hit.pattern as usize];
         let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);

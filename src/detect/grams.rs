@@ -57,3 +57,25 @@ pub(super) const COMMON: &[&str] = &[
     "alicion: 202de><ppercatet=\"_ckgr unsnnerct c\">\n\ns\">\niddele\" erifactiot;:2x4_ff2\"cipe\"reftabiopernt\">",
     "ct_lown/ res_p64java-web-sta>\n<d",
 ];
+
+/// What walls speak of, whoever built them: rare on other pages, and in many patterns at once.
+pub(super) const WALLS: &[&str] = &[
+    "captcha",
+    "challenge",
+    "cookie",
+    "document",
+    "location",
+    "reload",
+    "verif",
+    "secur",
+    "access",
+    "block",
+    "denied",
+    "browser",
+    "javascript",
+    "enable",
+    "human",
+    "robot",
+    "please",
+    "cdn-cgi",
+];

@@ -4,11 +4,11 @@
 //! ([`Detector::reload`]). [`Detector::inspect`] reads one response with a [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
 //!
 //! 1. headers are compared with the table;
-//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case and searched for markers in one pass that looks at
-//!    four bytes in every few (`scan`);
-//! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than any rule
-//!    that is still possible allows;
-//! 4. only a page with little text is searched for the markers that mean something there;
+//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case;
+//! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than most rules
+//!    allow, and on when a header, a title or a marker may prove something beside more;
+//! 4. one search that looks at four bytes in every few (`scan`) finds markers: in a page with much text those that mean something
+//!    there, else all;
 //! 5. what was found is weighed in the order of the table's grades (`decide`).
 //!
 //! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
@@ -126,8 +126,9 @@ pub struct Scratch {
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
-    piece: String,
     title: String,
+    /// The title as titles and sentences are compared.
+    folded_title: String,
 }
 
 impl Scratch {

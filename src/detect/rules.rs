@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 use toml::Spanned;
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::compile::Build;
 use super::scan::{Pattern, Scan};
@@ -285,7 +286,7 @@ pub(super) struct HeaderTest {
 #[derive(Debug, Default)]
 pub(super) struct TitleTests {
     /// Titles that are compared as a whole.
-    pub(super) whole: HashMap<Box<str>, Vec<u16>>,
+    pub(super) whole: HashMap<Box<str>, Vec<u16>, Xxh3DefaultBuilder>,
     /// Beginnings.
     pub(super) starts: Vec<(u16, Box<str>)>,
     /// What may stand before or after a separator such as ` | ` or ` - `.
@@ -301,9 +302,9 @@ pub(super) struct Table {
     pub(super) parts: Vec<Part>,
     /// Patterns looked for in every page.
     pub(super) early: Scan,
-    /// Patterns looked for in pages with little text.
+    /// Those, and patterns looked for in pages with little text.
     pub(super) late: Scan,
-    /// Patterns looked for in pages with next to no text.
+    /// Those, and patterns looked for in pages with next to no text.
     pub(super) thin: Scan,
     /// Short ones, looked for after those when one of their rules was hit.
     pub(super) short: Scan,

@@ -27,9 +27,9 @@ const HITS_FREE: usize = 64;
 /// ... and beyond those, one for so many bytes.
 const BYTES_PER_HIT: usize = 256;
 /// Candidates that any text may have, however short ...
-const CANDIDATES_FREE: usize = 2048;
+const CANDIDATES_FREE: usize = 4096;
 /// ... and beyond those, one for so many bytes.
-const BYTES_PER_CANDIDATE: usize = 12;
+const BYTES_PER_CANDIDATE: usize = 6;
 
 /// Why a pattern cannot be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +112,15 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
             Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
             Piece::Word => run(rest, |b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')?,
             Piece::Gap => {
+                let after = &pieces[i + 1..];
+                let begins = |n: usize| match after.first() {
+                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
+                    _ => true,
+                };
                 return (0..=80.min(rest.len()))
                     .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
-                    .find_map(|n| end_of(&pieces[i + 1..], text, at + n));
+                    .filter(|&n| begins(n))
+                    .find_map(|n| end_of(after, text, at + n));
             }
         };
     }
@@ -170,6 +176,13 @@ pub(super) struct Hit {
     pub(super) start: u32,
 }
 
+/// What a pattern's hits are bounded with, so that words which many scripts use do not take the place of a vendor's marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Marker,
+    Word,
+}
+
 /// A gram of a pattern's window, and the next one whose hash has the same head.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -177,6 +190,10 @@ struct Entry {
     pattern: u32,
     /// Offset of the gram in the pattern.
     at: u32,
+    /// Another gram of the pattern, as far from the first one as can be: most candidates fail by it.
+    other: u32,
+    other_at: u32,
+    class: Class,
     /// Index of the next entry, plus one; 0 at the end.
     next: u32,
 }
@@ -194,12 +211,13 @@ pub(super) struct Scan {
 
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
-    pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, &'p Pattern)>) -> Self {
+    pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
-        let shortest = patterns.iter().map(|(_, p)| p.first().len()).min().unwrap_or(GRAM);
+        let shortest = patterns.iter().map(|(_, _, p)| p.first().len()).min().unwrap_or(GRAM);
         let stride = (shortest + 1 - GRAM).clamp(1, STRIDE_MAX);
         let weights = Weights::new();
-        let entries: Vec<Entry> = patterns.iter().flat_map(|(n, p)| window(*n, p.first(), stride, &weights)).collect();
+        let entries: Vec<Entry> =
+            patterns.iter().flat_map(|(n, class, p)| window(*n, *class, p.first(), stride, &weights)).collect();
         let scans = HASHES.map(|hash| {
             let mut filter = Box::new([0u64; 1 << (FILTER_BITS - 6)]);
             for entry in &entries {
@@ -234,7 +252,7 @@ impl Scan {
             scan: self,
             text,
             patterns,
-            hits_left: HITS_FREE + text.len() / BYTES_PER_HIT,
+            hits_left: [HITS_FREE + text.len() / BYTES_PER_HIT; 2],
             candidates_left: CANDIDATES_FREE + text.len() / BYTES_PER_CANDIDATE,
             found,
         };
@@ -255,11 +273,17 @@ impl Scan {
 }
 
 /// The grams of the window of `literal` whose grams are met least often.
-fn window(pattern: u32, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
+fn window(pattern: u32, class: Class, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
     let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
     let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
     let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
-    (from..from + stride).map(|at| Entry { gram: gram_at(literal, at), pattern, at: at as u32, next: 0 }).collect()
+    let last = literal.len() - GRAM;
+    let entry = |at: usize| {
+        let other_at = if at > last - at { 0 } else { last };
+        let (gram, other) = (gram_at(literal, at), gram_at(literal, other_at));
+        Entry { gram, pattern, at: at as u32, other, other_at: other_at as u32, class, next: 0 }
+    };
+    (from..from + stride).map(entry).collect()
 }
 
 /// The place of a gram in the filter.
@@ -277,8 +301,9 @@ fn head(gram: u32) -> usize {
 /// The grams that are met often, and how often, roughly.
 fn common() -> impl Iterator<Item = (u32, f32)> {
     let grams = |list: &'static [&'static str]| list.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM));
-    let of = |weight| move |gram| (gram_at(gram, 0), weight);
-    grams(grams::COMMON).map(of(20.0)).chain(grams(grams::VERY_COMMON).map(of(100.0)))
+    let of = |weight: f32| move |gram: &[u8]| (gram_at(gram, 0), weight);
+    let walls = grams::WALLS.iter().flat_map(|word| word.as_bytes().windows(GRAM));
+    walls.map(of(10.0)).chain(grams(grams::COMMON).map(of(20.0))).chain(grams(grams::VERY_COMMON).map(of(100.0)))
 }
 
 /// One search.
@@ -286,7 +311,8 @@ struct Run<'s, F> {
     scan: &'s Scan,
     text: &'s [u8],
     patterns: &'s [Pattern],
-    hits_left: usize,
+    /// By class.
+    hits_left: [usize; 2],
     candidates_left: usize,
     found: F,
 }
@@ -325,7 +351,7 @@ impl<F: FnMut(Hit) -> bool> Run<'_, F> {
         let mut next = self.scan.heads[head(gram)];
         while let Some(entry) = self.scan.entries.get((next as usize).wrapping_sub(1)) {
             next = entry.next;
-            if entry.gram != gram {
+            if entry.gram != gram || self.hits_left[entry.class as usize] == 0 {
                 continue;
             }
             if self.candidates_left == 0 {
@@ -333,14 +359,14 @@ impl<F: FnMut(Hit) -> bool> Run<'_, F> {
             }
             self.candidates_left -= 1;
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
+            if gram_at(self.text, begin + entry.other_at as usize) != entry.other {
+                continue;
+            }
             if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_none() {
                 continue;
             }
             if (self.found)(Hit { pattern: entry.pattern, start: begin as u32 }) {
-                self.hits_left -= 1;
-                if self.hits_left == 0 {
-                    return false;
-                }
+                self.hits_left[entry.class as usize] -= 1;
             }
         }
         true
@@ -362,7 +388,7 @@ mod tests {
 
     fn hits(patterns: &[&str], text: &str) -> Vec<(u32, u32)> {
         let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
-        let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, p)));
+        let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
         let mut out = Vec::new();
         scan.each(text.as_bytes(), &patterns, |h| {
             out.push((h.pattern, h.start));

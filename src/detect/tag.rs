@@ -59,7 +59,7 @@ tags! {
     Style = b"style", Sub = b"sub", Sup = b"sup", Svg = b"svg", Table = b"table", Tbody = b"tbody", Td = b"td",
     Template = b"template", Textarea = b"textarea", Th = b"th", Thead = b"thead", Time = b"time", Title = b"title", Tr = b"tr",
     Track = b"track", Tt = b"tt", U = b"u", Ul = b"ul", Var = b"var", Video = b"video", Wbr = b"wbr", Xmp = b"xmp",
-    // Longer names, by their first eight bytes; no element has just these.
+    // Longer names, by their first eight bytes.
     Blockquote = b"blockquo", Plaintext = b"plaintex",
 }
 
@@ -69,6 +69,8 @@ impl Tag {
         match name {
             b"plaintext" => Self::Plaintext,
             b"blockquote" => Self::Blockquote,
+            // What stands for the two in the table is no element's name.
+            b"plaintex" | b"blockquo" => Self::Other,
             _ if name.len() <= 8 => Self::of_packed(pack(name)),
             _ if name.contains(&b'-') => Self::Component,
             _ => Self::Other,
@@ -204,6 +206,8 @@ mod tests {
         assert_eq!(Tag::of(b"noscript"), Tag::Noscript);
         assert_eq!(Tag::of(b"blockquote"), Tag::Blockquote);
         assert_eq!(Tag::of(b"plaintext"), Tag::Plaintext);
+        assert_eq!(Tag::of(b"plaintex"), Tag::Other);
+        assert_eq!(Tag::of(b"blockquo"), Tag::Other);
         assert_eq!(Tag::of(b"my-app"), Tag::Component);
         assert_eq!(Tag::of(b"noscripts"), Tag::Other);
         assert_eq!(Tag::of(b"font\xff"), Tag::Other);

@@ -19,8 +19,18 @@ struct Run {
     end: u32,
     /// Whether white space stands between it and the run before, whatever is in them.
     apart: bool,
-    /// Whether it is ASCII without `&`.
-    plain: bool,
+    made_of: MadeOf,
+}
+
+/// How a run is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeOf {
+    /// ASCII without `&`, no white space beside white space: as it is.
+    Words,
+    /// ASCII without `&`: white space collapsed.
+    Ascii,
+    /// Anything.
+    Other,
 }
 
 /// A running count of text, and where its beginning stands.
@@ -49,7 +59,7 @@ impl Text {
 
     /// Adds the run of text at `range` of `page`, entities not decoded, until more than `enough` characters were counted.
     pub(super) fn push(&mut self, page: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
-        self.keep(&range, false);
+        self.keep(&range, MadeOf::Other);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
             // A step ends where an entity or a character cannot be cut: after white space or ASCII, else wherever it must.
@@ -67,7 +77,9 @@ impl Text {
             self.space = true;
             return;
         }
-        self.keep(&range, true);
+        // Behind each white space but the last one stands text.
+        let words = range.len() as u32 == shape.letters + shape.gaps + u32::from(shape.trailing);
+        self.keep(&range, if words { MadeOf::Words } else { MadeOf::Ascii });
         // The gap at the beginning: of the run, or of what came before.
         let leading = u32::from(shape.leading);
         let first = u32::from((leading > 0 || self.space) && self.chars > 0);
@@ -76,11 +88,11 @@ impl Text {
     }
 
     #[inline]
-    fn keep(&mut self, range: &Range<usize>, plain: bool) {
+    fn keep(&mut self, range: &Range<usize>, made_of: MadeOf) {
         if self.kept < KEPT {
             self.kept += range.len();
             let (start, end) = (range.start as u32, range.end as u32);
-            self.runs.push(Run { start, end, apart: self.space, plain });
+            self.runs.push(Run { start, end, apart: self.space, made_of });
         }
     }
 
@@ -96,20 +108,19 @@ impl Text {
 
     /// ASCII without entities: characters, and one for each stretch of white space that text stands behind.
     fn count_plain(&mut self, run: &[u8]) {
-        let space = |b: u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
         let (Some(&first), Some(&last)) = (run.first(), run.last()) else { return };
-        let letters: usize = run.iter().map(|b| usize::from(!space(*b))).sum();
+        let letters: usize = run.iter().map(|b| usize::from(!is_blank(*b))).sum();
         if letters == 0 {
             self.space = true;
             return;
         }
         // A word begins where white space ends.
-        let words: usize = run.iter().zip(&run[1..]).map(|(a, b)| usize::from(space(*a) & !space(*b))).sum();
-        let leading = space(first);
+        let words: usize = run.iter().zip(&run[1..]).map(|(a, b)| usize::from(is_blank(*a) & !is_blank(*b))).sum();
+        let leading = is_blank(first);
         // The first word's white space is among `words` when the run begins with it.
         let gaps = words - usize::from(leading) + usize::from((leading || self.space) && self.chars > 0);
         self.chars = self.chars.saturating_add((letters + gaps) as u32);
-        self.space = space(last);
+        self.space = is_blank(last);
     }
 
     /// The text that was kept, entities decoded and white space collapsed, in the page's charset (entities in UTF-8).
@@ -119,40 +130,59 @@ impl Text {
         for run in &self.runs {
             space |= run.apart;
             let bytes = page.get(run.start as usize..run.end as usize).unwrap_or_default();
-            if run.plain {
-                space = append_plain(bytes, space, out);
-                continue;
-            }
-            read(bytes, counting, |event| match event {
-                Event::Space => space = true,
-                Event::Chars(bytes, _) => {
-                    if space && !out.is_empty() {
-                        out.push(b' ');
+            match run.made_of {
+                MadeOf::Words => space = append_words(bytes, space, out),
+                MadeOf::Ascii => space = append_ascii(bytes, space, out),
+                MadeOf::Other => read(bytes, counting, |event| match event {
+                    Event::Space => space = true,
+                    Event::Chars(bytes, _) => {
+                        if space && !out.is_empty() {
+                            out.push(b' ');
+                        }
+                        space = false;
+                        out.extend_from_slice(bytes);
                     }
-                    space = false;
-                    out.extend_from_slice(bytes);
-                }
-            });
+                }),
+            }
             if out.len() > KEPT {
-                return;
+                break;
             }
         }
+        out.iter_mut().for_each(|byte| *byte = if is_blank(*byte) { b' ' } else { *byte });
     }
+}
+
+/// White space as HTML has it.
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0C)
+}
+
+/// Appends a run whose white space is collapsed already, of whatever kind it is; `space` says whether some stands before.
+/// Returns whether some stands behind.
+fn append_words(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return space };
+    let (leading, trailing) = (usize::from(is_blank(*first)), usize::from(is_blank(*last)));
+    if (space || leading == 1) && !out.is_empty() {
+        out.push(b' ');
+    }
+    out.extend_from_slice(run.get(leading..run.len() - trailing).unwrap_or_default());
+    trailing == 1
 }
 
 /// Appends a run of ASCII without entities, white space collapsed; `space` says whether some stands before. Returns whether
 /// some stands behind.
-fn append_plain(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
+fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     let from = out.len();
     // Each byte is written, and written over where it is white space after white space.
     out.resize(from + run.len() + 1, b' ');
     let mut blank = space || from == 0;
     let mut at = from + usize::from(space && from > 0);
     for &byte in run {
-        let is_blank = matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
-        out[at] = if is_blank { b' ' } else { byte };
-        at += usize::from(!(is_blank && blank));
-        blank = is_blank;
+        let now = is_blank(byte);
+        out[at] = if now { b' ' } else { byte };
+        at += usize::from(!(now && blank));
+        blank = now;
     }
     // White space at the end is not written before something follows it.
     let trailing = at > from && out[at - 1] == b' ';
@@ -204,7 +234,7 @@ fn read(run: &[u8], counting: Counting, mut event: impl FnMut(Event<'_>)) {
             }
             b'&' => entity(&run[at..], &mut event),
             0..=0x7F => {
-                let plain = |b: &u8| !matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0x0C | b'&' | 0x80..);
+                let plain = |b: &u8| !(is_blank(*b) || matches!(b, b'&' | 0x80..));
                 let word = &run[at..];
                 let word = &word[..word.iter().position(|b| !plain(b)).unwrap_or(word.len())];
                 event(Event::Chars(word, word.len() as u32));
@@ -283,71 +313,77 @@ pub(super) fn decode_entity(run: &[u8]) -> Option<(char, usize)> {
     if len == 0 || body.get(len) != Some(&b';') {
         return None;
     }
-    let c = NAMED.iter().find(|(name, _)| name.as_bytes() == &body[..len]).map_or('\u{FFFD}', |(_, c)| *c);
+    let c = named(&body[..len]).unwrap_or('\u{FFFD}');
     Some((c, len + 2))
 }
 
 /// The named entities that challenge pages and titles in Western languages use; names in lower case, as the text is.
-const NAMED: &[(&str, char)] = &[
-    ("amp", '&'),
-    ("lt", '<'),
-    ("gt", '>'),
-    ("quot", '"'),
-    ("apos", '\''),
-    ("nbsp", ' '),
-    ("ensp", ' '),
-    ("emsp", ' '),
-    ("thinsp", ' '),
-    ("shy", '\u{200B}'),
-    ("zwnj", '\u{200C}'),
-    ("zwj", '\u{200D}'),
-    ("rsquo", '\u{2019}'),
-    ("lsquo", '\u{2018}'),
-    ("ldquo", '\u{201C}'),
-    ("rdquo", '\u{201D}'),
-    ("hellip", '\u{2026}'),
-    ("mdash", '\u{2014}'),
-    ("ndash", '\u{2013}'),
-    ("middot", '\u{B7}'),
-    ("bull", '\u{2022}'),
-    ("raquo", '\u{BB}'),
-    ("laquo", '\u{AB}'),
-    ("copy", '\u{A9}'),
-    ("reg", '\u{AE}'),
-    ("agrave", 'à'),
-    ("aacute", 'á'),
-    ("acirc", 'â'),
-    ("atilde", 'ã'),
-    ("auml", 'ä'),
-    ("ccedil", 'ç'),
-    ("egrave", 'è'),
-    ("eacute", 'é'),
-    ("ecirc", 'ê'),
-    ("euml", 'ë'),
-    ("iacute", 'í'),
-    ("icirc", 'î'),
-    ("iuml", 'ï'),
-    ("ntilde", 'ñ'),
-    ("ograve", 'ò'),
-    ("oacute", 'ó'),
-    ("ocirc", 'ô'),
-    ("otilde", 'õ'),
-    ("ouml", 'ö'),
-    ("ugrave", 'ù'),
-    ("uacute", 'ú'),
-    ("ucirc", 'û'),
-    ("uuml", 'ü'),
-    ("szlig", 'ß'),
-    ("iquest", '¿'),
-    ("iexcl", '¡'),
-    ("ordm", 'º'),
-    ("ordf", 'ª'),
-];
+fn named(name: &[u8]) -> Option<char> {
+    Some(match name {
+        b"amp" => '&',
+        b"lt" => '<',
+        b"gt" => '>',
+        b"quot" => '"',
+        b"apos" => '\'',
+        b"nbsp" => ' ',
+        b"ensp" => ' ',
+        b"emsp" => ' ',
+        b"thinsp" => ' ',
+        b"shy" => '\u{200B}',
+        b"zwnj" => '\u{200C}',
+        b"zwj" => '\u{200D}',
+        b"rsquo" => '\u{2019}',
+        b"lsquo" => '\u{2018}',
+        b"ldquo" => '\u{201C}',
+        b"rdquo" => '\u{201D}',
+        b"hellip" => '\u{2026}',
+        b"mdash" => '\u{2014}',
+        b"ndash" => '\u{2013}',
+        b"middot" => '\u{B7}',
+        b"bull" => '\u{2022}',
+        b"raquo" => '\u{BB}',
+        b"laquo" => '\u{AB}',
+        b"copy" => '\u{A9}',
+        b"reg" => '\u{AE}',
+        b"agrave" => 'à',
+        b"aacute" => 'á',
+        b"acirc" => 'â',
+        b"atilde" => 'ã',
+        b"auml" => 'ä',
+        b"ccedil" => 'ç',
+        b"egrave" => 'è',
+        b"eacute" => 'é',
+        b"ecirc" => 'ê',
+        b"euml" => 'ë',
+        b"iacute" => 'í',
+        b"icirc" => 'î',
+        b"iuml" => 'ï',
+        b"ntilde" => 'ñ',
+        b"ograve" => 'ò',
+        b"oacute" => 'ó',
+        b"ocirc" => 'ô',
+        b"otilde" => 'õ',
+        b"ouml" => 'ö',
+        b"ugrave" => 'ù',
+        b"uacute" => 'ú',
+        b"ucirc" => 'û',
+        b"uuml" => 'ü',
+        b"szlig" => 'ß',
+        b"iquest" => '¿',
+        b"iexcl" => '¡',
+        b"ordm" => 'º',
+        b"ordf" => 'ª',
+        _ => return None,
+    })
+}
 
 /// Text as sentences are compared: lower case, entities decoded already, curly quotes straight, white space collapsed.
 pub(super) fn fold_into(text: &str, out: &mut String) {
     out.clear();
-    append_folded(text, out);
+    let mut space = false;
+    for c in text.chars() {
+        fold(c, 0, &mut space, out);
+    }
 }
 
 /// Appends `text`, which is in lower case as far as it is ASCII and has its white space collapsed, as it is compared.
@@ -356,8 +392,7 @@ pub(super) fn append_collapsed(text: &str, out: &mut String) {
     let mut space = false;
     let mut rest = text;
     while !rest.is_empty() {
-        let plain = rest.bytes().position(|b| b >= 0x80 || b == b'`').unwrap_or(rest.len());
-        let (stretch, later) = rest.split_at(plain);
+        let (stretch, later) = rest.split_at(unfolded(rest.as_bytes()));
         let words = stretch.trim_matches(' ');
         space |= stretch.starts_with(' ');
         if !words.is_empty() {
@@ -373,17 +408,18 @@ pub(super) fn append_collapsed(text: &str, out: &mut String) {
     }
 }
 
-fn append_folded(text: &str, out: &mut String) {
-    let from = out.len();
-    let mut space = false;
-    for c in text.chars() {
-        fold(c, from, &mut space, out);
-    }
+/// How many bytes at the beginning are ASCII that folding leaves as it is.
+fn unfolded(bytes: &[u8]) -> usize {
+    let folds = |b: &u8| *b >= 0x80 || *b == b'`';
+    let chunks = bytes.as_chunks::<16>().0;
+    let whole = 16 * chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, b| any | folds(b))).count();
+    whole + bytes[whole..].iter().position(folds).unwrap_or(bytes.len() - whole)
 }
 
 /// Appends one character as it is compared; `space` says whether white space stands before it.
 fn fold(c: char, from: usize, space: &mut bool, out: &mut String) {
     match c {
+        '!'..='_' | 'a'..='~' => push(out, from, space, c.to_ascii_lowercase()),
         c if c.is_whitespace() => *space = true,
         '\u{2018}' | '\u{2019}' | '\u{02BC}' | '`' | '\u{B4}' => push(out, from, space, '\''),
         '\u{201C}' | '\u{201D}' | '\u{AB}' | '\u{BB}' => push(out, from, space, '"'),

@@ -193,7 +193,8 @@ impl<'t> Tokens<'t> {
             if at == from {
                 leading = self.block.space >> (at - base) & 1 == 1;
             }
-            let mut angles = self.block.angle & run;
+            // What `<` or white space follows begins no markup.
+            let mut angles = self.block.angle & run & !((self.block.angle | self.block.space) >> 1);
             let end = loop {
                 if angles == 0 {
                     break text.len().min(base + BLOCK);
@@ -219,23 +220,6 @@ impl<'t> Tokens<'t> {
         };
         let trailing = matches!(text[end - 1], b' ' | b'\n' | b'\r' | b'\t' | 0x0C);
         (end, Shape { known: odd == 0, letters, gaps, leading, trailing })
-    }
-
-    /// The next place at or after `from` where `>` or a quote stands.
-    #[inline]
-    fn tag_special(&mut self, from: usize) -> Option<usize> {
-        let mut at = from;
-        loop {
-            let base = self.block.seek(self.text, at);
-            let ends = self.block.ends & block::from(at);
-            if ends != 0 {
-                return Some(base + ends.trailing_zeros() as usize);
-            }
-            at = base + BLOCK;
-            if at >= self.text.len() {
-                return None;
-            }
-        }
     }
 
     /// Reads a start tag.
@@ -294,38 +278,32 @@ impl<'t> Tokens<'t> {
     /// a value may begin: after `=`.
     fn tag_end(&mut self, from: usize) -> (usize, usize, bool) {
         let text = self.text;
-        let cut = text.len();
+        // The quote that ends the value it is in; `>` outside of values.
+        let mut wanted = b'>';
+        let mut may_hide = false;
         let mut at = from;
-        let (mut may_hide, mut stray) = (false, false);
-        loop {
-            let Some(found) = self.tag_special(at) else { return (cut, cut, may_hide) };
-            let byte = text[found];
-            // `style=` ends what stands before its value; `hidden` stands between values.
-            let between = &text[at..found];
-            let name = one_name(between);
-            may_hide |= match name {
-                Some(name) => name == b"style" || name == b"hidden",
-                None => between.len() >= 6 && has_hidden(between),
-            };
-            at = found + 1;
-            if byte == b'>' {
-                return (found, at, may_hide);
-            }
-            if opens_value(&text[from..found]) {
-                // In a value without quotes a quote opens nothing, and what is taken for a value here is none: behind a stray
-                // quote, or behind a second `=`. Only a close look tells.
-                may_hide |= stray || (name.is_none() && between.iter().filter(|b| **b == b'=').nth(1).is_some());
-                loop {
-                    let Some(close) = self.tag_special(at) else { return (cut, cut, may_hide) };
-                    at = close + 1;
-                    if text[close] == byte {
-                        break;
-                    }
+        while at < text.len() {
+            let base = self.block.seek(text, at);
+            let run = block::from(at);
+            let hides = self.block.hides & run;
+            let mut ends = self.block.ends & run;
+            while ends != 0 {
+                let bit = ends.trailing_zeros() as usize;
+                let found = base + bit;
+                let byte = text[found];
+                if wanted != b'>' {
+                    wanted = if byte == wanted { b'>' } else { wanted };
+                } else if byte == b'>' {
+                    return (found, found + 1, may_hide || hides & block::below(bit) != 0);
+                } else if opens_value(&text[from..found]) {
+                    wanted = byte;
                 }
-            } else {
-                stray = true;
+                ends &= ends - 1;
             }
+            may_hide |= hides != 0;
+            at = base + BLOCK;
         }
+        (text.len(), text.len(), may_hide)
     }
 
     /// Reads a comment or its like. Returns the text of a CDATA section, as where it begins and ends.
@@ -398,33 +376,13 @@ fn begins_markup(next: Option<u8>) -> bool {
     matches!(next, Some(b'a'..=b'z' | b'/' | b'!' | b'?'))
 }
 
-/// The name in `between` when nothing else is there: a blank, the name, `=`.
-#[inline]
-fn one_name(between: &[u8]) -> Option<&[u8]> {
-    match between {
-        [b' ', name @ .., b'='] if name.iter().all(|b| matches!(b, b'a'..=b'z' | b'-' | b'0'..=b'9')) => Some(name),
-        _ => None,
-    }
-}
-
-/// Whether `hidden` or `style` is in `between`, which is short as a rule.
-#[inline]
-fn has_hidden(between: &[u8]) -> bool {
-    if between.len() > 256 {
-        return true;
-    }
-    between.windows(6).any(|w| match w[1] {
-        b'i' => w == b"hidden",
-        b't' => w.starts_with(b"style"),
-        _ => false,
-    })
-}
-
 /// Whether a quote after `before` begins an attribute value.
 #[inline]
 fn opens_value(before: &[u8]) -> bool {
-    if let [.., b'a'..=b'z', b'='] = before {
-        return true;
+    match before {
+        [.., b'a'..=b'z', b'='] => return true,
+        [.., b'=' | b' ' | b'\t' | b'\n' | b'\r' | 0x0C] => {}
+        _ => return false,
     }
     let Some(name) = before.trim_ascii_end().strip_suffix(b"=") else { return false };
     // Without a name before it, `=` is a name itself.

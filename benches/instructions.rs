@@ -1,0 +1,183 @@
+//! What is counted in instructions rather than in time: one small piece of work for each case, always the same.
+//!
+//! `.ci/instructions` (`make instructions`) runs each case under callgrind, which counts only what [`measured`] does, and compares
+//! with `benches/instructions.txt`. Nothing here may depend on the clock, on chance or on the machine: times, URLs and pages are
+//! made from fixed numbers. Without a case, the cases are listed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::detect::{Detector, Scratch};
+use fetchwise::response::{Header, Page};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use url::Url;
+
+/// How often the work is done: first to warm up, then to be counted.
+const TIMES: usize = 100;
+const DOMAINS: usize = 1_000;
+/// The time of everything.
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+const CASES: [(&str, fn()); 6] = [
+    ("select_hit", select_hit),
+    ("select_miss", select_miss),
+    ("record", record),
+    ("classify_ordinary", || classify(&ordinary(), 200, false)),
+    ("classify_small", || classify(&small(), 200, false)),
+    ("classify_block", || classify(&block(), 403, true)),
+];
+
+fn main() {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for (name, run) in CASES {
+        if asked.iter().any(|asked| asked == name) {
+            run();
+        } else if asked.is_empty() {
+            println!("{name} {TIMES}");
+        }
+    }
+}
+
+/// What callgrind counts, by its name.
+#[inline(never)]
+fn measured(work: &mut dyn FnMut(usize)) {
+    (0..TIMES).for_each(work);
+}
+
+fn twice(mut work: impl FnMut(usize)) {
+    (0..TIMES).for_each(&mut work);
+    measured(&mut work);
+}
+
+/// A page of a site; every seventh site has the same section.
+fn url(site: usize) -> Url {
+    Url::parse(&format!("https://www.site{site}.org/section{}/page-{site}", site % 7)).unwrap()
+}
+
+/// Knows [`DOMAINS`] domains, each by two fetchers.
+fn selector() -> Selector {
+    let selector = Selector::builder().around(NOW).build().unwrap();
+    let names: Vec<String> = selector.candidates().take(2).map(|(_, spec)| spec.name.to_string()).collect();
+    for site in 0..DOMAINS {
+        for name in &names {
+            selector.observe(&Attempt::new(&url(site), name, NOW).unwrap().delivered());
+        }
+    }
+    selector
+}
+
+/// One of so many, in an order that jumps.
+fn jump(turn: usize, of: usize) -> usize {
+    turn * 7919 % of
+}
+
+fn select_hit() {
+    let selector = selector();
+    let urls: Vec<Url> = (0..TIMES).map(|turn| url(jump(turn, DOMAINS))).collect();
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+}
+
+fn select_miss() {
+    let selector = selector();
+    let urls: Vec<Url> = (0..TIMES).map(|turn| url(DOMAINS + turn)).collect();
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+}
+
+fn record() {
+    let selector = selector();
+    let attempt = |turn| Attempt::new(&url(jump(turn, DOMAINS)), "direct_access", NOW).unwrap().delivered();
+    let attempts: Vec<Attempt> = (0..TIMES).map(attempt).collect();
+    twice(|turn| selector.observe(black_box(&attempts[turn])));
+}
+
+fn classify(body: &str, status: u16, blocked: bool) {
+    let detector = Detector::new();
+    let headers = [Header::new("Content-Type", "text/html; charset=utf-8"), Header::new("Server", "nginx")];
+    let page = Page { status, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let mut scratch = Scratch::default();
+    let verdict = detector.inspect(&page, &mut scratch);
+    assert_eq!((verdict.is_blocked, verdict.is_content()), (blocked, !blocked), "{verdict:?}");
+    twice(|_| _ = black_box(detector.inspect(black_box(&page), &mut scratch)));
+}
+
+/// Words by turns, so that no two paragraphs are alike.
+fn words(from: usize, count: usize, out: &mut String) {
+    const WORDS: [&str; 24] = [
+        "iterator", "returns", "the", "value", "of", "a", "slice", "when", "it", "borrows", "from", "another", "one",
+        "and", "panics", "if", "its", "length", "exceeds", "capacity", "in", "bytes", "unless", "reserved",
+    ];
+    (0..count).for_each(|n| write!(out, "{} ", WORDS[(from * 5 + n * 7 + n / 5) % WORDS.len()]).unwrap());
+}
+
+fn head(title: &str) -> String {
+    format!(
+        "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <meta name=\"description\" content=\"The pages of a library.\"><title>{title} - Library</title><link rel=\"stylesheet\" \
+         href=\"../static/normalize-9960930a.css\"><link rel=\"stylesheet\" href=\"../static/theme-b7b9f40b.css\"><script \
+         defer src=\"../static/main-5013f961.js\"></script><noscript><link rel=\"stylesheet\" href=\"../static/plain.css\">\
+         </noscript></head><body class=\"page item\"><a class=\"skip\" href=\"#main\">Skip to main content</a>"
+    )
+}
+
+fn links(count: usize, out: &mut String) {
+    out.push_str("<nav class=\"sidebar\"><h2><a href=\"../index.html\">library</a></h2><ul class=\"block\">");
+    for n in 0..count {
+        let (module, item) = (n % 9, n * 3);
+        write!(out, "<li><a href=\"../module{module}/item-{item}.html\" title=\"item {item}\">item_{item}</a></li>")
+            .unwrap();
+    }
+    out.push_str("</ul></nav><main id=\"main\" class=\"content\">");
+}
+
+/// Forty kilobytes as documentation has them.
+fn ordinary() -> String {
+    let mut page = head("Slices");
+    links(60, &mut page);
+    for section in 0.. {
+        if page.len() > 40_000 {
+            break;
+        }
+        write!(
+            page,
+            "<section id=\"s{section}\"><h2 class=\"fn\">Section {section}<a href=\"#s{section}\">&sect;</a></h2><p>"
+        )
+        .unwrap();
+        words(section, 45, &mut page);
+        page.push_str("See <a class=\"struct\" href=\"struct.Slice.html\"><code>Slice</code></a>.</p>\n<pre class=\"code\"><code>");
+        for line in 0..6 {
+            writeln!(page, "<span class=\"kw\">let</span> value_{line} = slice.get({section})?; <i>// &lt;T&gt;</i>")
+                .unwrap();
+        }
+        page.push_str("</code></pre><table><tr><th>name</th><td>cost</td></tr><tr><th>get</th><td>O(1)</td></tr></table></section>\n");
+    }
+    page + "</main></body></html>"
+}
+
+/// Five kilobytes, read to the end because there is so little text in them.
+fn small() -> String {
+    let mut page = head("get");
+    links(30, &mut page);
+    page.push_str(
+        "<h1>Function <span class=\"fn\">get</span>&nbsp;<button id=\"copy\">Copy</button></h1><div class=\"docs\"><p>",
+    );
+    words(3, 60, &mut page);
+    page + "</p></div></main><script>document.documentElement.className += ' ready';</script></body></html>"
+}
+
+/// A challenge of five kilobytes.
+fn block() -> String {
+    let mut page = String::from(
+        "<!DOCTYPE html><html lang=\"en-US\"><head><title>Just a moment...</title><meta name=\"robots\" content=\"noindex,nofollow\">\
+         <meta http-equiv=\"refresh\" content=\"390\"><style>body{margin:0}.main{display:flex}</style></head><body class=\"no-js\">\
+         <div class=\"main\" role=\"main\"><h1>shop.example</h1><p id=\"hint\">Checking whether the connection is secure.</p>\
+         <noscript>Enable JavaScript and cookies to continue</noscript></div><script>(function(){window._cf_chl_opt={",
+    );
+    for n in 0..110u64 {
+        write!(page, "k{n}:'{:016x}{:08x}',", (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n * 2_654_435_761).unwrap();
+    }
+    page + "};var s=document.createElement('script');s.src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1?ray=8c1f';\
+            document.cookie='cf_chl_rc=1';document.getElementsByTagName('head')[0].appendChild(s);}());</script></body></html>"
+}
