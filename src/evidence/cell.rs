@@ -399,6 +399,7 @@ impl Cell {
     }
 }
 
+#[cfg(feature = "log")]
 fn add_f64(to: &AtomicU64, mass: f64, success: Ordering) {
     let _ = to.fetch_update(success, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + mass).to_bits()));
 }
