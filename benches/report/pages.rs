@@ -23,6 +23,9 @@ const WHO: [&str; 7] = [
     "every byte read",
 ];
 
+/// Each of them, reading one page.
+type Runs<'a> = [Box<dyn Fn(&[u8]) + 'a>; WHO.len()];
+
 /// Pages of a set that are read at most: enough that none is hot by chance.
 const PAGES_MAX: usize = 60;
 
@@ -49,7 +52,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         eprintln!("  {name}");
         pages.truncate(PAGES_MAX);
         pages.iter_mut().for_each(|page| page.truncate(1 << 20));
-        let runs: [Box<dyn Fn(&[u8])>; WHO.len()] = [
+        let runs: Runs<'_> = [
             Box::new(verdict),
             Box::new(|page| searched(with_lol_html, page)),
             Box::new(|page| searched(with_html5ever, page)),
@@ -144,7 +147,7 @@ fn made() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 }
 
 /// The best time of each over all pages, in seconds.
-fn turns(runs: &[Box<dyn Fn(&[u8]) + '_>; WHO.len()], pages: &[Vec<u8>], scale: Scale) -> [f64; WHO.len()] {
+fn turns(runs: &Runs<'_>, pages: &[Vec<u8>], scale: Scale) -> [f64; WHO.len()] {
     let mut best = [f64::MAX; WHO.len()];
     let bytes: usize = pages.iter().map(Vec::len).sum();
     let repeat = (200_000 / bytes.max(1)).max(1);

@@ -136,7 +136,8 @@ fn find_best_fetcher(db: &Connection, url: &Url, now: Timestamp) -> Option<(Stri
     let mut scores = Scores::default();
     for id in &ids {
         let read = |row: &rusqlite::Row<'_>| {
-            Ok(scores.add(row.get_ref(0)?.as_str()?, row.get(1)?, row.get_ref(2)?.as_str()?, now))
+            scores.add(row.get_ref(0)?.as_str()?, row.get(1)?, row.get_ref(2)?.as_str()?, now);
+            Ok(())
         };
         by_id.query_row([id], read).unwrap();
     }
