@@ -167,3 +167,14 @@ proptest! {
         }
     }
 }
+
+/// Fuzzing found a title behind 1 500 visible characters: it was not seen where reading had stopped before it, and made a wall of
+/// the page where text was counted to the end. Behind so much text it is no title now, in either case.
+#[test]
+fn a_title_behind_much_text_is_none_however_far_the_page_is_read() {
+    let page = |words: usize| format!("<body><p>{}</p><title>Just a moment...</title>", "word ".repeat(words));
+    for (words, blocked) in [(20, true), (400, false)] {
+        assert_eq!(inspect(&SHIPPED, &page(words), 200).is_blocked, blocked, "{words} words");
+        assert_eq!(inspect(&COUNTING, &page(words), 200).is_blocked, blocked, "{words} words, all counted");
+    }
+}

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
+use super::rules::LATE_GATE;
 use super::tag::Tag;
 use super::text::Text;
 use super::token::{Finders, Open, Raw, Shape};
@@ -26,6 +27,7 @@ pub(super) struct Facts {
     pub(super) noscript: Text,
     /// Whether the walk reached the end of the page.
     pub(super) complete: bool,
+    /// The first title, unless much text stands before it.
     pub(super) title: Option<Range<usize>>,
     /// Where `<meta http-equiv=refresh>` points, the first that names a URL or a delay.
     pub(super) refresh: Option<Range<usize>>,
@@ -219,6 +221,8 @@ impl Reader for Reading<'_> {
             self.facts.script_bytes += end - start;
         }
         match place {
+            // Behind more text than this, reading may have stopped before it: then it is no title for anybody.
+            Place::Title if self.facts.visible.chars > LATE_GATE => {}
             Place::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
         }
