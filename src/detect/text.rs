@@ -62,7 +62,7 @@ impl Text {
         self.keep(&range, MadeOf::Other);
         let mut rest = &page[range];
         while !rest.is_empty() && self.chars <= enough {
-            // A step ends where an entity or a character cannot be cut: after white space or ASCII, else wherever it must.
+            // A step ends where no entity is cut.
             let step = if rest.len() <= STEP { rest.len() } else { step_end(rest) };
             let (now, later) = rest.split_at(step);
             self.count(now, counting);
@@ -190,10 +190,15 @@ fn append_ascii(run: &[u8], space: bool, out: &mut Vec<u8>) -> bool {
     trailing
 }
 
-/// Where a step of at most [`STEP`] bytes may end.
+/// Where a step of at most [`STEP`] bytes may end: behind white space, or before what may be an entity that goes on.
 fn step_end(rest: &[u8]) -> usize {
-    let window = &rest[..STEP];
-    window[STEP - 64..].iter().rposition(|b| b.is_ascii_whitespace()).map_or(STEP, |n| STEP - 63 + n)
+    let from = STEP - 64;
+    let tail = &rest[from..STEP];
+    match tail.iter().rposition(|b| *b == b'&' || is_blank(*b)) {
+        Some(n) if tail[n] == b'&' => from + n,
+        Some(n) => from + n + 1,
+        None => STEP,
+    }
 }
 
 struct Counter {
@@ -522,6 +527,14 @@ mod tests {
         let mut text = Text::default();
         text.push(page.as_bytes(), 0..page.len(), Counting::Utf8, 1_500);
         assert!(text.chars > 1_500 && text.chars < 10_000);
+    }
+
+    #[test]
+    fn an_entity_counts_once_wherever_a_step_would_end() {
+        for before in STEP - 10..STEP + 2 {
+            let page = format!("{}&#65;{}", "x".repeat(before), "y".repeat(100));
+            assert_eq!(count(&page).0 as usize, before + 101, "{before}");
+        }
     }
 
     #[test]
