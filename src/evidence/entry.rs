@@ -1,8 +1,9 @@
 //! One entry: all cells of one domain and of the site named like it (or of another key), and what else belongs to a domain.
 //!
-//! Cells live in an append-only chain of chunks that double in size. A group of cells (one level, kind and path) has its
-//! window of eight in each chunk, so a look-up reads a few lines however many paths a domain has. Reading is a walk over
-//! initialised chunks: atomic loads, no lock. A new chunk is made under a `OnceLock`, by whoever records.
+//! The first cells are in the entry itself, taken in order, which is all that most domains need. Further ones live in an
+//! append-only chain of chunks that double in size. A group of cells (one level, kind and path) has its window of eight in
+//! each chunk, so a look-up reads a few lines however many paths a domain has. Reading is a walk over initialised chunks: atomic
+//! loads, no lock. A new chunk is made under a `OnceLock`, by whoever records.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ pub(super) const INLINE_CELLS: usize = 6;
 const TOUCHED_CELLS: usize = 4;
 /// Cells of one group that stand together in a chunk.
 const WINDOW: usize = 8;
-/// A chain is not made longer than this; 4 + 8 + 16 + ... cells are over a million by then.
+/// A chain is not made longer than this; 8 + 16 + 32 + ... cells are over a million by then.
 const CHUNKS_MAX: usize = 18;
 
 /// What a group of cells stands for within an entry.
@@ -121,8 +122,8 @@ fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
 }
 
 impl Entry {
-    /// Asks memory for the cells in the entry itself. With a million domains none of them is in a cache; whoever asks for all of
-    /// it before the first is needed waits once, not ten times.
+    /// Asks memory for the cells in the entry itself. With a million domains none of them is in a cache; whoever asks for all
+    /// that are likely to be needed before the first of them is waits once, not ten times.
     #[inline]
     pub(crate) fn touch(&self) {
         // Relaxed: what is read is thrown away.
