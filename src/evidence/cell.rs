@@ -492,6 +492,24 @@ mod tests {
         assert!(rate(now + 10_016) > 0.67, "and back: {}", rate(now + 10_016));
     }
 
+    #[cfg(feature = "log")]
+    #[test]
+    fn where_an_image_has_no_alert_pair_the_recent_one_stands_in() {
+        let (decay, now) = (decay(), 1_800_000_000_000);
+        let raw =
+            Raw { success: 6.0, total: 8.0, recent_success: 6.0, recent_total: 8.0, attempts: 8, ..Raw::default() };
+        let (fresh, used) = (Cell::default(), Cell::default());
+        add(&used, &decay, now, true);
+        for cell in [&fresh, &used] {
+            let before = cell.read(1.0);
+            cell.absorb(&raw, 1.0);
+            let after = cell.read(1.0);
+            assert_eq!(after.attempts, before.attempts + 8);
+            assert!((after.alert_total - before.alert_total - 8.0).abs() < 1e-6, "{after:?}");
+            assert!((after.alert_success - before.alert_success - 6.0).abs() < 1e-6, "{after:?}");
+        }
+    }
+
     #[test]
     fn where_half_of_the_attempts_fail_nothing_is_a_surprise() {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
