@@ -37,7 +37,7 @@ fault-suite: ## Run the log's fault suite, the long way, and write its summary i
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
 
-bench-report: ## Measure everything side by side and write docs/benchmarks.md (a quarter of an hour; wants an idle machine)
+bench-report: ## Measure everything side by side and write docs/benchmarks.md (some ten minutes; wants an idle machine)
 	$(CARGO) bench --locked --bench report --no-default-features --features fetch,simulate -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown

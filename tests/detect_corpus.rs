@@ -3,10 +3,14 @@
 #![cfg(all(feature = "detect", feature = "json"))]
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+mod html_files;
+
+use std::path::PathBuf;
 
 use fetchwise::detect::{Detector, Scratch, Verdict, evaluate};
 use fetchwise::response::{Header, Page};
+
+use html_files::html_files;
 
 fn corpus() -> Option<PathBuf> {
     let path = std::env::var_os("FETCHWISE_CORPUS").map(PathBuf::from);
@@ -40,17 +44,6 @@ fn the_keywords_mode_is_as_bad_as_it_is_known_to_be() {
     let report = evaluate(&Detector::keywords(), &path).unwrap();
     println!("{report}");
     assert!(report.block.false_alarms > 20, "the seeds' keywords take widgets for blocks");
-}
-
-fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            html_files(&path, out);
-        } else if path.extension().is_some_and(|e| e == "html") {
-            out.push(path);
-        }
-    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 #![cfg(feature = "detect")]
 #![allow(clippy::unwrap_used)]
 
+mod html_files;
+
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -16,6 +18,8 @@ use html5ever::tendril::TendrilSink;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use proptest::prelude::*;
+
+use html_files::html_files;
 
 const UNSEEN: [&str; 12] = [
     "script", "style", "noscript", "template", "svg", "math", "title", "textarea", "iframe", "noembed", "noframes",
@@ -113,17 +117,6 @@ fn by_stream(html: &str) -> usize {
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
     let page = Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
     COUNTING.inspect(&page, &mut Scratch::default()).text_chars as usize
-}
-
-fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            html_files(&path, out);
-        } else if path.extension().is_some_and(|e| e == "html") {
-            out.push(path);
-        }
-    }
 }
 
 /// Compares the counts on real pages.

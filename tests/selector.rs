@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::backoff::LinkState;
 use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::Kind;
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
@@ -61,7 +62,9 @@ fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_
         learn(&selector, "https://blog.example.org/a", "playwright", NOW, 20, None);
         learn(&selector, "https://shop.example.org/a", "playwright_stealth", NOW, 30, None);
         if let Some(domain) = without {
+            selector.set_host_pause(domain, Some(NOW));
             selector.forget_domain(domain);
+            assert_eq!(selector.host_pause(domain), None);
         }
         selector
     };
@@ -81,6 +84,18 @@ fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_
     let without = all(Some("blog.example.org"));
     assert_eq!(without.masses(("domain", "blog.example.org"), Kind::Page, "playwright", NOW).attempts, 0);
     assert_eq!(without.masses(("domain", "example.org"), Kind::Page, "playwright", NOW).attempts, 10);
+}
+
+#[test]
+fn a_section_of_another_domain_than_the_attempts_own_teaches_nothing() {
+    let selector = selector();
+    let mut attempt = Attempt::new(&url("https://a.org/wiki/x"), "playwright", NOW).unwrap().delivered();
+    let own = attempt.heuristics.iter().find(|tag| tag.heuristic.kind == "domain_path").unwrap().clone();
+    let foreign = Heuristic::new("domain_path", "b.org|wiki".to_owned());
+    attempt.heuristics.insert(0, Tag { heuristic: foreign, ..own });
+    selector.record(attempt, NOW).unwrap();
+    let attempts = |path: &str| selector.masses(("domain_path", path), Kind::Page, "playwright", NOW).attempts;
+    assert_eq!((attempts("a.org|wiki"), attempts("b.org|wiki")), (1, 0));
 }
 
 #[test]

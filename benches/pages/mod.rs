@@ -1,22 +1,14 @@
 //! The pages that the detector is measured with, and the two HTML parsers beside it. Shared by the `detect` bench and the
 //! report. Must not know what is measured of them.
 
+#[path = "../../tests/html_files/mod.rs"]
+mod html_files;
 mod parsers;
 
 use std::path::{Path, PathBuf};
 
+use html_files::html_files;
 pub(crate) use parsers::{Facts, Markers, with_html5ever, with_lol_html};
-
-fn html_files(dir: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            html_files(&path, out);
-        } else if path.extension().is_some_and(|e| e == "html") {
-            out.push(path);
-        }
-    }
-}
 
 fn documentation() -> Vec<Vec<u8>> {
     let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();

@@ -1,7 +1,8 @@
 //! One cell: what is known of one fetcher under one key, as atomics that are added to without a lock.
 //!
 //! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first and a
-//! reader reads it last. A cell is claimed once by compare-and-swap and never given back. Must not know what its key means.
+//! reader reads it last; an attempt that is added while its cell is cleared may leave a part of itself, which a reader cuts to
+//! the total. A cell is claimed once by compare-and-swap and never given back. Must not know what its key means.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -71,14 +72,14 @@ impl Writers {
     /// Raises to `at_least`; returns what it is then.
     #[inline]
     fn raise(self, of: &AtomicU32, at_least: u32) -> u32 {
-        let before = match self {
-            Self::Many => of.fetch_max(at_least, Ordering::Relaxed),
-            Self::One => of.load(Ordering::Relaxed),
-        };
-        if self == Self::One && before < at_least {
-            of.store(at_least, Ordering::Relaxed);
+        match self {
+            Self::Many => of.fetch_max(at_least, Ordering::Relaxed).max(at_least),
+            Self::One => {
+                let most = of.load(Ordering::Relaxed).max(at_least);
+                of.store(most, Ordering::Relaxed);
+                most
+            }
         }
-        before.max(at_least)
     }
 }
 
@@ -292,6 +293,7 @@ impl Cell {
         let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
         let blocked = f64::from_bits(self.blocked.load(Ordering::Acquire)) * down;
         let total = f64::from_bits(self.total.load(Ordering::Relaxed)) * down;
+        let (success, blocked) = (success.min(total), blocked.min(total));
         let recent = self.recent.load(Ordering::Relaxed);
         let (recent_success, recent_total) = unpack(recent);
         let alert = self.alert.load(Ordering::Relaxed);
@@ -490,6 +492,22 @@ mod tests {
             add(&cell, &decay, now + 10_010 + n, true);
         }
         assert!(rate(now + 10_016) > 0.67, "and back: {}", rate(now + 10_016));
+    }
+
+    #[test]
+    fn a_cell_that_is_cleared_beside_a_writer_never_shows_more_successes_than_attempts() {
+        let (cell, decay) = (Cell::default(), decay());
+        std::thread::scope(|scope| {
+            let writer =
+                scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, n % 2 == 0)));
+            while !writer.is_finished() {
+                cell.clear();
+                let seen = cell.read(1.0);
+                assert!(seen.success <= seen.total && seen.blocked <= seen.total, "{seen:?}");
+            }
+        });
+        cell.clear();
+        assert_eq!(cell.read(1.0), Masses::default());
     }
 
     #[cfg(feature = "log")]

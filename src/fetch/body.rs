@@ -150,7 +150,7 @@ impl BodyCollector {
     }
 
     /// Makes room for a body that is said to be so long; whoever says so gets 256 KiB of room at most.
-    pub fn expect(&mut self, len: u64) {
+    pub fn reserve(&mut self, len: u64) {
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
         self.head.reserve(len);
     }

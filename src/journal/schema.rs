@@ -637,6 +637,19 @@ mod tests {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records").join(name)
     }
 
+    #[test]
+    fn all_attempts_of_a_domain_have_one_key_however_an_import_tagged_them() {
+        let attempt = |text: &str| Attempt::new(&url::Url::parse(text).unwrap(), "mine", T0).unwrap();
+        let key = |attempt: Attempt| encode(&Entry::Attempt(attempt)).key_hash;
+        let mut odd = attempt("https://blog.example.org/b");
+        for tag in odd.heuristics.iter_mut().filter(|tag| tag.heuristic.kind == "site") {
+            tag.heuristic = Heuristic::new("site", "elsewhere.org".to_owned());
+        }
+        assert_eq!(key(odd), key(attempt("https://blog.example.org/a")));
+        assert_eq!(key(attempt("https://example.org/a")), key(attempt("https://blog.example.org/a")));
+        assert_ne!(key(attempt("https://elsewhere.org/a")), key(attempt("https://blog.example.org/a")));
+    }
+
     /// Bytes that a release has written stay readable and stay what they are. `FETCHWISE_BLESS=1` writes files that are
     /// missing; it never changes one that exists.
     #[test]

@@ -189,7 +189,7 @@ pub(crate) struct Walk<'w> {
     pub(crate) features: &'w UrlFeatures<'w>,
     pub(crate) own: Group,
     /// Of a site's other domains.
-    pub(crate) others: Group,
+    others: Group,
 }
 
 /// One level of it.

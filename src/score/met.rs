@@ -14,7 +14,8 @@ use crate::registry::{CANDIDATES_MAX, Class};
 const FAILURES_MIN: f64 = 0.1;
 
 impl Walk<'_> {
-    /// Pulls all candidates but the plain one towards how they do where that one meets what it met under `entry`, its group `also` included.
+    /// Pulls all candidates but the plain one towards how they do where that one meets what it met under `entry`, its group
+    /// `also` included.
     pub(super) fn pull_by_what_was_met(
         &self,
         candidates: &mut Candidates<'_>,

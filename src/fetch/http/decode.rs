@@ -111,7 +111,7 @@ pub(super) async fn read(
 
 /// Reads `incoming` to its end where no coding has to be undone: each byte is copied once.
 async fn read_as_is(mut incoming: Incoming, mut collector: BodyCollector) -> Result<Decoded, DecodeError> {
-    collector.expect(incoming.size_hint().lower());
+    collector.reserve(incoming.size_hint().lower());
     let mut truncated = false;
     while let Some(frame) = incoming.frame().await {
         match frame.map(Frame::into_data) {
