@@ -285,6 +285,12 @@ impl Gate {
         self.freed.notify_all();
     }
 
+    /// Whether more than half of the room is taken.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let (records, bytes) = self.used();
+        records > self.records_max / 2 || bytes > self.bytes_max / 2
+    }
+
     /// Records and bytes inside.
     pub(crate) fn used(&self) -> (u64, u64) {
         let used = self.used.load(Ordering::Relaxed);

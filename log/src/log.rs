@@ -2,7 +2,8 @@
 //!
 //! Owns: options, sequence numbers and the queue's entrance. Invariants: records get their numbers in the
 //! order of each caller's calls and are written in the order of their numbers; an append blocks only under
-//! [`OnFull::Block`] and only while the writer makes progress. Must not know: how bytes are laid out.
+//! [`OnFull::Block`] and only while the writer makes progress; the writer is told of whoever waits, so that it gathers
+//! records at nobody's cost. Must not know: how bytes are laid out.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,10 @@ pub enum OnFull {
 pub struct Options {
     /// What an acknowledgement means.
     pub durability: Durability,
+    /// Records that nobody waits for are gathered for this long at most, and for an eighth of an interval, so that the
+    /// writer thread need not be woken and a frame written for each. Whoever waits for a record, flushes, closes or half
+    /// fills the queue ends it. Never at [`Durability::Sync`].
+    pub linger: Duration,
     /// A segment is sealed and the next one begun at about this many bytes.
     pub segment_bytes: u64,
     /// Bytes that may wait in the queue.
@@ -85,6 +90,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             durability: Durability::default(),
+            linger: Duration::from_millis(2),
             segment_bytes: 64 << 20,
             queue_bytes: 16 << 20,
             queue_records: 1 << 16,
@@ -217,6 +223,8 @@ pub(crate) struct Shared {
     blocked: AtomicU64,
     pub(crate) degraded: AtomicU64,
     counts: [AtomicU64; 7],
+    /// One word for a writer thread that lingers: do not.
+    hurry: Sender<()>,
 }
 
 /// An open log. It is `Send` and `Sync`; share it by `Arc` or by reference.
@@ -281,9 +289,10 @@ impl Log {
         };
         let (writer, recovery) = recover(&plan)?;
         crate::reserve::keep(&*fs, dir);
-        let shared = Arc::new(Shared::new(&options, recovery.next_seq));
         let (queue, incoming) = crossbeam_channel::unbounded();
-        let mut worker = Worker::new(writer, shared.clone(), incoming, options.durability, recovery.next_seq);
+        let (hurry, hurried) = crossbeam_channel::bounded(1);
+        let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));
+        let mut worker = Worker::new(writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
         let thread = std::thread::Builder::new()
             .name("fetchwise-log".into())
             .spawn(move || worker.run())
@@ -325,6 +334,9 @@ impl Log {
         let Record { kind, schema, key_hash, time_ms, .. } = record;
         let queued = Queued { seq, time_ms, kind, schema, key_hash, payload };
         self.queue.send(Message::Record(queued)).map_err(|_| AppendError::Closed)?;
+        if self.shared.gate.is_crowded() {
+            self.shared.hurry();
+        }
         Ok(Ticket { seq })
     }
 
@@ -374,7 +386,7 @@ impl Log {
         match ticket.seq() {
             None => Err(WaitError::Shed),
             Some(seq) => match self.goal(seq + 1) {
-                Some(goal) => self.shared.acks.wait(goal, None),
+                Some(goal) => self.shared.wait(goal, None),
                 None => Ok(()),
             },
         }
@@ -408,7 +420,7 @@ impl Log {
         let since = Some(self.shared.acks.failures());
         self.shared.flush_to.fetch_max(target, Ordering::SeqCst);
         self.shared.retry_now.store(true, Ordering::SeqCst);
-        let _ = self.queue.send(Message::Wake);
+        self.wake();
         Flush { shared: self.shared.clone(), goal: Goal::Durable(target), since, id: None, done: None }
     }
 
@@ -458,10 +470,16 @@ impl Log {
         }
     }
 
+    /// Has the writer thread look at the flags now.
+    fn wake(&self) {
+        let _ = self.queue.send(Message::Wake);
+        self.shared.hurry();
+    }
+
     fn shut_down(&mut self) -> Result<(), Error> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.closing.store(true, Ordering::SeqCst);
-        let _ = self.queue.send(Message::Wake);
+        self.wake();
         thread.join().unwrap_or(Err(Error::WriterGone))
     }
 }
@@ -496,7 +514,7 @@ impl Flush {
     pub fn wait(self) -> Result<(), WaitError> {
         match &self.done {
             Some(result) => result.clone(),
-            None => self.shared.acks.wait(self.goal, self.since),
+            None => self.shared.wait(self.goal, self.since),
         }
     }
 }
@@ -514,7 +532,10 @@ impl Future for Flush {
                 this.done = Some(result.clone());
                 Poll::Ready(result)
             }
-            None => Poll::Pending,
+            None => {
+                this.shared.hurry();
+                Poll::Pending
+            }
         }
     }
 }
@@ -528,7 +549,7 @@ impl Drop for Flush {
 }
 
 impl Shared {
-    fn new(options: &Options, next_seq: u64) -> Self {
+    fn new(options: &Options, next_seq: u64, hurry: Sender<()>) -> Self {
         Self {
             acks: Acks::new(next_seq),
             gate: Gate::new(options.queue_records as u64, options.queue_bytes as u64),
@@ -542,7 +563,21 @@ impl Shared {
             blocked: AtomicU64::new(0),
             degraded: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            hurry,
         }
+    }
+
+    /// Asks the writer thread not to wait for more records.
+    fn hurry(&self) {
+        // Full means that the word is there already.
+        let _ = self.hurry.try_send(());
+    }
+
+    fn wait(&self, goal: Goal, since: Option<u64>) -> Result<(), WaitError> {
+        if !self.acks.reached(goal) {
+            self.hurry();
+        }
+        self.acks.wait(goal, since)
     }
 
     // Relaxed throughout: each number is right for some moment of late, and nothing is decided by them.

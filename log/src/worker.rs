@@ -1,8 +1,8 @@
 //! The writer thread: takes records from the queue, cuts frames, syncs when it is due, retries when the disk has failed.
 //!
 //! Owns: the loop and its timing. Invariants: records are written in the order of their numbers, whatever order they come
-//! in; a degraded log leaves records in the queue, so that its bounds hold; however the thread ends, nobody is left
-//! waiting. Must not know: how bytes are laid out.
+//! in; nobody waits for a record that is only kept back to share a frame; a degraded log leaves records in the queue, so
+//! that its bounds hold; however the thread ends, nobody is left waiting. Must not know: how bytes are laid out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use crate::ack::Health;
 use crate::error::Error;
 use crate::format::{RecordRef, put_record, record_len};
-use crate::log::{Durability, Message, Queued, Shared};
+use crate::log::{Durability, Message, Options, Queued, Shared};
 use crate::writer::{Batch, Writer};
 
 /// A frame is cut when it has this many bytes.
@@ -23,6 +23,8 @@ const FRAME_BYTES: usize = 1 << 20;
 const RETAINED_MAX: usize = 8 << 20;
 /// After so long without a record, a sync marker.
 const IDLE: Duration = Duration::from_millis(50);
+/// Of the interval, lingering takes at most one part in so many.
+const LINGER_PART: u32 = 8;
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -31,6 +33,11 @@ pub(crate) struct Worker {
     writer: Writer,
     shared: Arc<Shared>,
     incoming: Receiver<Message>,
+    /// Somebody waits, or the queue fills up: no lingering.
+    hurry: Receiver<()>,
+    linger: Duration,
+    /// The last frame was full, so there is more.
+    behind: bool,
     durability: Durability,
     /// The number of the next record to be put into a frame.
     next_seq: u64,
@@ -55,14 +62,18 @@ impl Worker {
         writer: Writer,
         shared: Arc<Shared>,
         incoming: Receiver<Message>,
-        durability: Durability,
+        hurry: Receiver<()>,
+        options: &Options,
         next_seq: u64,
     ) -> Self {
         Self {
             writer,
             shared,
             incoming,
-            durability,
+            hurry,
+            linger: options.linger,
+            behind: false,
+            durability: options.durability,
             next_seq,
             early: BTreeMap::new(),
             batch: None,
@@ -110,6 +121,11 @@ impl Worker {
                 Err(_) => return self.shared.closing.store(true, Ordering::SeqCst),
             },
         };
+        if matches!(first, Message::Record(_)) {
+            // What a power loss may cost counts from here.
+            self.dirty_since.get_or_insert_with(Instant::now);
+            self.gather();
+        }
         let mut freed = (0, 0);
         let mut next = Some(first);
         while let Some(message) = next {
@@ -117,13 +133,28 @@ impl Worker {
                 freed = (freed.0 + 1, freed.1 + record_len(record.payload.len()) as u64);
                 self.accept(record);
             }
-            if freed.1 >= FRAME_BYTES as u64 {
+            self.behind = freed.1 >= FRAME_BYTES as u64;
+            if self.behind {
                 break;
             }
             next = self.incoming.try_recv().ok();
         }
         self.shared.gate.leave(freed.0, freed.1);
         self.finish_batch();
+    }
+
+    /// Lets more records come, until somebody is in a hurry.
+    fn gather(&self) {
+        let time = match self.durability {
+            Durability::Sync => return,
+            Durability::Interval(interval) => self.linger.min(interval / LINGER_PART),
+            Durability::Memory | Durability::Os => self.linger,
+        };
+        if !self.behind && !time.is_zero() {
+            // Who is in a hurry has put its record into the queue before it says so. Word that nobody needed any more ends one
+            // lingering early, no more.
+            let _ = self.hurry.recv_timeout(time);
+        }
     }
 
     fn wait_for_retry(&mut self) {

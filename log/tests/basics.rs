@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{AppendError, Durability, Error, Found, Log, OnFull, Options, Reader, Record, State, WaitError};
+use pollster::block_on;
 use tempfile::TempDir;
 
 fn record(payload: &[u8]) -> Record<'_> {
@@ -91,6 +92,48 @@ fn records_come_back_in_order_with_their_tags() {
         assert_eq!((summary.records, summary.first_seq, summary.last_seq), (1000, Some(1), Some(1000)));
         assert_eq!(summary.max_time, Some(999));
     }
+}
+
+#[test]
+fn nobody_waits_for_records_to_be_gathered() {
+    let dir = TempDir::new().unwrap();
+    let mut opts = options(Durability::Os);
+    opts.linger = Duration::from_secs(3600);
+    opts.queue_records = 8;
+    let log = open(dir.path(), opts);
+    // Each of these would take an hour.
+    let ticket = log.append(record(b"waited for")).unwrap();
+    log.wait(ticket).unwrap();
+    let ticket = log.append(record(b"a future")).unwrap();
+    block_on(log.acknowledged(ticket)).unwrap();
+    log.append(record(b"settled")).unwrap();
+    block_on(log.settled()).unwrap();
+    log.append(record(b"flushed")).unwrap();
+    let flush = log.flush();
+    while log.metrics().durable_seq < 4 {
+        std::thread::yield_now();
+    }
+    flush.wait().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..100).for_each(|_| _ = log.append(record(b"a full queue")).unwrap()));
+        }
+    });
+    log.append(record(b"closed")).unwrap();
+    log.close().unwrap();
+    assert_eq!(payloads(dir.path()).len(), 405);
+}
+
+#[test]
+fn records_that_nobody_waits_for_share_a_frame() {
+    let dir = TempDir::new().unwrap();
+    let mut opts = options(Durability::Os);
+    opts.linger = Duration::from_secs(3600);
+    let log = open(dir.path(), opts);
+    (0..100).for_each(|_| _ = log.append(record(b"at leisure")).unwrap());
+    log.flush().wait().unwrap();
+    assert!(log.metrics().frames <= 2, "{:?}", log.metrics());
+    log.close().unwrap();
 }
 
 #[test]
@@ -392,24 +435,12 @@ fn many_threads_keep_their_own_order() {
 
 #[test]
 fn a_flush_can_be_awaited_without_a_runtime() {
-    use std::future::Future;
-    use std::task::{Context, Poll, Wake, Waker};
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
     let dir = TempDir::new().unwrap();
     let log = open(dir.path(), options(Durability::Memory));
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     for i in 0..20u64 {
         let ticket = log.append(record(&i.to_le_bytes())).unwrap();
         log.wait(ticket).unwrap();
-        let mut flush = Box::pin(log.flush());
-        while flush.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending {
-            std::thread::park();
-        }
+        block_on(log.flush()).unwrap();
         assert_eq!(log.metrics().durable_seq, i + 1);
     }
     drop(log.flush());
