@@ -1,14 +1,15 @@
-//! Replay with several threads: one reads and checks, the others fold, each key always on the same thread.
+//! Replay with several threads: one reads, checks and sorts, the others fold, each key always on the same thread.
 //!
 //! Owns: cutting the stream of frames into batches and handing them out. Invariants: records with one key are seen in order by
-//! one shard; memory is bounded by a few batches, however large the log. Must not know: what a record means.
+//! one shard; a shard looks at its own records only; memory is bounded by a few batches, however large the log. Must not know:
+//! what a record means.
 
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::Error;
-use crate::format::{RecordRef, Records};
+use crate::format::{RECORD_HEADER_LEN, RecordRef, Records, record_len};
 use crate::maintain::Progress;
 use crate::reader::{Reader, Summary};
 use crate::scan::AlignedBuf;
@@ -24,13 +25,24 @@ const AHEAD: usize = 16;
 /// How often a compaction may take a file away.
 const REOPENINGS_MAX: u32 = 8;
 
-/// Payloads of frames, one behind the other at multiples of 16.
+/// Payloads of frames, one behind the other at multiples of 16, and where each shard's records are in them.
 #[derive(Default)]
 struct Batch {
     bytes: AlignedBuf,
     used: usize,
-    /// First sequence number, offset, length.
-    frames: Vec<(u64, usize, usize)>,
+    by_shard: Vec<Vec<Place>>,
+}
+
+/// Where a record is, with its header: whoever sorts has it at hand, and whoever folds need not fetch it again.
+#[derive(Clone, Copy)]
+struct Place {
+    seq: u64,
+    key_hash: u64,
+    /// Of the payload.
+    start: u32,
+    len: u32,
+    kind: u16,
+    schema: u16,
 }
 
 impl Reader {
@@ -65,18 +77,17 @@ impl Reader {
         f: impl Fn(&mut S, u64, RecordRef<'_>) + Sync,
         mut progress: impl FnMut(Progress),
     ) -> Result<(Vec<S>, Summary), Error> {
-        let count = shards.len() as u64;
-        if count == 0 {
+        if shards.is_empty() {
             return Err(Error::Invalid("a replay needs a shard".into()));
         }
         let (ahead, f) = (&ahead, &f);
         std::thread::scope(|scope| {
             let mut queues = Vec::new();
             let mut threads = Vec::new();
-            for (index, state) in (0u64..).zip(shards) {
+            for (index, state) in shards.into_iter().enumerate() {
                 let (queue, batches) = bounded(BATCHES);
                 queues.push(queue);
-                threads.push(scope.spawn(move || fold(state, &batches, seq, (index, count), ahead, f)));
+                threads.push(scope.spawn(move || fold(state, &batches, index, ahead, f)));
             }
             let read = self.read_all(seq, &queues, &mut progress);
             drop(queues);
@@ -141,7 +152,7 @@ impl Reader {
                 part.first_seq = part.first_seq.or(Some(first));
                 part.last_seq = Some(header.next_seq() - 1);
                 part.records += header.next_seq() - first;
-                batches.add(header.first_seq, frame.payload);
+                batches.add(header.first_seq, first, frame.payload);
             });
             summary.merge(part);
             if read.is_err() {
@@ -162,11 +173,27 @@ impl Batch {
         self.used + len <= self.bytes.bytes().len()
     }
 
-    fn add(&mut self, first_seq: u64, payload: &[u8]) {
+    /// Takes over a frame's payload, its records from `from` on.
+    fn add(&mut self, first_seq: u64, from: u64, payload: &[u8]) {
         let start = self.used;
         self.bytes.bytes_mut()[start..start + payload.len()].copy_from_slice(payload);
-        self.frames.push((first_seq, start, payload.len()));
         self.used = (start + payload.len()).next_multiple_of(16);
+        let shards = self.by_shard.len() as u64;
+        let mut at = start + RECORD_HEADER_LEN;
+        for (seq, RecordRef { kind, schema, key_hash, payload }) in (first_seq..).zip(Records::new(payload)) {
+            if seq >= from {
+                // A batch is no longer than a frame may be, or than `BATCH_BYTES`.
+                let (start, len) = (at as u32, payload.len() as u32);
+                let shard = (key_hash % shards) as usize;
+                self.by_shard[shard].push(Place { seq, key_hash, start, len, kind, schema });
+            }
+            at += record_len(payload.len());
+        }
+    }
+
+    fn payload(&self, place: &Place) -> &[u8] {
+        let start = place.start as usize;
+        self.bytes.bytes().get(start..start + place.len as usize).unwrap_or_default()
     }
 }
 
@@ -179,29 +206,33 @@ struct Batches<'q> {
 
 impl<'q> Batches<'q> {
     fn new(queues: &'q [Sender<Arc<Batch>>]) -> Self {
-        Self { queues, filling: Batch::default(), handed_out: Vec::new() }
+        Self { queues, filling: Self::empty(queues.len()), handed_out: Vec::new() }
     }
 
-    fn add(&mut self, first_seq: u64, payload: &[u8]) {
+    fn empty(shards: usize) -> Batch {
+        Batch { by_shard: vec![Vec::new(); shards], ..Batch::default() }
+    }
+
+    fn add(&mut self, first_seq: u64, from: u64, payload: &[u8]) {
         if !self.filling.fits(payload.len()) {
             self.hand_out();
             if !self.filling.fits(payload.len()) {
                 self.filling.bytes = AlignedBuf::zeroed(payload.len().max(BATCH_BYTES));
             }
         }
-        self.filling.add(first_seq, payload);
+        self.filling.add(first_seq, from, payload);
     }
 
     /// Gives what has been filled to every shard.
     fn hand_out(&mut self) {
-        if self.filling.frames.is_empty() {
+        if self.filling.used == 0 {
             return;
         }
         let spare = self.handed_out.iter_mut().position(|batch| Arc::get_mut(batch).is_some());
         let spare = spare.and_then(|index| Arc::into_inner(self.handed_out.swap_remove(index)));
-        let mut next = spare.unwrap_or_default();
+        let mut next = spare.unwrap_or_else(|| Self::empty(self.queues.len()));
         next.used = 0;
-        next.frames.clear();
+        next.by_shard.iter_mut().for_each(Vec::clear);
         let full = Arc::new(std::mem::replace(&mut self.filling, next));
         for queue in self.queues {
             // A shard that panicked is noticed when it is joined.
@@ -214,28 +245,20 @@ impl<'q> Batches<'q> {
 fn fold<S>(
     mut state: S,
     batches: &Receiver<Arc<Batch>>,
-    seq: u64,
-    (index, count): (u64, u64),
+    index: usize,
     ahead: &(impl Fn(&S, &[u64]) + Sync),
     f: &(impl Fn(&mut S, u64, RecordRef<'_>) + Sync),
 ) -> S {
     let mut keys = Vec::with_capacity(AHEAD);
     for batch in batches {
-        let records = batch.frames.iter().flat_map(|(first_seq, start, len)| {
-            let payload = batch.bytes.bytes().get(*start..start + len).unwrap_or_default();
-            (*first_seq..).zip(Records::new(payload))
-        });
-        let mut own = records.filter(|(number, record)| *number >= seq && record.key_hash % count == index);
-        let mut next = Vec::with_capacity(AHEAD);
-        loop {
-            next.extend(own.by_ref().take(AHEAD));
-            if next.is_empty() {
-                break;
-            }
+        for places in batch.by_shard[index].chunks(AHEAD) {
             keys.clear();
-            keys.extend(next.iter().map(|(_, record)| record.key_hash));
+            keys.extend(places.iter().map(|place| place.key_hash));
             ahead(&state, &keys);
-            next.drain(..).for_each(|(number, record)| f(&mut state, number, record));
+            for place in places {
+                let Place { seq, key_hash, kind, schema, .. } = *place;
+                f(&mut state, seq, RecordRef { kind, schema, key_hash, payload: batch.payload(place) });
+            }
         }
     }
     state
