@@ -109,7 +109,7 @@ pub(crate) struct Facts<'a> {
 /// An attempt that evidence can learn from without a copy.
 pub(crate) trait Observed {
     fn facts(&self) -> Facts<'_>;
-    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str));
+    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str));
 }
 
 impl Observed for Attempt {
@@ -126,7 +126,7 @@ impl Observed for Attempt {
         }
     }
 
-    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str)) {
+    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str)) {
         for tag in &self.heuristics {
             f(&tag.heuristic.kind, &tag.heuristic.value);
         }
@@ -359,10 +359,10 @@ impl Evidence {
         let mut domain = None;
         attempt.each_heuristic(&mut |kind, value| {
             if kind == "domain" && domain.is_none() {
-                domain = Some(Key::domain(value));
+                domain = Some(value);
             }
         });
-        let own = domain.filter(|_| wants(Role::Domain)).map(|key| self.entry_or_new(key, at, &guard));
+        let own = domain.filter(|_| wants(Role::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         if let Some(entry) = own {
             visit(entry, Level::Own, 0, Role::Domain);
         }
@@ -371,7 +371,7 @@ impl Evidence {
             // Sections and suffixes of another domain than the attempt's, which only an import can have, teach nothing.
             let mut part = |level, role| {
                 if let (Some(entry), Some((of, part))) = (own, value.split_once('|'))
-                    && domain == Some(Key::domain(of))
+                    && domain == Some(of)
                 {
                     visit(entry, level, part_hash(part), role);
                 }
@@ -380,7 +380,7 @@ impl Evidence {
                 "domain" => {}
                 "domain_path" => part(Level::Path, Role::Path),
                 "domain_suffix" => part(Level::Suffix, Role::Suffix),
-                "site" => site = Some(Key::domain(value)),
+                "site" => site = Some(value),
                 _ if !wants(Role::Plain) => {}
                 _ => match shared.fixed(kind, value) {
                     Some(entry) => visit(entry, Level::Own, 0, Role::Plain),
@@ -392,7 +392,7 @@ impl Evidence {
         });
         // A site's masses are those of the domain of its name and, apart from them, those of all others.
         if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
-            visit(self.entry_or_new(site, at, &guard), Level::Site, 0, Role::Site);
+            visit(self.entry_or_new(Key::domain(site), at, &guard), Level::Site, 0, Role::Site);
         }
     }
 

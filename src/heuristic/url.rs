@@ -390,12 +390,12 @@ fn registrable(domain: &str) -> &str {
 
 /// File or page, from the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
 pub(crate) fn kind_of(url: &str) -> Kind {
-    let bytes = url.as_bytes();
-    let end = bytes.iter().position(|b| matches!(b, b'?' | b'#')).unwrap_or(bytes.len());
-    let scheme = bytes[..end].iter().position(|&b| b == b':').filter(|&colon| bytes[colon..end].starts_with(b"://"));
+    let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
+    let bytes = &url.as_bytes()[..end];
+    let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
     // The authority is no path: a bare `https://example.zip` is a page.
     let authority = scheme.map_or(0, |colon| colon + 3);
-    let segment = match bytes[authority..end].iter().rposition(|&b| b == b'/') {
+    let segment = match memchr::memrchr(b'/', &bytes[authority..]) {
         Some(slash) => &url[authority + slash + 1..end],
         None if scheme.is_some() => "",
         None => &url[..end],

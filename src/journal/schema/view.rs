@@ -78,7 +78,7 @@ impl Observed for Clamped<'_> {
         }
     }
 
-    fn each_heuristic(&self, f: &mut impl FnMut(&str, &str)) {
+    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str)) {
         for tag in self.0.archived.heuristics.iter() {
             match tag.kind {
                 OTHER => f(tag.kind_other.as_str(), tag.value.as_str()),
