@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, SERVER};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -12,6 +14,9 @@ use tokio::net::TcpListener;
 
 /// The page's size, in bytes.
 pub(crate) const PAGE_BYTES: usize = 20_000;
+/// Under this path an answer takes [`SLOW`], as it does where a site has work to do.
+pub(crate) const SLOW_PATH: &str = "/slow";
+pub(crate) const SLOW: Duration = Duration::from_millis(20);
 /// Addresses that it is served at, from 127.0.0.1 on: hosts of a crawl.
 pub(crate) const HOSTS: usize = 32;
 
@@ -41,9 +46,12 @@ async fn serve(listener: TcpListener, page: Bytes) {
         let _ = stream.set_nodelay(true);
         let page = page.clone();
         tokio::spawn(async move {
-            let service = service_fn(move |_| {
+            let service = service_fn(move |request: http::Request<Incoming>| {
                 let page = page.clone();
                 async move {
+                    if request.uri().path().starts_with(SLOW_PATH) {
+                        tokio::time::sleep(SLOW).await;
+                    }
                     let response = http::Response::builder()
                         .header(CONTENT_TYPE, "text/html; charset=utf-8")
                         .header(SERVER, "nginx")

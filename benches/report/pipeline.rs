@@ -137,20 +137,24 @@ impl Crawl {
         format!("http://{}:{}/section{}/page-{n}", loopback::address(n), self.port, n % 7)
     }
 
-    async fn by_hyper(&self, n: usize) {
-        let response = self.hyper.get(self.address(n).parse().unwrap()).await.unwrap();
+    fn slow_address(&self, n: usize) -> String {
+        format!("http://{}:{}{}/page-{n}", loopback::address(n), self.port, loopback::SLOW_PATH)
+    }
+
+    async fn by_hyper(&self, address: String) {
+        let response = self.hyper.get(address.parse().unwrap()).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert!(body.len() > loopback::PAGE_BYTES - 500);
     }
 
-    async fn by_fetcher(&self, n: usize) {
-        let url = Url::parse(&self.address(n)).unwrap();
+    async fn by_fetcher(&self, address: String) {
+        let url = Url::parse(&address).unwrap();
         let response = self.http.fetch(Request { url: &url, limits: &self.limits }).await.unwrap();
         assert!(response.status == 200);
     }
 
-    async fn by_pipeline(&self, pipeline: &Pipeline, n: usize) {
-        let report = pipeline.fetch(&Link::new(self.address(n))).await;
+    async fn by_pipeline(&self, pipeline: &Pipeline, address: String) {
+        let report = pipeline.fetch(&Link::new(address)).await;
         assert!(report.success && report.requests == 1, "{report:?}");
         if report.source == Some(Source::Probe) {
             self.probes.fetch_add(1, Ordering::Relaxed);
@@ -167,30 +171,35 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let mut lanes =
         ["bare hyper", "HttpFetcher", "pipeline, in memory", "pipeline with journal", "pipeline, each a probe"]
             .map(Lane::new);
+    let mut slow_lanes = ["bare hyper", "pipeline with journal"].map(Lane::new);
     let (rounds, count) = scale.pick((1, 200), (9, 5_000));
     runtime.block_on(async {
         let crawl = Crawl::new(server.port, journal);
         // Learned by then, connections open.
         for n in 0..20 * loopback::HOSTS {
-            crawl.by_pipeline(&crawl.memory, n).await;
-            crawl.by_pipeline(&crawl.kept, n).await;
+            crawl.by_pipeline(&crawl.memory, crawl.address(n)).await;
+            crawl.by_pipeline(&crawl.kept, crawl.address(n)).await;
         }
         for round in 0..=rounds {
             eprintln!("  round {round}");
             let [bare, fetcher, memory, kept, probe] = &mut lanes;
-            bare.round(count, |n| crawl.by_hyper(n)).await;
-            fetcher.round(count, |n| crawl.by_fetcher(n)).await;
-            memory.round(count, |n| crawl.by_pipeline(&crawl.memory, n)).await;
-            kept.round(count, |n| crawl.by_pipeline(&crawl.kept, n)).await;
-            probe.round(count, |n| crawl.by_pipeline(&crawl.probing, n)).await;
+            bare.round(count, |n| crawl.by_hyper(crawl.address(n))).await;
+            fetcher.round(count, |n| crawl.by_fetcher(crawl.address(n))).await;
+            memory.round(count, |n| crawl.by_pipeline(&crawl.memory, crawl.address(n))).await;
+            kept.round(count, |n| crawl.by_pipeline(&crawl.kept, crawl.address(n))).await;
+            probe.round(count, |n| crawl.by_pipeline(&crawl.probing, crawl.address(n))).await;
+            let [bare, kept] = &mut slow_lanes;
+            bare.round(count / 10, |n| crawl.by_hyper(crawl.slow_address(n))).await;
+            kept.round(count / 10, |n| crawl.by_pipeline(&crawl.kept, crawl.slow_address(n))).await;
             if round == 0 {
                 // The first round opens connections and warms everything up.
-                lanes.iter_mut().for_each(|lane| *lane = Lane::new(lane.name));
+                lanes.iter_mut().chain(&mut slow_lanes).for_each(|lane| *lane = Lane::new(lane.name));
                 crawl.probes.store(0, Ordering::Relaxed);
             }
         }
         let probes = crawl.probes.load(Ordering::Relaxed) as f64 / lanes[4].fetched as f64;
         describe(&mut section, &lanes, probes);
+        describe_slow(&mut section, &slow_lanes);
     });
     parts(&mut section, scale);
     section
@@ -212,22 +221,7 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
         bare.wall.len(),
         probes * 100.0,
     ));
-    let row = |lane: &Lane| {
-        let more = |of: f64, than: f64| format!("{:+.1} %", (of / than - 1.0) * 100.0);
-        let mut row = vec![
-            lane.name.to_owned(),
-            text::rate(1e9 / lane.wall()),
-            text::ns(lane.wall()),
-            more(lane.wall(), bare.wall()),
-            text::ns(lane.cpu()),
-            more(lane.cpu(), bare.cpu()),
-        ];
-        row.extend(lane.latency.cells());
-        row
-    };
-    let head: Vec<&str> =
-        ["who", "URLs", "wall, a URL", "more", "processor, a URL", "more"].into_iter().chain(CELLS).collect();
-    section.table(&head, lanes.iter().map(row).collect());
+    table(section, lanes);
     for (what, ours, theirs) in [("wall time", kept.wall(), bare.wall()), ("processor time", kept.cpu(), bare.cpu())] {
         let added = ours / theirs - 1.0;
         section.target(
@@ -247,6 +241,38 @@ fn describe(section: &mut Section, lanes: &[Lane; 5], probes: f64) {
             "bare hyper decides, reads and learns nothing",
         );
     }
+}
+
+/// Where sites take their time, as they do.
+fn describe_slow(section: &mut Section, lanes: &[Lane; 2]) {
+    section.text(format!(
+        "There the server answers at once, so that a fetch costs nothing but processor time, which is what the pipeline adds \
+         to. The same from a server that takes {} ms for each answer, as sites do that are fast, {} fetches each:",
+        loopback::SLOW.as_millis(),
+        text::count(lanes[0].fetched as f64),
+    ));
+    table(section, lanes);
+}
+
+/// The lanes beside the first of them.
+fn table(section: &mut Section, lanes: &[Lane]) {
+    let bare = &lanes[0];
+    let row = |lane: &Lane| {
+        let more = |of: f64, than: f64| format!("{:+.1} %", (of / than - 1.0) * 100.0);
+        let mut row = vec![
+            lane.name.to_owned(),
+            text::rate(1e9 / lane.wall()),
+            text::ns(lane.wall()),
+            more(lane.wall(), bare.wall()),
+            text::ns(lane.cpu()),
+            more(lane.cpu(), bare.cpu()),
+        ];
+        row.extend(lane.latency.cells());
+        row
+    };
+    let head: Vec<&str> =
+        ["who", "URLs", "wall, a URL", "more", "processor, a URL", "more"].into_iter().chain(CELLS).collect();
+    section.table(&head, lanes.iter().map(row).collect());
 }
 
 /// What the pipeline does beside fetching, one by one.
