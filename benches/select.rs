@@ -1,9 +1,11 @@
-//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers.
+//! One decision, for development: URLs just parsed or as text, known or not, with more heuristics and more fetchers, and while
+//! another thread records.
 //!
 //! The floor is the parse of the URL. `make bench-report` measures the same with percentiles, beside others.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
@@ -100,5 +102,35 @@ fn by_fetchers(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, by_domains, by_heuristics, by_fetchers);
+/// One thread decides while another records as fast as it can.
+fn mixed(c: &mut Criterion) {
+    const DOMAINS: usize = 100_000;
+    let now = Timestamp::now();
+    let selector = warm(shipped(), DOMAINS, 2, now);
+    let attempts: Vec<Attempt> = (0..DOMAINS)
+        .map(|n| Attempt::new(&Url::parse(&text(n)).unwrap(), "direct_access", now).unwrap().delivered())
+        .collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                attempts.iter().for_each(|attempt| selector.observe(attempt));
+            }
+        });
+        let mut next = 0;
+        c.bench_function(&format!("select under recording/hit/{DOMAINS}"), |b| {
+            b.iter_batched_ref(
+                || {
+                    next = (next + 7919) % DOMAINS;
+                    Url::parse(&text(next)).unwrap()
+                },
+                |url| selector.select(black_box(url), &Situation::first(now)),
+                BatchSize::NumIterations(64),
+            );
+        });
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+criterion_group!(benches, by_domains, by_heuristics, by_fetchers, mixed);
 criterion_main!(benches);
