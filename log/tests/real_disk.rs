@@ -1,5 +1,6 @@
 //! Fault suite, rows 7 and 8: file systems that are really full and really fail. They need root and loop devices, so they
 //! run with `FETCHWISE_FAULTS=full` only, and say so when the machine does not let them.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
 mod common;

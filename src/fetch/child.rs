@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ fn kill_group(_pid: u32) {}
 /// leave the child behind.
 #[cfg(unix)]
 fn watch(pid: u32, scratch: Option<&Path>) -> Option<Child> {
+    use std::process::Stdio;
+
     const SCRIPT: &str = "trap '' HUP INT TERM; read -r line; [ \"$line\" = done ] && exit 0; \
                           kill -s KILL -- \"-$1\" 2>/dev/null; [ -n \"$2\" ] || exit 0; n=0; \
                           while [ \"$n\" -lt 20 ] && ! rm -rf -- \"$2\" 2>/dev/null; do sleep 0.1; n=$((n+1)); done";

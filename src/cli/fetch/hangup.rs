@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::out::note;
 use crate::detect::Detector;
 
 /// Reads `rules` again whenever the process gets SIGHUP. Called within a runtime.
 #[cfg(unix)]
 pub(super) fn reload(detector: Arc<Detector>, rules: PathBuf) -> std::io::Result<()> {
+    use crate::cli::out::note;
+
     let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
