@@ -30,6 +30,12 @@ const TEASER_CHARS: u32 = 600;
 const LOWER_AT_ONCE: usize = 16 << 10;
 /// A gate from here on is none: the rule holds whatever text there is.
 const NO_GATE: u32 = 100_000;
+/// A page with status 200 that is furnished as a site's pages are is a wall only with so little to read ...
+const FURNISHED_GATE: u32 = 250;
+/// ... and so few links, as far as words are the evidence.
+const FURNISHED_LINKS: u32 = 4;
+/// Where a form asks who one is, a captcha guards the form: widgets prove nothing there, nor words with a gate up to this.
+const FORM_GATE: u32 = 500;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -367,10 +373,25 @@ fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
 /// Whether a rule that was seen holds on this page.
 fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     let facts = &scratch.facts;
-    let (gate, max_links) = match page.status {
+    let (mut gate, mut max_links) = match page.status {
         200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
         _ => (rule.gate, rule.max_links),
     };
+    let wording = match rule.grade {
+        Grade::Title | Grade::Sentence => true,
+        Grade::Queue => rule.vendor.is_none(),
+        _ => false,
+    };
+    if page.status == 200 && facts.furnished && wording {
+        (gate, max_links) = (gate.min(FURNISHED_GATE), max_links.min(FURNISHED_LINKS));
+    }
+    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.gate <= FORM_GATE)) {
+        return false;
+    }
+    // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
+    if page.status == 401 && wording && rule.vendor.is_none() && header(page.headers, "www-authenticate").is_some() {
+        return false;
+    }
     bits & rule.needs == rule.needs
         && (rule.status.is_empty() || rule.status.contains(&page.status))
         && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
@@ -381,7 +402,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         && facts.frames <= rule.max_frames
         && (!rule.noindex || facts.noindex)
         && rule.password.is_none_or(|wanted| wanted == facts.password)
-        && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0))
+        && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0 || facts.components > 0))
         && (!rule.scripts || facts.scripts > 0)
         && (!rule.title_absent || facts.title.is_none())
 }
@@ -396,13 +417,15 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
             .map(|&index| (index, &table.rules[index as usize]))
             .filter(|(index, rule)| holds(rule, scratch.found.bits[*index as usize], page, scratch))
     };
-    let first = |of: &dyn Fn(Grade) -> bool| {
-        holding()
-            .filter(|(_, r)| of(r.grade))
-            .min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index))
-            .map(|(_, r)| r)
+    let strongest = |of: &dyn Fn(&Rule) -> bool| {
+        holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
     };
-    let block = first(&Grade::blocks);
+    let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
+    let mut block = first(&Grade::blocks);
+    // A widget's script beside an application's own is that application's.
+    if block.is_some_and(|b| b.mount == Some(false)) && holding().any(|(_, r)| r.application) {
+        block = strongest(&|r| r.grade.blocks() && r.mount != Some(false));
+    }
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);
     match (block, queue) {
@@ -447,7 +470,8 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     if !thin {
         return;
     }
-    let spa = first(&|g| g == Grade::Spa).filter(|_| scratch.facts.scripts > 0 || scratch.facts.components > 0);
+    let facts = &scratch.facts;
+    let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
     match spa {
         Some(rule) => {
             verdict.has_spa = true;

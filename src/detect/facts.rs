@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use memchr::memmem;
+
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::rules::LATE_GATE;
@@ -39,6 +41,12 @@ pub(super) struct Facts {
     pub(super) scripts: u32,
     pub(super) password: bool,
     pub(super) noindex: bool,
+    /// A field asks who one is: address, number, name of an account, password.
+    pub(super) asks_who: bool,
+    /// It has what a site's pages have and walls do not: a navigation, an article, a description for social networks.
+    pub(super) furnished: bool,
+    /// Its first `<meta http-equiv=refresh>` names a URL, and not only for those without scripts.
+    pub(super) moved: bool,
     /// Elements in the body with a hyphen in their name: components that a script fills.
     pub(super) components: u32,
     /// Elements with an id and nothing in them.
@@ -123,11 +131,8 @@ impl Facts {
         match tag {
             Tag::Img => self.images += 1,
             Tag::Meta => self.meta(text, range),
-            Tag::Input => {
-                let kind = attributes::value(attrs, b"type").unwrap_or(b"text");
-                self.password |= kind == b"password";
-                self.inputs += u32::from(kind != b"hidden");
-            }
+            Tag::Input => self.input(attrs),
+            Tag::Nav | Tag::Article => self.furnished = true,
             Tag::Select | Tag::Textarea => self.inputs += 1,
             Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
             Tag::Component if place == Place::Code => self.components += 1,
@@ -144,18 +149,37 @@ impl Facts {
         }
     }
 
+    fn input(&mut self, attrs: &[u8]) {
+        let (mut kind, mut name): (&[u8], &[u8]) = (b"text", b"");
+        for (key, value) in Attributes::new(attrs) {
+            match key {
+                b"type" => kind = value,
+                b"name" => name = value,
+                _ => {}
+            }
+        }
+        self.password |= kind == b"password";
+        self.inputs += u32::from(kind != b"hidden");
+        let told = [&b"mail"[..], b"user", b"login", b"phone"].iter().any(|word| memmem::find(name, word).is_some());
+        self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (told && kind != b"hidden");
+    }
+
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
         let attrs = &text[range.clone()];
         let (mut equiv, mut name, mut content): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        let mut property: &[u8] = b"";
         for (key, value) in Attributes::new(attrs) {
             match key {
                 b"http-equiv" => equiv = value,
                 b"name" => name = value,
                 b"content" => content = value,
+                b"property" => property = value,
                 _ => {}
             }
         }
+        self.furnished |= property.starts_with(b"og:");
         if equiv == b"refresh" && self.refresh.is_none() {
+            self.moved = memmem::find(content, b"url=").is_some() && !in_noscript(&text[..range.start]);
             // The value is a part of the attributes: without it, there is nothing to point at.
             let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
             self.refresh =
@@ -299,6 +323,11 @@ impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
     fn close(&mut self, _place: Place, _tag: Tag) {}
 
     fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
+}
+
+/// Whether an element of that name is open where `before` ends.
+fn in_noscript(before: &[u8]) -> bool {
+    memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
 }
 
 #[inline]

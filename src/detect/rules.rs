@@ -217,6 +217,8 @@ pub(super) struct Written {
     #[serde(default)]
     pub(super) title_absent: bool,
     #[serde(default)]
+    pub(super) application: bool,
+    #[serde(default)]
     pub(super) always: bool,
     pub(super) confidence: Option<f32>,
     pub(super) framework: Option<String>,
@@ -257,6 +259,8 @@ pub(super) struct Rule {
     pub(super) mount: Option<bool>,
     pub(super) scripts: bool,
     pub(super) title_absent: bool,
+    /// Only applications carry it: evidence that wants `mount` to be false gives way to it.
+    pub(super) application: bool,
     /// Whether one of its patterns is among the short ones.
     pub(super) short: bool,
     pub(super) confidence: f32,

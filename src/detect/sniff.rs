@@ -67,20 +67,41 @@ fn is(essence: &str, name: &str) -> bool {
 
 /// JSON, or XML without an html root.
 fn is_data(head: &[u8]) -> bool {
-    let start = head.trim_ascii_start();
+    let start = after_prolog(head);
     match start {
+        [b'{', rest @ ..] | [b'[', b'{', rest @ ..] if begins_with_key(rest) => true,
         [b'{' | b'[', rest @ ..] => {
             let next = rest.trim_ascii_start().first();
             matches!(next, None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'-' | b'0'..=b'9')) && !looks_like_html(head)
         }
         [b'<', ..] => {
-            (starts_with(start, b"<?xml") && !has_html_root(start) && !looks_like_html(start))
+            (starts_with(head.trim_ascii_start(), b"<?xml") && !has_html_root(start) && !looks_like_html(start))
                 || [&b"<rss"[..], b"<feed", b"<urlset", b"<sitemapindex", b"<rdf:rdf", b"<svg"]
                     .iter()
                     .any(|root| starts_with(start, root))
         }
         _ => false,
     }
+}
+
+/// What follows white space, processing instructions (`<?xml ..?>`) and comments.
+fn after_prolog(head: &[u8]) -> &[u8] {
+    let mut rest = head.trim_ascii_start();
+    while let Some(end) = match rest {
+        [b'<', b'?', ..] => memchr::memmem::find(rest, b"?>").map(|at| at + 2),
+        [b'<', b'!', b'-', b'-', ..] => memchr::memmem::find(rest, b"-->").map(|at| at + 3),
+        _ => None,
+    } {
+        rest = rest[end..].trim_ascii_start();
+    }
+    rest
+}
+
+/// Whether an object's first key follows, in which case tags further on stand in its strings.
+fn begins_with_key(rest: &[u8]) -> bool {
+    let Some(key) = rest.trim_ascii_start().strip_prefix(b"\"") else { return false };
+    let Some(end) = memchr::memchr2(b'"', b'<', key) else { return false };
+    key[end] == b'"' && key[end + 1..].trim_ascii_start().first() == Some(&b':')
 }
 
 fn has_html_root(head: &[u8]) -> bool {
@@ -119,6 +140,13 @@ mod tests {
         assert!(!is_html(Some("text/html"), b" {\"a\": 1}"));
         assert!(!is_html(Some("text/html"), b"[]"));
         assert!(!is_html(Some("text/html"), b"<?xml version=\"1.0\"?><rss version=\"2.0\">"));
+        assert!(!is_html(
+            Some("text/html"),
+            b"<?xml version=\"1.0\"?>\n<!-- by hand --><rss><channel><title>x</title></channel></rss>"
+        ));
+        assert!(!is_html(Some("text/html"), b"{\"a\": \"<title>x</title><html>\"}"));
+        assert!(!is_html(Some("text/html"), b"[{\"a\": \"<div>\"}]"));
+        assert!(is_html(Some("text/html"), b"<!-- {\"a\": 1} --><html>"));
         assert!(is_html(Some("text/html"), b"{literal} <div>braces of a template</div>"));
         assert!(is_html(Some("text/html"), b"[\"oops\"] <body>"));
     }

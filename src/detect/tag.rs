@@ -168,7 +168,13 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
                 Var, Time, Label, Script, Style,
             ],
         ),
-        (COUNTED, &[Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component]),
+        (
+            COUNTED,
+            &[
+                Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component, Nav,
+                Article,
+            ],
+        ),
         (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),
         (LIST_OR_TABLE, &[Ul, Ol, Dl, Table, Select, Body, Html]),
         (

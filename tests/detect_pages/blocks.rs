@@ -409,6 +409,17 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
         page("plain nginx 403", "", 403, "<html><head><title>403 Forbidden</title></head><body><center><h1>403 Forbidden</h1></center><hr><center>nginx</center></body></html>"),
         page("automated browsing", "", 200, "<html><head><title>Access restricted</title></head><body><p>Your access to this site appears automated. If you are a person, contact us with this reference: 77-12.</p></body></html>"),
         page("slider", "", 200, r#"<html><head><title>滑动验证页面</title></head><body><div id="nc"></div><p>请拖动滑块完成验证</p></body></html>"#),
+        page("safeline", "safeline", 468, r#"<html><head><title>安全检测</title></head><body><div id="slg-box">正在检测客户端环境</div><script src="/.safeline/static/main.js"></script></body></html>"#),
+        page("error page with dogs", "amazon", 503, r#"<html><head><title>Sorry! Something went wrong!</title></head><body><a href="/ref=cs_503_logo"><img src="logo.png"></a><a href="/dogsofamazon"><img src="dog.jpg"></a></body></html>"#),
+        page("akamai in german", "akamai", 200, "<html><head><title>Fehler</title></head><body><h1>Kein Zugriff</h1><p>Referenz #18.4d3a1602.1712345678.1a2b3c4d</p></body></html>"),
+        page("asks and comes again", "", 200, r#"<html><head><meta name="robots" content="noindex"><title>Shield</title></head><body><p>Hang on, you will be forwarded.</p><script>fetch('/.v?q='+Date.now()).then(function(){location.reload()})</script></body></html>"#),
+        page("cookie by brackets", "", 200, r#"<html><head><title></title><script>function s(n,v){document["cookie"]=n+"="+v}s("t","9f");window["location"]["href"]=window["location"]["href"];</script></head><body></body></html>"#),
+        page("vietnamese", "", 200, "<html lang=vi><head><title>Xác minh</title></head><body><p>Vui lòng xác nhận bạn không phải là robot.</p></body></html>"),
+        page("indonesian", "", 200, "<html lang=id><head><title>situs.test</title></head><body><p>Pastikan bahwa Anda bukan robot untuk melanjutkan.</p></body></html>"),
+        page("korean limit", "", 200, "<html lang=ko><head><title>안내</title></head><body><p>비정상적인 접속이 감지되어 서비스 이용이 제한되었습니다.</p></body></html>"),
+        page("letters in a picture", "", 200, r#"<html><head><title>Image</title></head><body><p>Type the letters you see in the picture to go on.</p><img src="securimage_show.php?1"><form><input name=code></form></body></html>"#),
+        page("legal reasons", "", 451, "<html><head><title>451: Unavailable due to legal reasons</title></head><body><p>You seem to visit us from a country of the European Economic Area. Access cannot be granted at this time.</p></body></html>"),
+        page("not in this country", "", 200, "<html><head><title>Sorry</title></head><body><p>This programme is not available in your country.</p></body></html>"),
         page("image captcha of the site's own", "", 200, r#"<html><head><title>Please enter the code</title></head><body><form><img src="/captcha.php?1"><input name="code"><input type=submit></form></body></html>"#),
     ]);
     cases

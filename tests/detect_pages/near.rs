@@ -403,6 +403,77 @@ pub(super) fn all() -> Vec<Case> {
             "hash tool with few words",
             "<html><head><title>SHA-256</title></head><body><h1>SHA-256</h1><textarea></textarea><output></output><script>const sha=async t=>crypto.subtle.digest('SHA-256',new TextEncoder().encode(t));document.querySelector('textarea').oninput=e=>sha(e.target.value)</script></body></html>",
         ),
+        page(
+            "forgotten password with a captcha",
+            "<html><head><title>Forgotten password</title><script src=\"https://www.google.com/recaptcha/api.js\"></script></head><body><h1>Forgotten your password?</h1><p>We will send you a link.</p><form><input type=\"email\" name=\"address\"><div class=\"g-recaptcha\" data-sitekey=\"6L\"></div><button>Send</button></form></body></html>",
+        ),
+        page(
+            "user name and a widget",
+            "<html><head><title>Reset</title></head><body><form><label>User <input name=\"username\"></label><div class=\"cf-turnstile\"></div><p>Verify you are human</p><button>Send</button></form></body></html>",
+        ),
+        page(
+            "code sent by mail",
+            "<html><head><title>Verification</title></head><body><p>We sent you a code.</p><form><input type=tel name=code><button>Go on</button></form></body></html>",
+        ),
+        page(
+            "song called Captcha",
+            &format!(
+                "<html><head><title>Captcha</title><meta property=\"og:type\" content=\"music.song\"></head><body><p>The next track is You have been blocked. {}</p></body></html>",
+                words(300)
+            ),
+        ),
+        page(
+            "answer in a forum with a quoted block page",
+            &format!(
+                "<html><head><title>Error 1020</title></head><body><nav>{}</nav><p>Visitors see: \"Sorry, you have been blocked.\" {}</p></body></html>",
+                links(5),
+                words(300)
+            ),
+        ),
+        page(
+            "film called I'm Not a Robot",
+            &format!(
+                "<html><head><title>I'm Not a Robot</title></head><body>{}<p>{}</p></body></html>",
+                links(8),
+                words(300)
+            ),
+        ),
+        page(
+            "status codes explained",
+            &format!(
+                "<html><head><title>403</title></head><body>{}<p>403: you don't have permission to access this. {}</p></body></html>",
+                links(8),
+                words(300)
+            ),
+        ),
+        page(
+            "SDK of a firewall explained",
+            &format!(
+                "<html><head><title>The SDK</title></head><body>{menu}<p>{}</p><script>window.awsWaf = AwsWafIntegration.getToken()</script></body></html>",
+                words(600)
+            ),
+        ),
+        page(
+            "host of captchas in a link",
+            &format!(
+                "<html><head><title>Allow these hosts</title></head><body>{menu}<p><a href=\"https://geo.captcha-delivery.com/\">this one</a> {}</p></body></html>",
+                words(900)
+            ),
+        ),
+        page(
+            "chinese notice that speaks of a captcha",
+            &format!(
+                "<html><head><meta charset=utf-8><title>通知</title></head><body><p>{}系统检测到异常流量，请输入验证码后再查询。</p></body></html>",
+                "花园早上需要浇水，中午需要遮阳。".repeat(30)
+            ),
+        ),
+        Case::new(
+            "log-in of HTTP",
+            "",
+            401,
+            &[HTML[0], ("WWW-Authenticate", "Basic realm=\"x\"")],
+            "<html><head><title>401 - Access is denied</title></head><body><h1>Access is denied</h1><p>You are not authorized to access this page.</p></body></html>",
+        ),
         Case::new(
             "JSON that speaks of captchas",
             "",

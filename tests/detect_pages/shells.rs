@@ -128,6 +128,42 @@ pub(super) fn all() -> Vec<Case> {
             "<!doctype html><html><head><title>Console</title></head><body><div id=\"root\"></div><script>window.__PRELOADED_STATE__={messages:{blocked:'You have been blocked',captcha:'Please complete the captcha',human:'Verify you are human'}}</script><script src=\"/static/js/main.1a2b3c4d.js\"></script></body></html>",
         ),
         page(
+            "angular with a captcha's script",
+            "<!doctype html><html><head><title>Desk</title><script src=\"https://www.google.com/recaptcha/api.js?render=6L\"></script></head><body><app-root></app-root><script src=\"main.1a2b3c4d.js\" type=\"module\"></script></body></html>",
+        ),
+        page(
+            "sveltekit with turnstile's script",
+            "<!doctype html><html><head><script src=\"https://challenges.cloudflare.com/turnstile/v0/api.js?render=explicit\"></script></head><body><div style=\"display: contents\"><script>import('/_app/immutable/entry/start.5f.js')</script></div></body></html>",
+        ),
+        page(
+            "app router with hcaptcha's script",
+            "<!doctype html><html><head><script src=\"https://js.hcaptcha.com/1/api.js?render=explicit\"></script></head><body><template id=\"B:0\"></template><script src=\"/_next/static/chunks/main.js\"></script><script>self.__next_f.push([1,''])</script></body></html>",
+        ),
+        page(
+            "flutter behind a firewall's SDK",
+            "<!DOCTYPE html><html><head><script src=\"https://ab.edge.sdk.awswaf.com/ab/challenge.js\"></script></head><body><script src=\"flutter_bootstrap.js\" async></script></body></html>",
+        ),
+        page(
+            "bundle behind incapsula",
+            "<!DOCTYPE html><html><head><script defer src=\"/build/bundle.js\"></script></head><body><script src=\"/_Incapsula_Resource?SWJIYLWA=719d\" async></script></body></html>",
+        ),
+        page(
+            "component with a captcha's script",
+            "<!DOCTYPE html><html><head><script src=\"https://js.hcaptcha.com/1/api.js\"></script></head><body><the-shop></the-shop><script type=\"module\" src=\"./shop.js\"></script></body></html>",
+        ),
+        page(
+            "component with a word in it",
+            "<!DOCTYPE html><html><head><title>Atlas</title></head><body><the-atlas><p>One second, it is starting up</p></the-atlas><script src=\"/boot.js\"></script></body></html>",
+        ),
+        page(
+            "empty element between header and footer",
+            "<!DOCTYPE html><html><head><title>Market</title></head><body><a href=\"/\">Home</a> <a href=\"/cart\">Cart</a><div id=\"storefront\"></div><a href=\"/terms\">Terms</a><script src=\"/client.7f.js\"></script></body></html>",
+        ),
+        page(
+            "elsewhere for readers without scripts",
+            "<!DOCTYPE html><html><head><title>Faces</title><noscript><meta http-equiv=\"refresh\" content=\"0; URL=/?noscript=1\"></noscript></head><body><div id=\"mount_0\"></div><script src=\"/app.js\"></script></body></html>",
+        ),
+        page(
             "mobile application",
             "<!DOCTYPE html><html><head><title>x</title></head><body><ion-app></ion-app><script src=\"main.js\" type=\"module\"></script></body></html>",
         ),
@@ -159,6 +195,14 @@ pub(super) fn near() -> Vec<Case> {
         page(
             "redirect",
             "<html><head><meta http-equiv=refresh content='0; url=/en/'></head><body><a href=/en/>English</a></body></html>",
+        ),
+        page(
+            "redirect with a script",
+            "<html><head><meta http-equiv=refresh content='0; url=/en/'><script src=/count.js></script></head><body></body></html>",
+        ),
+        page(
+            "redirect by script and by refresh",
+            "<html><head><script>location.replace('/en/')</script><meta http-equiv=refresh content='0; url=/en/'></head><body>To <a href=/en/>/en/</a></body></html>",
         ),
         page("frames", "<html><frameset><frame src=a.html></frameset></html>"),
         page("picture only", "<html><head><title>x</title></head><body><img src=a.jpg></body></html>"),
