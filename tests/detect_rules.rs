@@ -68,6 +68,9 @@ fn base(rule: &Table) -> Made {
     if is("mount") {
         made.body += "<div id=x></div>";
     }
+    if is("component") {
+        made.body += "<x-y></x-y>";
+    }
     if is("scripts") || rule["grade"].as_str() == Some("spa") {
         made.body += "<script src=x></script>";
     }

@@ -51,7 +51,7 @@ const GRADES: [&str; 14] = [
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
 const NUMBERS: [&str; 6] = ["gate", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes"];
-const FLAGS: [&str; 7] = ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "application"];
+const FLAGS: [&str; 8] = ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
 
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");

@@ -93,6 +93,7 @@ impl Build {
             scripts: w.scripts,
             short: self.places[first_pattern..].contains(&Where::Short),
             title_absent: w.title_absent,
+            component: w.component,
             application: w.application,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),

@@ -34,8 +34,8 @@ const NO_GATE: u32 = 100_000;
 const FURNISHED_GATE: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
-/// Where a form asks who one is, a captcha guards the form: widgets prove nothing there, nor words with a gate up to this.
-const FORM_GATE: u32 = 500;
+/// Words with a gate up to this are no evidence where something else explains them: a form that asks who one is, a status 404.
+const VAGUE_GATE: u32 = 500;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -385,7 +385,11 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     if page.status == 200 && facts.furnished && wording {
         (gate, max_links) = (gate.min(FURNISHED_GATE), max_links.min(FURNISHED_LINKS));
     }
-    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.gate <= FORM_GATE)) {
+    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.gate <= VAGUE_GATE)) {
+        return false;
+    }
+    // A page that is not there may say so in any words.
+    if matches!(page.status, 404 | 410) && wording && rule.gate <= VAGUE_GATE {
         return false;
     }
     // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
@@ -402,7 +406,12 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         && facts.frames <= rule.max_frames
         && (!rule.noindex || facts.noindex)
         && rule.password.is_none_or(|wanted| wanted == facts.password)
-        && rule.mount.is_none_or(|wanted| wanted == (facts.mounts > 0 || facts.components > 0))
+        && match rule.mount {
+            Some(true) => facts.mounts > 0,
+            Some(false) => facts.mounts == 0 && facts.components == 0,
+            None => true,
+        }
+        && (!rule.component || facts.components > 0)
         && (!rule.scripts || facts.scripts > 0)
         && (!rule.title_absent || facts.title.is_none())
 }
@@ -422,8 +431,11 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     };
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
     let mut block = first(&Grade::blocks);
-    // A widget's script beside an application's own is that application's.
-    if block.is_some_and(|b| b.mount == Some(false)) && holding().any(|(_, r)| r.application) {
+    // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
+    let explains = |r: &Rule, b: &Rule| r.application && (b.grade == Grade::Weak || r.framework.is_some());
+    if let Some(b) = block.filter(|b| b.mount == Some(false))
+        && holding().any(|(_, r)| explains(r, b))
+    {
         block = strongest(&|r| r.grade.blocks() && r.mount != Some(false));
     }
     let queue = first(&|g| g == Grade::Queue);

@@ -41,7 +41,7 @@ pub(super) struct Facts {
     pub(super) scripts: u32,
     pub(super) password: bool,
     pub(super) noindex: bool,
-    /// A field asks who one is: address, number, name of an account, password.
+    /// A field asks who one is: address, number, name of an account, password, one-time password.
     pub(super) asks_who: bool,
     /// It has what a site's pages have and walls do not: a navigation, an article, a description for social networks.
     pub(super) furnished: bool,
@@ -160,7 +160,8 @@ impl Facts {
         }
         self.password |= kind == b"password";
         self.inputs += u32::from(kind != b"hidden");
-        let told = [&b"mail"[..], b"user", b"login", b"phone"].iter().any(|word| memmem::find(name, word).is_some());
+        let told =
+            [&b"mail"[..], b"user", b"login", b"phone", b"otp"].iter().any(|word| memmem::find(name, word).is_some());
         self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (told && kind != b"hidden");
     }
 

@@ -217,6 +217,8 @@ pub(super) struct Written {
     #[serde(default)]
     pub(super) title_absent: bool,
     #[serde(default)]
+    pub(super) component: bool,
+    #[serde(default)]
     pub(super) application: bool,
     #[serde(default)]
     pub(super) always: bool,
@@ -259,7 +261,9 @@ pub(super) struct Rule {
     pub(super) mount: Option<bool>,
     pub(super) scripts: bool,
     pub(super) title_absent: bool,
-    /// Only applications carry it: evidence that wants `mount` to be false gives way to it.
+    pub(super) component: bool,
+    /// Only applications carry it: weak evidence that wants `mount` to be false gives way to it, other such evidence where
+    /// it names a framework.
     pub(super) application: bool,
     /// Whether one of its patterns is among the short ones.
     pub(super) short: bool,

@@ -467,6 +467,35 @@ pub(super) fn all() -> Vec<Case> {
                 "花园早上需要浇水，中午需要遮阳。".repeat(30)
             ),
         ),
+        page(
+            "list of changes",
+            "<html><head><title>2.4.1</title></head><body><pre>2.4.1 * fix a crash when the list of tides is empty * captcha: try once more when the image does not load * access denied page: show the number of the request 2.4.0 * new: night mode * new: calendars * new: tides of the other side</pre></body></html>",
+        ),
+        page(
+            "one-time password",
+            "<html><head><title>Verify</title></head><body><h1>Two steps</h1><form><input name=\"otp\"><button>Verify</button></form></body></html>",
+        ),
+        page(
+            "imprint with a score's script",
+            &format!(
+                "<html><head><title>Imprint</title><script src=\"https://www.google.com/recaptcha/api.js?render=6L\"></script></head><body><p>This site is protected by reCAPTCHA and the Google Privacy Policy applies. {}</p></body></html>",
+                words(120)
+            ),
+        ),
+        page(
+            "membership with a captcha",
+            &format!(
+                "<html><head><title>Join us</title></head><body>{menu}<p>{}</p><form><input name=first><input type=email name=address><p>Please confirm you are not a robot:</p><div class=\"g-recaptcha\"></div></form></body></html>",
+                words(150)
+            ),
+        ),
+        Case::new(
+            "missing page in its own words",
+            "",
+            404,
+            HTML,
+            "<html><head><title>Nothing here</title></head><body><p>Forbidden fruit? No, this page does not exist.</p></body></html>",
+        ),
         Case::new(
             "log-in of HTTP",
             "",

@@ -197,6 +197,10 @@ pub(super) fn near() -> Vec<Case> {
             "<html><head><meta http-equiv=refresh content='0; url=/en/'></head><body><a href=/en/>English</a></body></html>",
         ),
         page(
+            "a few lines of code",
+            "<html><head><title>mod.rs - source</title><script src=\"../static/main-1a2b.js\" defer></script></head><body><nav><h2>Files</h2></nav><main><h1>mod.rs</h1><the-toolbar></the-toolbar><pre><code>mod addr;\nmod listener;\npub use addr::*;\npub use listener::*;\npub use stream::*;</code></pre></main></body></html>",
+        ),
+        page(
             "redirect with a script",
             "<html><head><meta http-equiv=refresh content='0; url=/en/'><script src=/count.js></script></head><body></body></html>",
         ),
