@@ -372,6 +372,9 @@ fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
 
 /// Whether a rule that was seen holds on this page.
 fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
+    if bits & rule.needs != rule.needs {
+        return false;
+    }
     let facts = &scratch.facts;
     let (mut gate, mut max_links) = match page.status {
         200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
@@ -396,8 +399,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
     if page.status == 401 && wording && rule.vendor.is_none() && header(page.headers, "www-authenticate").is_some() {
         return false;
     }
-    bits & rule.needs == rule.needs
-        && (rule.status.is_empty() || rule.status.contains(&page.status))
+    (rule.status.is_empty() || rule.status.contains(&page.status))
         && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
         && facts.links <= max_links
         && facts.inputs <= rule.max_inputs
