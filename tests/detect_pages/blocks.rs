@@ -424,6 +424,7 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
         page("form made and sent", "", 200, r#"<html><head><title>Wait</title><meta name="robots" content="noindex"></head><body><div id=w></div><script>var f=document.createElement("form");f.action="/a";document.body.appendChild(f);f.submit()</script></body></html>"#),
         page("nothing but a packed script", "", 200, r#"<html><head><script>eval(atob("ZG9jdW1lbnQuY29va2llPSdhPTEn"))</script></head><body></body></html>"#),
         page("frame of the site's own", "", 200, r#"<html><head><title>shop.test</title><meta name="robots" content="noindex"></head><body><iframe src="https://bot.shop.test/challenge?r=1"></iframe></body></html>"#),
+        page("dutch", "", 200, "<html lang=nl><head><title>Even controleren</title></head><body><p>We kijken even of je geen robot bent. Daarna ga je vanzelf door.</p></body></html>"),
         page("letters in a picture", "", 200, r#"<html><head><title>Image</title></head><body><p>Type the letters you see in the picture to go on.</p><img src="securimage_show.php?1"><form><input name=code></form></body></html>"#),
         page("legal reasons", "", 451, "<html><head><title>451: Unavailable due to legal reasons</title></head><body><p>You seem to visit us from a country of the European Economic Area. Access cannot be granted at this time.</p></body></html>"),
         page("not in this country", "", 200, "<html><head><title>Sorry</title></head><body><p>This programme is not available in your country.</p></body></html>"),

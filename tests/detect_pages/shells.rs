@@ -160,6 +160,10 @@ pub(super) fn all() -> Vec<Case> {
             "<!DOCTYPE html><html><head><title>Market</title></head><body><a href=\"/\">Home</a> <a href=\"/cart\">Cart</a><div id=\"storefront\"></div><a href=\"/terms\">Terms</a><script src=\"/client.7f.js\"></script></body></html>",
         ),
         page(
+            "spinner below a navigation",
+            "<!DOCTYPE html><html><head><title>Market</title></head><body><nav><a href=\"/\">Home</a> <a href=\"/sell\">Sell</a></nav><main id=\"content-area\"><div class=\"spinner\"></div></main><script src=\"/b/market.4d5e6f.js\"></script></body></html>",
+        ),
+        page(
             "elsewhere for readers without scripts",
             "<!DOCTYPE html><html><head><title>Faces</title><noscript><meta http-equiv=\"refresh\" content=\"0; URL=/?noscript=1\"></noscript></head><body><div id=\"mount_0\"></div><script src=\"/app.js\"></script></body></html>",
         ),
