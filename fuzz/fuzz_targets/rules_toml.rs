@@ -97,7 +97,7 @@ fn toml(rules: &[Rule]) -> String {
             out += &format!("{} = {number}\n", NUMBERS[*field as usize % 6]);
         }
         for (field, flag) in &rule.flags {
-            out += &format!("{} = {flag}\n", FLAGS[*field as usize % 6]);
+            out += &format!("{} = {flag}\n", FLAGS[*field as usize % FLAGS.len()]);
         }
         if let Some(confidence) = rule.confidence.filter(|c| c.is_finite()) {
             out += &format!("confidence = {confidence:.3}\n");
