@@ -426,8 +426,6 @@ Reference&#32;&#35;18&#46;6d7b1202&#46;1700000000&#46;12ab34cd
         page("frame of the site's own", "", 200, r#"<html><head><title>shop.test</title><meta name="robots" content="noindex"></head><body><iframe src="https://bot.shop.test/challenge?r=1"></iframe></body></html>"#),
         page("dutch", "", 200, "<html lang=nl><head><title>Even controleren</title></head><body><p>We kijken even of je geen robot bent. Daarna ga je vanzelf door.</p></body></html>"),
         page("letters in a picture", "", 200, r#"<html><head><title>Image</title></head><body><p>Type the letters you see in the picture to go on.</p><img src="securimage_show.php?1"><form><input name=code></form></body></html>"#),
-        page("legal reasons", "", 451, "<html><head><title>451: Unavailable due to legal reasons</title></head><body><p>You seem to visit us from a country of the European Economic Area. Access cannot be granted at this time.</p></body></html>"),
-        page("not in this country", "", 200, "<html><head><title>Sorry</title></head><body><p>This programme is not available in your country.</p></body></html>"),
         page("image captcha of the site's own", "", 200, r#"<html><head><title>Please enter the code</title></head><body><form><img src="/captcha.php?1"><input name="code"><input type=submit></form></body></html>"#),
     ]);
     cases
