@@ -9,7 +9,7 @@
 //!    allow, and on when a header, a title or a marker may prove something beside more;
 //! 4. one search that looks at four bytes in every few (`scan`) finds markers: in a page with much text those that mean something
 //!    there, else all;
-//! 5. what was found is weighed in the order of the table's grades (`decide`).
+//! 5. what was gathered so (`gather`) is weighed in the order of the table's grades (`decide`).
 //!
 //! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
 //!
@@ -36,6 +36,7 @@ mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
+mod gather;
 mod grams;
 mod keywords;
 mod rules;
