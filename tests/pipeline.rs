@@ -331,6 +331,21 @@ async fn what_is_no_url_is_refused_and_nothing_is_recorded() {
 }
 
 #[tokio::test]
+async fn requests_are_the_attempts_in_the_log_whether_or_not_anybody_was_asked() {
+    let world = World::new(vec![(HOST, Site::RedirectLoop)]);
+    let refused = world.pipeline.fetch(&Link::new("http://10.255.255.1/a")).await;
+    assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
+    assert_eq!(world.origin.requests().len(), 0);
+    let looping = world.get("/b").await;
+    assert_eq!((looping.error_type, looping.requests), (Some("redirect_loop"), 1), "{looping:?}");
+    assert!(world.origin.hits(HOST) > 1);
+    let made = world.kept.all();
+    let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
+    assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged, and nothing is learned");
+    assert_eq!(world.pipeline.link_state(&made[0].link).paused_until, None);
+}
+
+#[tokio::test]
 async fn user_info_is_neither_sent_on_nor_logged() {
     let world = World::new(vec![(HOST, Site::Static)]);
     let url = format!("http://me:secret@127.0.0.1:{}/a#top", world.origin.port());

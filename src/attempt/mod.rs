@@ -1,6 +1,6 @@
 //! Attempts: one request by one fetcher for one URL, with how it ended. They are the truth; evidence is a cache of them.
 //!
-//! [`outcome`] owns how a request can end and what that means, `json` how an attempt is written as JSON.
+//! [`outcome`] owns how a request can end and what that means, `json` how an attempt is written as JSON, `id` what it is called.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +14,7 @@ use crate::response::Header;
 use crate::time::Timestamp;
 use outcome::ErrorKind;
 
+mod id;
 #[cfg(feature = "json")]
 pub mod json;
 pub mod outcome;
@@ -205,7 +206,7 @@ impl Attempt {
         };
         let text = crate::heuristic::url::identity(bare.as_ref().unwrap_or(url));
         Ok(Self {
-            id: Uuid::now_v7(),
+            id: id::new(),
             link: text.to_owned(),
             url: text.to_owned(),
             fetcher: canonical(fetcher).to_owned(),

@@ -5,6 +5,7 @@ use std::io;
 
 use crate::config::ConfigError;
 use crate::journal::{JournalError, LogError};
+use crate::store::warc::WarcError;
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,22 @@ impl From<JournalError> for Failure {
             }
             JournalError::Log(LogError::StorageFull { .. }) => Some("make room on that file system, and try again"),
             _ => None,
+        };
+        Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
+    }
+}
+
+impl From<WarcError> for Failure {
+    fn from(error: WarcError) -> Self {
+        let (exit, advice) = match &error {
+            WarcError::Busy { .. } => {
+                (Exit::Refused, Some("wait until it is done, or name another archive with --warc"))
+            }
+            WarcError::Damaged { .. } => (
+                Exit::Refused,
+                Some("nothing was changed: move it out of the way, or name another archive with --warc"),
+            ),
+            _ => (Exit::Failed, None),
         };
         Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
     }

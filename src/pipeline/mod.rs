@@ -70,7 +70,9 @@ pub struct Report {
     pub message: Option<String>,
     /// Whether any attempt was blocked.
     pub is_banned: bool,
-    /// Requests made, the probe and a retry included.
+    /// Attempts made, each of them logged: the probe and a retry included. The redirects of one attempt are no more of them, and
+    /// one that ended before anything was sent (`refused_address`, `dns_error`) is one all the same. 0 when nothing was tried:
+    /// paused, no URL, no route, no fetcher.
     pub requests: u32,
     /// Bytes of the delivered body.
     pub bytes: u64,

@@ -63,7 +63,7 @@ struct Run<'p> {
     hint: Option<Hint>,
     /// Attempts, a retry not among them.
     attempts: u32,
-    /// Requests.
+    /// Attempts as they are logged: each call of a fetcher that was there to be called.
     requests: u32,
     retried: bool,
     banned: bool,

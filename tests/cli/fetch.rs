@@ -139,6 +139,25 @@ fn pages_go_into_a_warc_archive() {
     assert_eq!(text.matches("WARC-Type: response").count() + text.matches("warc-type: response").count(), 2);
 }
 
+#[test]
+fn an_archive_that_a_crash_has_cut_goes_on_after_its_last_whole_record() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let run = |path: &str| place.run(&fetch(&["--warc", "crawl.warc.gz", &origin.url(HOST, path)]));
+    assert_eq!(run("/a").code, 0);
+    let archive = place.path("crawl.warc.gz");
+    let whole = std::fs::read(&archive).unwrap();
+    std::fs::write(&archive, &whole[..whole.len() - 9]).unwrap();
+    let ran = run("/b");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("ended in the middle of a record") && ran.stderr.contains("crawl.warc.gz.torn-"));
+
+    std::fs::write(&archive, [&whole, b"no record".as_slice()].concat()).unwrap();
+    let ran = run("/c");
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("another archive"), "{}", ran.stderr);
+}
+
 /// Sends a signal to a process that this test has started.
 fn signal(child: &std::process::Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();

@@ -4,6 +4,7 @@
 
 mod broken;
 mod coding;
+mod cookies;
 mod guard;
 mod harness;
 mod limits;

@@ -71,14 +71,19 @@ impl Tls {
 }
 
 fn serve(request: &http::Request<Incoming>) -> http::Response<Streamed> {
-    let stream = |data: &'static [u8]| -> Streamed {
-        StreamBody::new(Box::pin(futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(data)))])))
-    };
+    let stream = |data: &'static [u8]| stream_of(Bytes::from_static(data));
     let response = http::Response::builder();
     let version = if request.version() == http::Version::HTTP_2 { b"h2" } else { b"h1" };
     match request.uri().path() {
         "/moved" => response.status(301).header("location", "/").body(stream(b"")),
-        "/down" => response.status(302).header("location", request.uri().query().unwrap()).body(stream(b"")),
+        "/down" => {
+            let response = response.header("set-cookie", "safe=1; Secure").header("set-cookie", "any=2");
+            response.status(302).header("location", request.uri().query().unwrap()).body(stream(b""))
+        }
+        "/cookies" => {
+            let cookies = request.headers().get("cookie").map(|value| value.as_bytes().to_vec());
+            response.body(stream_of(Bytes::from(cookies.unwrap_or_default())))
+        }
         "/cut" => {
             // The error comes after a while: a reset overtakes what was not sent yet.
             let half = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"half")))]);
@@ -95,6 +100,10 @@ fn serve(request: &http::Request<Incoming>) -> http::Response<Streamed> {
         _ => response.body(stream(version)),
     }
     .unwrap()
+}
+
+fn stream_of(data: Bytes) -> Streamed {
+    StreamBody::new(Box::pin(futures_util::stream::iter([Ok(Frame::data(data))])))
 }
 
 #[tokio::test]
@@ -152,6 +161,37 @@ async fn a_redirect_may_lead_from_https_to_http() {
         let url = tls.url(&format!("/down?{}", plain.url("/")));
         let response = get_with(&tls.fetcher(), &url, &limits()).await.unwrap();
         assert_eq!((body(&response), response.final_url), (b"plain".to_vec(), plain.url("/")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_secure_cookie_goes_along_over_tls_and_not_over_plain_http() {
+    bounded(async {
+        let plain = Server::http(|request| match request.uri().path() {
+            "/up" => {
+                let mut up = redirect(302, request.uri().query().unwrap());
+                up.headers_mut().append("set-cookie", "forged=1; Secure".parse().unwrap());
+                up.headers_mut().append("set-cookie", "any=2".parse().unwrap());
+                up
+            }
+            _ => answer(200, request.headers().get("cookie").map_or("", |value| value.to_str().unwrap()).to_owned()),
+        })
+        .await;
+        for protocol in ["h2", "http/1.1"] {
+            let tls = Tls::speaking(protocol).await;
+            let fetcher = tls.fetcher();
+            // The same host name on both sides: cookies do not know ports.
+            let plain_url = |path: &str| format!("http://secure.example:{}{path}", plain.addr.port());
+            for (start, expected) in [
+                (tls.url("/down?/cookies"), "safe=1; any=2"),
+                (tls.url(&format!("/down?{}", plain_url("/"))), "any=2"),
+                (plain_url(&format!("/up?{}", tls.url("/cookies"))).parse().unwrap(), "any=2"),
+            ] {
+                let response = get_with(&fetcher, &start, &limits()).await.unwrap();
+                assert_eq!(String::from_utf8(body(&response)).unwrap(), expected, "{start} over {protocol}");
+            }
+        }
     })
     .await;
 }

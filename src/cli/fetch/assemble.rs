@@ -144,7 +144,11 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
             }
-            Some(Arc::new(Warc::open(path).map_err(|error| cannot(path, error))?))
+            let archive = Warc::open(path)?;
+            if let Some(torn) = archive.torn() {
+                note(format_args!("fetchwise: {torn}"));
+            }
+            Some(Arc::new(archive))
         }
         (None, None) => None,
     })

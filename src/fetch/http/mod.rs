@@ -4,11 +4,15 @@
 //! a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the page: a
 //! 403 or an empty body is a [`Response`] like any other.
 //!
-//! What it does not do: keep cookies (a redirect that only sets a cookie and comes back is a `redirect_loop`), run scripts,
-//! read robots.txt, or repeat a request that failed. One exception to the last: when a pooled connection turns out to have
-//! been closed while it was idle, the request goes out once more on a new one, since the server never answered the first.
+//! Cookies that a redirect sets go along on the later requests of the same fetch, as in a browser, and are forgotten with it:
+//! none passes from one fetch to the next.
+//!
+//! What it does not do: run scripts, read robots.txt, or repeat a request that failed. One exception to the last: when a
+//! pooled connection turns out to have been closed while it was idle, the request goes out once more on a new one, since the
+//! server never answered the first.
 
 mod connector;
+mod cookies;
 mod decode;
 mod failure;
 mod redirect;
@@ -41,6 +45,7 @@ use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
 
 pub(crate) use connector::Connector;
+use cookies::Cookies;
 use failure::Failure;
 use redirect::{Chain, is_redirect};
 
@@ -175,14 +180,16 @@ impl HttpFetcher {
     async fn follow(&self, request: Request<'_>, answer: &mut Option<Answer>) -> Result<Done, Failure> {
         let limits = request.limits;
         let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
+        let mut cookies = Cookies::default();
         loop {
             *answer = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
-            let (head, body) = self.get(chain.current(), same_origin).await?.into_parts();
+            let (head, body) = self.get(chain.current(), same_origin, &cookies).await?.into_parts();
             let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
             if is_redirect(*status) {
-                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes))?;
+                cookies.keep(headers, chain.current());
+                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
                 drain(body).await;
                 continue;
             }
@@ -195,8 +202,9 @@ impl HttpFetcher {
         }
     }
 
-    async fn get(&self, url: &Url, same_origin: bool) -> Result<http::Response<Incoming>, Failure> {
+    async fn get(&self, url: &Url, same_origin: bool, cookies: &Cookies) -> Result<http::Response<Incoming>, Failure> {
         let uri = uri_of(url)?;
+        let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
         let mut resent = false;
         loop {
             let mut request = http::Request::new(Empty::new());
@@ -206,6 +214,9 @@ impl HttpFetcher {
                 for secret in [AUTHORIZATION, COOKIE] {
                     request.headers_mut().remove(secret);
                 }
+            }
+            if let Some(cookies) = &cookies {
+                request.headers_mut().insert(COOKIE, cookies.clone());
             }
             match self.client.request(request).await {
                 Ok(response) => {
@@ -345,7 +356,8 @@ impl HttpFetcherBuilder {
     }
 
     /// A header to send with every request, in place of the default one of that name. `Authorization` and `Cookie` stay
-    /// with the origin that was asked first: a redirect elsewhere goes without them.
+    /// with the origin that was asked first: a redirect elsewhere goes without them. Cookies that redirects set are sent
+    /// in addition, and in place of configured ones of the same name.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));

@@ -9,8 +9,9 @@ use url::Url;
 #[derive(Debug)]
 pub(super) struct Chain {
     current: Url,
-    /// Empty until the first redirect.
-    seen: HashSet<Url>,
+    /// What was asked, and with which cookies: the same again would be answered in the same way. Empty until the first
+    /// redirect.
+    seen: HashSet<(Url, u128)>,
     left: u32,
     max: u32,
 }
@@ -24,7 +25,7 @@ pub(super) enum RedirectError {
     BadLocation(url::ParseError),
     #[error("redirect to the scheme '{0}', which is neither http nor https")]
     BadScheme(String),
-    #[error("redirect back to a URL that was asked already")]
+    #[error("redirect back to a URL that was asked already, with the same cookies")]
     Loop,
     #[error("more than {0} redirects")]
     TooMany(u32),
@@ -45,13 +46,14 @@ impl Chain {
         &self.current
     }
 
-    /// Goes on to where the answer of [`Chain::current`] points.
-    pub(super) fn follow(&mut self, location: Option<&[u8]>) -> Result<(), RedirectError> {
+    /// Goes on to where the answer of [`Chain::current`] points, with `cookies` by their fingerprint: all that the chain has
+    /// been set so far, 0 for none.
+    pub(super) fn follow(&mut self, location: Option<&[u8]>, cookies: u128) -> Result<(), RedirectError> {
         let next = self.resolve(location.ok_or(RedirectError::NoLocation)?)?;
         if self.seen.is_empty() {
-            self.seen.insert(same_request(&self.current));
+            self.seen.insert((same_request(&self.current), 0));
         }
-        if !self.seen.insert(same_request(&next)) {
+        if !self.seen.insert((same_request(&next), cookies)) {
             return Err(RedirectError::Loop);
         }
         self.left = self.left.checked_sub(1).ok_or(RedirectError::TooMany(self.max))?;
@@ -111,7 +113,7 @@ mod tests {
             ],
         ) {
             let mut chain = chain("http://me:secret@a.example/dir/page");
-            if chain.follow(Some(&location)).is_ok() {
+            if chain.follow(Some(&location), 0).is_ok() {
                 let next = chain.current();
                 prop_assert!(matches!(next.scheme(), "http" | "https") && next.has_host());
                 prop_assert!(next.username().is_empty() && next.password().is_none());
@@ -127,7 +129,7 @@ mod tests {
 
     fn follow(start: &str, location: &[u8]) -> Result<String, RedirectError> {
         let mut chain = chain(start);
-        chain.follow(Some(location)).map(|()| chain.current().as_str().to_owned())
+        chain.follow(Some(location), 0).map(|()| chain.current().as_str().to_owned())
     }
 
     #[test]
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn a_redirect_to_nowhere_is_not_followed() {
         let start = "http://a.example/";
-        assert_eq!(chain(start).follow(None), Err(RedirectError::NoLocation));
+        assert_eq!(chain(start).follow(None, 0), Err(RedirectError::NoLocation));
         assert!(matches!(follow(start, b"http://[::1/"), Err(RedirectError::BadLocation(_))));
         for foreign in
             ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "mailto:a@b", "ftp://a.example/"]
@@ -176,10 +178,23 @@ mod tests {
         assert_eq!(follow("http://a.example/x", b"/x#y"), Err(RedirectError::Loop), "a fragment is no other request");
         let mut chain = chain("http://a.example/0");
         for step in ["/1", "/2", "/3"] {
-            chain.follow(Some(step.as_bytes())).unwrap();
+            chain.follow(Some(step.as_bytes()), 0).unwrap();
         }
-        assert_eq!(chain.follow(Some(b"/1")), Err(RedirectError::Loop));
-        assert_eq!(chain.follow(Some(b"/4")), Err(RedirectError::TooMany(3)));
+        assert_eq!(chain.follow(Some(b"/1"), 0), Err(RedirectError::Loop));
+        assert_eq!(chain.follow(Some(b"/4"), 0), Err(RedirectError::TooMany(3)));
         assert_eq!(chain.current().path(), "/3");
+    }
+
+    #[test]
+    fn the_same_url_with_other_cookies_is_another_request() {
+        let mut there_and_back = chain("http://a.example/");
+        there_and_back.follow(Some(b"/"), 1).unwrap();
+        assert_eq!(there_and_back.follow(Some(b"/"), 1), Err(RedirectError::Loop));
+        assert_eq!(there_and_back.follow(Some(b"/"), 0), Err(RedirectError::Loop), "that is how it began");
+        let mut ever_new = chain("http://a.example/");
+        for cookies in 1..=3 {
+            ever_new.follow(Some(b"/"), cookies).unwrap();
+        }
+        assert_eq!(ever_new.follow(Some(b"/"), 4), Err(RedirectError::TooMany(3)));
     }
 }
