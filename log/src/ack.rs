@@ -202,6 +202,8 @@ pub(crate) const BYTES_MAX: u64 = BYTE_MASK >> 1;
 #[derive(Debug)]
 pub(crate) struct Gate {
     used: AtomicU64,
+    /// Bytes of the largest record that asked for room.
+    largest: AtomicU64,
     waiting: AtomicUsize,
     shut: Mutex<bool>,
     freed: Condvar,
@@ -213,6 +215,7 @@ impl Gate {
     pub(crate) fn new(records_max: u64, bytes_max: u64) -> Self {
         Self {
             used: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             shut: Mutex::new(false),
             freed: Condvar::new(),
@@ -223,7 +226,11 @@ impl Gate {
 
     /// Takes room for one record, or says that there is none now.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        // Relaxed: a stale value costs a turn of the loop, or a refusal a moment after room was given back.
+        // Relaxed, as all that is read here: a stale value costs a turn of the loop, or a refusal a moment after room was given
+        // back. Most records are no larger than one before them.
+        if bytes > self.largest.load(Ordering::Relaxed) {
+            self.largest.fetch_max(bytes, Ordering::Relaxed);
+        }
         self.take(bytes, self.used.load(Ordering::Relaxed))
     }
 
@@ -285,10 +292,11 @@ impl Gate {
         self.freed.notify_all();
     }
 
-    /// Whether more than half of the room is taken.
+    /// Whether more than half of the room is taken, or a record like the largest so far would find none.
     pub(crate) fn is_crowded(&self) -> bool {
         let (records, bytes) = self.used();
-        records > self.records_max / 2 || bytes > self.bytes_max / 2
+        let next = self.largest.load(Ordering::Relaxed).max(self.bytes_max / 2);
+        records > self.records_max / 2 || bytes + next > self.bytes_max
     }
 
     /// Records and bytes inside.

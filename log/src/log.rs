@@ -223,6 +223,8 @@ pub(crate) struct Shared {
     blocked: AtomicU64,
     pub(crate) degraded: AtomicU64,
     counts: [AtomicU64; 7],
+    /// Somebody waits for all records before this sequence number.
+    pub(crate) wanted: AtomicU64,
     /// One word for a writer thread that lingers: do not.
     hurry: Sender<()>,
 }
@@ -343,6 +345,8 @@ impl Log {
     /// The queue is full: room after all (`Some`), shed (`None`), or an error.
     fn full(&self, bytes: u64) -> Result<Option<()>, AppendError> {
         let shared = &self.shared;
+        // There may be room as soon as the writer has taken what it gathers.
+        shared.hurry();
         let refused = |error| {
             shared.refused.fetch_add(1, Ordering::Relaxed);
             Err(error)
@@ -420,6 +424,7 @@ impl Log {
         let since = Some(self.shared.acks.failures());
         self.shared.flush_to.fetch_max(target, Ordering::SeqCst);
         self.shared.retry_now.store(true, Ordering::SeqCst);
+        self.shared.want(Goal::Durable(target));
         self.wake();
         Flush { shared: self.shared.clone(), goal: Goal::Durable(target), since, id: None, done: None }
     }
@@ -472,6 +477,7 @@ impl Log {
 
     /// Has the writer thread look at the flags now.
     fn wake(&self) {
+        // Into the queue first: what ends the gathering has to find it there.
         let _ = self.queue.send(Message::Wake);
         self.shared.hurry();
     }
@@ -533,7 +539,7 @@ impl Future for Flush {
                 Poll::Ready(result)
             }
             None => {
-                this.shared.hurry();
+                this.shared.want(this.goal);
                 Poll::Pending
             }
         }
@@ -563,6 +569,7 @@ impl Shared {
             blocked: AtomicU64::new(0),
             degraded: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            wanted: AtomicU64::new(0),
             hurry,
         }
     }
@@ -573,9 +580,16 @@ impl Shared {
         let _ = self.hurry.try_send(());
     }
 
+    /// Asks it for the same until it has all records before the goal: one that was numbered may not be in the queue yet.
+    fn want(&self, goal: Goal) {
+        let (Goal::Written(next_seq) | Goal::Durable(next_seq)) = goal;
+        self.wanted.fetch_max(next_seq, Ordering::SeqCst);
+        self.hurry();
+    }
+
     fn wait(&self, goal: Goal, since: Option<u64>) -> Result<(), WaitError> {
         if !self.acks.reached(goal) {
-            self.hurry();
+            self.want(goal);
         }
         self.acks.wait(goal, since)
     }
@@ -610,5 +624,39 @@ impl Shared {
         for (slot, value) in self.counts.iter().zip(values) {
             slot.store(value, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_late_in_the_queue_does_not_make_who_waits_for_a_later_one_wait_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let linger = Duration::from_secs(60);
+        let options = Options { durability: Durability::Os, linger, ..Options::default() };
+        let begun = Instant::now();
+        let (log, _) = Log::open(dir.path(), options).unwrap();
+        // A thread that has its number and is held up before the queue.
+        let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
+        let payload = [0; 8];
+        let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload }).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.wait(ticket).unwrap());
+            // The writer has the later one, and the word may have ended its gathering.
+            let is_wanted = || log.shared.wanted.load(Ordering::SeqCst) > late;
+            while !(is_wanted() && log.queue.is_empty()) && begun.elapsed() < linger {
+                std::thread::yield_now();
+            }
+            let queued = Queued { seq: late, time_ms: 0, kind: 1, schema: 1, key_hash: 0, payload: payload.into() };
+            log.queue.send(Message::Record(queued)).unwrap();
+        });
+        assert!(begun.elapsed() < linger, "it waited for more records");
+        log.close().unwrap();
     }
 }

@@ -150,9 +150,11 @@ impl Worker {
             Durability::Interval(interval) => self.linger.min(interval / LINGER_PART),
             Durability::Memory | Durability::Os => self.linger,
         };
-        if !self.behind && !time.is_zero() {
-            // Who is in a hurry has put its record into the queue before it says so. Word that nobody needed any more ends one
-            // lingering early, no more.
+        let is_wanted = self.shared.wanted.load(Ordering::SeqCst) > self.next_seq;
+        let is_closing = self.shared.closing.load(Ordering::SeqCst);
+        if !self.behind && !is_wanted && !is_closing && !time.is_zero() {
+            // Who is in a hurry from now on has said what for before it says so here. Word that is stale by now ends one gathering
+            // early, no more.
             let _ = self.hurry.recv_timeout(time);
         }
     }

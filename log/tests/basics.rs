@@ -94,14 +94,22 @@ fn records_come_back_in_order_with_their_tags() {
     }
 }
 
+/// So long that who waits for it has waited for too long.
+const LINGER: Duration = Duration::from_secs(60);
+
+fn lingering() -> Options {
+    let mut opts = options(Durability::Os);
+    opts.linger = LINGER;
+    opts
+}
+
 #[test]
 fn nobody_waits_for_records_to_be_gathered() {
     let dir = TempDir::new().unwrap();
-    let mut opts = options(Durability::Os);
-    opts.linger = Duration::from_secs(3600);
+    let mut opts = lingering();
     opts.queue_records = 8;
+    let begun = Instant::now();
     let log = open(dir.path(), opts);
-    // Each of these would take an hour.
     let ticket = log.append(record(b"waited for")).unwrap();
     log.wait(ticket).unwrap();
     let ticket = log.append(record(b"a future")).unwrap();
@@ -110,7 +118,7 @@ fn nobody_waits_for_records_to_be_gathered() {
     block_on(log.settled()).unwrap();
     log.append(record(b"flushed")).unwrap();
     let flush = log.flush();
-    while log.metrics().durable_seq < 4 {
+    while log.metrics().durable_seq < 4 && begun.elapsed() < LINGER {
         std::thread::yield_now();
     }
     flush.wait().unwrap();
@@ -121,15 +129,33 @@ fn nobody_waits_for_records_to_be_gathered() {
     });
     log.append(record(b"closed")).unwrap();
     log.close().unwrap();
+    assert!(begun.elapsed() < LINGER, "somebody waited");
     assert_eq!(payloads(dir.path()).len(), 405);
+}
+
+#[test]
+fn a_record_that_finds_no_room_beside_gathered_ones_ends_the_gathering() {
+    for on_full in [OnFull::Block, OnFull::Error, OnFull::Shed] {
+        let dir = TempDir::new().unwrap();
+        let mut opts = lingering();
+        (opts.queue_bytes, opts.on_full) = (1000, on_full);
+        let begun = Instant::now();
+        let log = open(dir.path(), opts);
+        let mut large = 0;
+        // The small one alone does not half fill the queue.
+        while large < 3 && begun.elapsed() < LINGER {
+            let _ = log.append(record(&[1; 400]));
+            large += u64::from(log.append(record(&[2; 700])).is_ok_and(|ticket| ticket.seq().is_some()));
+        }
+        log.close().unwrap();
+        assert!(begun.elapsed() < LINGER && large == 3, "{on_full:?}");
+    }
 }
 
 #[test]
 fn records_that_nobody_waits_for_share_a_frame() {
     let dir = TempDir::new().unwrap();
-    let mut opts = options(Durability::Os);
-    opts.linger = Duration::from_secs(3600);
-    let log = open(dir.path(), opts);
+    let log = open(dir.path(), lingering());
     (0..100).for_each(|_| _ = log.append(record(b"at leisure")).unwrap());
     log.flush().wait().unwrap();
     assert!(log.metrics().frames <= 2, "{:?}", log.metrics());
