@@ -50,8 +50,10 @@ const GRADES: [&str; 14] = [
 ];
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
-const NUMBERS: [&str; 6] = ["gate", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes"];
-const FLAGS: [&str; 8] = ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
+const NUMBERS: [&str; 8] =
+    ["gate", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "gate_200", "max_links_200"];
+const FLAGS: [&str; 8] =
+    ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
 
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
@@ -94,7 +96,7 @@ fn toml(rules: &[Rule]) -> String {
             out += &format!("status = {:?}\n", rule.status);
         }
         for (field, number) in &rule.numbers {
-            out += &format!("{} = {number}\n", NUMBERS[*field as usize % 6]);
+            out += &format!("{} = {number}\n", NUMBERS[*field as usize % NUMBERS.len()]);
         }
         for (field, flag) in &rule.flags {
             out += &format!("{} = {flag}\n", FLAGS[*field as usize % FLAGS.len()]);

@@ -124,14 +124,10 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
     };
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
-    let mut block = first(&Grade::blocks);
     // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
-    let explains = |r: &Rule, b: &Rule| r.application && (b.grade == Grade::Weak || r.framework.is_some());
-    if let Some(b) = block.filter(|b| b.mount == Some(false))
-        && holding().any(|(_, r)| explains(r, b))
-    {
-        block = strongest(&|r| r.grade.blocks() && r.mount != Some(false));
-    }
+    let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
+    let is_explained = |r: &Rule| r.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
+    let block = strongest(&|r| r.grade.blocks() && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);
     match (block, queue) {

@@ -160,9 +160,7 @@ impl Facts {
         }
         self.password |= kind == b"password";
         self.inputs += u32::from(kind != b"hidden");
-        let told =
-            [&b"mail"[..], b"user", b"login", b"phone", b"otp"].iter().any(|word| memmem::find(name, word).is_some());
-        self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (told && kind != b"hidden");
+        self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
     }
 
     fn meta(&mut self, text: &[u8], range: Range<usize>) {
@@ -180,7 +178,8 @@ impl Facts {
         }
         self.furnished |= property.starts_with(b"og:");
         if equiv == b"refresh" && self.refresh.is_none() {
-            self.moved = memmem::find(content, b"url=").is_some() && !in_noscript(&text[..range.start]);
+            let delay = memchr::memchr2(b';', b',', content).map_or(content.len(), |end| end + 1);
+            self.moved = !content[delay..].trim_ascii().is_empty() && !in_noscript(&text[..range.start]);
             // The value is a part of the attributes: without it, there is nothing to point at.
             let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
             self.refresh =
@@ -329,6 +328,16 @@ impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
 /// Whether an element of that name is open where `before` ends.
 fn in_noscript(before: &[u8]) -> bool {
     memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
+}
+
+/// Whether a field of this name asks who one is. What a captcha calls its own may sound alike.
+fn is_of_person(name: &[u8]) -> bool {
+    let tells = |part: &[u8]| {
+        matches!(part, b"user" | b"username" | b"userid" | b"login" | b"otp")
+            || part.ends_with(b"mail")
+            || part.ends_with(b"phone")
+    };
+    memmem::find(name, b"captcha").is_none() && name.split(|b| !b.is_ascii_alphanumeric()).any(tells)
 }
 
 #[inline]

@@ -69,7 +69,8 @@ fn is(essence: &str, name: &str) -> bool {
 fn is_data(head: &[u8]) -> bool {
     let start = after_prolog(head);
     match start {
-        [b'{', rest @ ..] | [b'[', b'{', rest @ ..] if begins_with_key(rest) => true,
+        [b'{', rest @ ..] if begins_with_key(rest) => true,
+        [b'[', rest @ ..] if rest.trim_ascii_start().strip_prefix(b"{").is_some_and(begins_with_key) => true,
         [b'{' | b'[', rest @ ..] => {
             let next = rest.trim_ascii_start().first();
             matches!(next, None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'-' | b'0'..=b'9')) && !looks_like_html(head)

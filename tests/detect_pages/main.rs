@@ -81,7 +81,8 @@ fn walls_are_found_without_any_rule_that_names_a_vendor() {
 #[test]
 fn near_misses_are_no_walls() {
     let detector = Detector::new();
-    all_right(&near::all(), |case| {
+    let cases: Vec<_> = near::all().into_iter().chain(near::in_other_words()).collect();
+    all_right(&cases, |case| {
         let verdict = case.read(&detector);
         (verdict.is_blocked || verdict.is_queued).then(|| format!("{} [{:?}]", verdict.reason(), verdict.rule))
     });

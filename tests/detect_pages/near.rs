@@ -547,3 +547,49 @@ pub(super) fn all() -> Vec<Case> {
         ),
     ]
 }
+
+/// Applications whose titles have words in them that walls have, too, and pages that have something of a vendor's walls.
+pub(super) fn in_other_words() -> Vec<Case> {
+    let shell = |title| {
+        let body = format!(
+            "<html><head><title>{title}</title><script src=/static/js/main.1a2b.js></script></head><body><div id=root></div></body></html>"
+        );
+        Case::new(title, "", 200, HTML, &body)
+    };
+    let titles = [
+        "Comment devenir un être humain",
+        "O que é um ser humano?",
+        "Che cosa è un essere umano",
+        "Это не ботинки",
+        "Geen robotstofzuiger nodig",
+        "Speak to a real person today",
+        "Our firewall - ACME",
+        "Please slow down - road safety",
+        "ربات‌های خانگی",
+        "หุ่นยนต์ดูดฝุ่น",
+    ];
+    let page = |name, status, inner: &str| {
+        let body = format!("<html><head><title>Seite</title></head><body>{inner}</body></html>");
+        Case::new(name, "", status, HTML, &body)
+    };
+    let words = words(40);
+    let mut cases = vec![
+        page(
+            "dogs where a page is missing",
+            404,
+            "<p>Sorry, we couldn't find that page.</p><a href=/dogsofamazon>Meet the dogs</a>",
+        ),
+        page(
+            "a URL that is not found",
+            404,
+            "<p>Die angeforderte URL wurde nicht gefunden. Bitte prüfen Sie die Adresse.</p>",
+        ),
+        page("a URL that is gone", 410, "<p>Die angeforderte URL wurde entfernt.</p>"),
+        page("a ticket's number", 200, &format!("<p>{words}</p><p>Support ID: 12345.</p>")),
+        page("a link back", 200, &format!("<p>{words}</p><a href=\"javascript:history.back();\">[back]</a>")),
+        page("a class name", 200, &format!("<h1 class=slg-title>Slogans</h1><p>{words}</p>")),
+        page("a variable", 200, &format!("<p>{words}</p><script>var utgv2=1</script>")),
+    ];
+    cases.extend(titles.map(shell));
+    cases
+}

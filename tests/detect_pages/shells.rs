@@ -209,6 +209,10 @@ pub(super) fn near() -> Vec<Case> {
             "<html><head><meta http-equiv=refresh content='0; url=/en/'><script src=/count.js></script></head><body></body></html>",
         ),
         page(
+            "redirect without its key",
+            "<html><head><meta http-equiv=refresh content='0; /en/'><script src=/static/js/main.1a2b.js></script></head><body><div id=root></div></body></html>",
+        ),
+        page(
             "redirect by script and by refresh",
             "<html><head><script>location.replace('/en/')</script><meta http-equiv=refresh content='0; url=/en/'></head><body>To <a href=/en/>/en/</a></body></html>",
         ),
