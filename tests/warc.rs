@@ -173,7 +173,7 @@ fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
             ("a damaged head, and a torn tail", flipped(ends[0], cut), ends[0]),
             ("a damaged last head", flipped(ends[2], bytes.len()), ends[2]),
             ("a damaged end", flipped(bytes.len() - 1, bytes.len()), ends[2]),
-            ("something after the last record", [&bytes[..], b"\0\0\0\0"].concat(), bytes.len()),
+            ("something after the last record", [&bytes[..], b"\0\0x\0"].concat(), bytes.len()),
             ("no archive at all", b"<!doctype html><p>a page that has the wrong name".to_vec(), 0),
         ];
         for (what, bytes, from) in cases {
@@ -184,6 +184,18 @@ fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
             }
             assert_eq!((fs::read(&place.path).unwrap(), place.files()), (bytes, 1), "{what}");
         }
+    }
+}
+
+#[test]
+fn zeros_that_a_power_cut_left_are_a_torn_tail() {
+    for name in NAMES {
+        let (bytes, _) = archive(name, &[b"first", b"second"]);
+        let place = Place::with(name, &[&bytes[..], &[0; 100_000]].concat());
+        let opened = Warc::open(&place.path).unwrap();
+        let torn = opened.torn().unwrap();
+        assert_eq!((torn.at as usize, torn.bytes, place.files()), (bytes.len(), 100_000, 2), "{name}");
+        assert_eq!(fs::read(&place.path).unwrap(), bytes, "{name}");
     }
 }
 

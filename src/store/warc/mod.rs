@@ -101,16 +101,17 @@ impl Warc {
     /// See [`WarcError`].
     pub fn open(path: &Path) -> Result<Self, WarcError> {
         let failed = |source| WarcError::Io { path: path.to_owned(), source };
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+        // A pipe has no end to be looked at; opened for reading, too, it would be its own reader.
+        let is_pipe = fs::metadata(path).is_ok_and(|about| !about.is_file());
+        let file = OpenOptions::new().read(!is_pipe).create(true).append(true).open(path).map_err(failed)?;
         // Where there are no locks, there is none.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(WarcError::Busy { path: path.to_owned() });
         }
         let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        let about = file.metadata().map_err(failed)?;
-        // A pipe has no end to be mended.
-        let torn = if about.is_file() && about.len() > 0 { mend(path, &file, gzip)? } else { None };
-        let is_new = file.metadata().map_err(failed)?.len() == 0;
+        let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
+        let torn = if !is_pipe && len(&file)? > 0 { mend(path, &file, gzip)? } else { None };
+        let is_new = len(&file)? == 0;
         let archive = Self { path: path.to_owned(), gzip, file: Mutex::new(file), torn };
         if is_new {
             let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.0\r\n", env!("CARGO_PKG_VERSION"));
@@ -148,16 +149,14 @@ impl Warc {
 }
 
 /// Cuts off half a record at the end of `file`, after it has been put aside.
-fn mend(path: &Path, file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
+fn mend(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
     let failed = |source| WarcError::Io { path: path.to_owned(), source };
-    let mut reader = File::open(path).map_err(failed)?;
-    let len = reader.metadata().map_err(failed)?.len();
-    match tail::inspect(&reader, gzip).map_err(failed)? {
+    let len = file.metadata().map_err(failed)?.len();
+    match tail::inspect(file, gzip).map_err(failed)? {
         Tail::Whole => Ok(None),
         Tail::Damaged(at) => Err(WarcError::Damaged { path: path.to_owned(), at, len }),
         Tail::Torn(at) => {
-            let kept =
-                reader.seek(SeekFrom::Start(at)).and_then(|_| put_aside(&mut reader, path, at)).map_err(failed)?;
+            let kept = file.seek(SeekFrom::Start(at)).and_then(|_| put_aside(file, path, at)).map_err(failed)?;
             file.set_len(at).map_err(failed)?;
             Ok(Some(Torn { archive: path.to_owned(), at, bytes: len - at, kept }))
         }
@@ -165,15 +164,16 @@ fn mend(path: &Path, file: &File, gzip: bool) -> Result<Option<Torn>, WarcError>
 }
 
 /// Writes the rest of `torn` to a new file beside `path`, named after the byte where it began.
-fn put_aside(torn: &mut File, path: &Path, at: u64) -> io::Result<PathBuf> {
+fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".torn-{at}"));
     let mut kept = PathBuf::from(&name);
     for number in 2_u32.. {
         match OpenOptions::new().write(true).create_new(true).open(&kept) {
             Ok(mut file) => {
-                // It must be there before it is cut off here.
-                if let Err(error) = io::copy(torn, &mut file).and_then(|_| file.sync_all()) {
+                // It must be there, and under its name, before it is cut off here.
+                let copied = io::copy(&mut torn, &mut file).and_then(|_| file.sync_all()).and_then(|()| sync_dir(path));
+                if let Err(error) = copied {
                     drop(fs::remove_file(&kept));
                     return Err(error);
                 }
@@ -188,6 +188,12 @@ fn put_aside(torn: &mut File, path: &Path, at: u64) -> io::Result<PathBuf> {
         }
     }
     Ok(kept)
+}
+
+/// Makes new names in the folder of `path` last. Windows has no such call and needs none.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }
 
 impl Store for Warc {

@@ -91,10 +91,24 @@ impl Archive<'_> {
                 Found::Whole(end) => at = end,
                 Found::Cut if self.holds_a_record_after(at)? => return Ok(Tail::Damaged(at)),
                 Found::Cut => return Ok(Tail::Torn(at)),
+                // Where the power went, space that was given and never written may be left.
+                Found::Nothing if self.is_zero_from(at)? => return Ok(Tail::Torn(at)),
                 Found::Nothing => return Ok(Tail::Damaged(at)),
             }
         }
         Ok(Tail::Whole)
+    }
+
+    fn is_zero_from(&self, start: u64) -> io::Result<bool> {
+        let mut reader = self.reader_at(start)?;
+        loop {
+            let bytes = reader.fill_buf()?;
+            if bytes.is_empty() || bytes.iter().any(|&byte| byte != 0) {
+                return Ok(bytes.is_empty());
+            }
+            let len = bytes.len();
+            reader.consume(len);
+        }
     }
 
     /// Whether the record that is cut off at `start` may just have a wrong length, so that others follow. What is compressed
