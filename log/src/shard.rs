@@ -49,7 +49,7 @@ impl Reader {
     /// Shows every record from `seq` on to `f`, with one thread for each of `shards` and one that reads. Records with one
     /// `key_hash` go to one shard, in order; different keys may overtake each other. `progress` is told after each segment.
     /// `ahead` is shown the keys of the next few records of a shard before they are, so that what belongs to them can be on its
-    /// way from memory. Memory: about 4 MiB.
+    /// way from memory. Memory: some 4 MiB, and 32 B for each record that is on its way.
     ///
     /// ```
     /// # use fetchwise_log::{Log, Options, Reader, Record};

@@ -112,6 +112,9 @@ impl JournalError {
 pub struct Options {
     /// What an acknowledgement means.
     pub durability: Durability,
+    /// How long entries that nobody waits for may be gathered before they are written together; the log's default when none.
+    /// See [`fetchwise_log::Options::linger`].
+    pub linger: Option<std::time::Duration>,
     /// The size at which a segment of the log is full, in bytes; the log's default when none.
     pub segment_bytes: Option<u64>,
     /// What happens when entries come faster than the disk takes them.
@@ -141,6 +144,7 @@ impl Journal {
         log_options.fingerprint = schema::fingerprint();
         log_options.accepts = schema::readable();
         log_options.begin_segment = options.begin_segment;
+        log_options.linger = options.linger.unwrap_or(log_options.linger);
         log_options.segment_bytes = options.segment_bytes.unwrap_or(log_options.segment_bytes);
         let (log, recovery) = Log::open(dir, log_options)?;
         Ok((Self { log }, recovery))
