@@ -112,6 +112,7 @@ fn mixed(c: &mut Criterion) {
         .collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ending = Ending(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 attempts.iter().for_each(|attempt| selector.observe(attempt));
@@ -128,8 +129,16 @@ fn mixed(c: &mut Criterion) {
                 BatchSize::NumIterations(64),
             );
         });
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Ends the recording thread however the measurement ends, since its scope waits for it.
+struct Ending<'d>(&'d AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 criterion_group!(benches, by_domains, by_heuristics, by_fetchers, mixed);
