@@ -16,6 +16,10 @@ pub(super) fn all() -> Vec<Case> {
             "<!doctype html><html lang=\"en\"><head><title>Shop</title><script type=\"module\" crossorigin src=\"/assets/index-4f9a1b2c.js\"></script><link rel=\"stylesheet\" href=\"/assets/index-9a8b.css\"></head><body><div id=\"app\"></div></body></html>",
         ),
         page(
+            "bundle beside a firewall's script",
+            "<!doctype html><html lang=en><head><title>Acme</title><script src=\"https://ab.edge.sdk.awswaf.com/ab/cd/challenge.js\" defer></script></head><body><script defer src=\"/build/bundle.js\"></script></body></html>",
+        ),
+        page(
             "vue cli",
             "<!DOCTYPE html><html lang=en><head><title>Board</title><link href=/js/chunk-vendors.5f.js rel=preload as=script></head><body><noscript><strong>We're sorry but board doesn't work properly without JavaScript enabled. Please enable it to continue.</strong></noscript><div id=app></div><script src=/js/chunk-vendors.5f.js></script></body></html>",
         ),
