@@ -65,8 +65,8 @@ pub struct Options {
     /// What an acknowledgement means.
     pub durability: Durability,
     /// Records that nobody waits for are gathered for this long at most, and for an eighth of an interval, so that the
-    /// writer thread need not be woken and a frame written for each. Whoever waits for a record, flushes, closes or half
-    /// fills the queue ends it. Never at [`Durability::Sync`].
+    /// writer thread need not be woken and a frame written for each. Whoever waits for a record, flushes, closes, half fills
+    /// the queue or finds no room in it ends it. Zero gathers nothing; so does [`Durability::Sync`].
     pub linger: Duration,
     /// A segment is sealed and the next one begun at about this many bytes.
     pub segment_bytes: u64,
@@ -642,15 +642,15 @@ mod tests {
         let options = Options { durability: Durability::Os, linger, ..Options::default() };
         let begun = Instant::now();
         let (log, _) = Log::open(dir.path(), options).unwrap();
-        // A thread that has its number and is held up before the queue.
-        let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
         let payload = [0; 8];
+        // A thread that has room and a number, and is held up before the queue.
+        assert!(log.shared.gate.try_enter(record_len(payload.len()) as u64));
+        let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
         let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload }).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| log.wait(ticket).unwrap());
-            // The writer has the later one, and the word may have ended its gathering.
-            let is_wanted = || log.shared.wanted.load(Ordering::SeqCst) > late;
-            while !(is_wanted() && log.queue.is_empty()) && begun.elapsed() < linger {
+            // Until the word has ended the gathering of the later one, and is used up.
+            while log.metrics().queued_records > 1 && begun.elapsed() < linger {
                 std::thread::yield_now();
             }
             let queued = Queued { seq: late, time_ms: 0, kind: 1, schema: 1, key_hash: 0, payload: payload.into() };

@@ -147,6 +147,7 @@ mod tests {
         ));
         assert!(!is_html(Some("text/html"), b"{\"a\": \"<title>x</title><html>\"}"));
         assert!(!is_html(Some("text/html"), b"[{\"a\": \"<div>\"}]"));
+        assert!(!is_html(Some("text/html"), b"[\n  {\"a\": \"<div>\"}\n]"));
         assert!(is_html(Some("text/html"), b"<!-- {\"a\": 1} --><html>"));
         assert!(is_html(Some("text/html"), b"{literal} <div>braces of a template</div>"));
         assert!(is_html(Some("text/html"), b"[\"oops\"] <body>"));
