@@ -385,6 +385,22 @@ mod tests {
     }
 
     #[test]
+    fn an_embedder_says_how_long_attempts_are_gathered() {
+        let dir = tempfile::tempdir().unwrap();
+        let linger = Some(std::time::Duration::from_secs(60));
+        let (journal, _) =
+            Journal::open(dir.path(), Options { linger, durability: Durability::Os, ..Options::default() }).unwrap();
+        for n in 0..3 {
+            journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
+            // Longer than the log would gather them by itself.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(journal.metrics().written_seq, 0, "nobody has asked for them yet");
+        journal.flush().wait().unwrap();
+        assert_eq!(journal.metrics().written_seq, 3);
+    }
+
+    #[test]
     fn an_absent_directory_is_an_empty_journal_and_stays_absent() {
         let dir = tempfile::tempdir().unwrap();
         let absent = dir.path().join("absent");
