@@ -424,7 +424,6 @@ impl Log {
         let since = Some(self.shared.acks.failures());
         self.shared.flush_to.fetch_max(target, Ordering::SeqCst);
         self.shared.retry_now.store(true, Ordering::SeqCst);
-        self.shared.want(Goal::Durable(target));
         self.wake();
         Flush { shared: self.shared.clone(), goal: Goal::Durable(target), since, id: None, done: None }
     }
