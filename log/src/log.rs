@@ -637,9 +637,7 @@ mod tests {
     #[test]
     fn a_number_that_is_late_in_the_queue_does_not_make_who_waits_for_a_later_one_wait_longer() {
         let linger = Duration::from_secs(60);
-        let waits: [fn(&Log, Ticket) -> Result<(), WaitError>; 2] =
-            [|log, ticket| log.wait(ticket), |log, _| log.flush().wait()];
-        for wait in waits {
+        for flushes in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let options = Options { durability: Durability::Os, linger, ..Options::default() };
             let begun = Instant::now();
@@ -650,7 +648,7 @@ mod tests {
             let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
             let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload }).unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| wait(&log, ticket).unwrap());
+                scope.spawn(|| if flushes { log.flush().wait() } else { log.wait(ticket) }.unwrap());
                 // Until the word has ended the gathering of the later one, and is used up.
                 while log.metrics().queued_records > 1 && begun.elapsed() < linger {
                     std::thread::yield_now();
