@@ -32,7 +32,7 @@ struct Rule {
     confidence: Option<f32>,
 }
 
-const GRADES: [&str; 14] = [
+const GRADES: [&str; 15] = [
     "mitigated",
     "strong",
     "title",
@@ -45,6 +45,7 @@ const GRADES: [&str; 14] = [
     "spa",
     "paywall",
     "not_found",
+    "cue",
     "keyword",
     "sure",
 ];
@@ -77,7 +78,7 @@ fn toml(rules: &[Rule]) -> String {
         out += &format!(
             "[[rule]]\nid = \"r{}\"\ngrade = \"{}\"\nnote = \"x\"\n",
             rule.id,
-            GRADES[rule.grade as usize % 14]
+            GRADES[rule.grade as usize % GRADES.len()]
         );
         if let Some(vendor) = rule.vendor {
             out += &format!("vendor = \"v{vendor}\"\n");

@@ -5,10 +5,16 @@
 
 use std::sync::Arc;
 
-use super::gather::{NO_GATE, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, script_bytes, vendor_bit};
+use memchr::memmem;
+
+use super::charset::Charset;
+use super::gather::{
+    NO_GATE, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, read_redirect, script_bytes, vendor_bit,
+};
+
 use super::rules::{Grade, Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, Scratch, sniff};
+use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
 use crate::response::{Page, header};
 
 /// Visible characters under which a page with a password field may be a log-in wall.
@@ -26,6 +32,7 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
     scratch.title.clear();
     scratch.folded_title.clear();
     scratch.folded.clear();
+    scratch.text_hash = 0;
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
@@ -50,6 +57,10 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
         scratch.facts.forget();
     }
     weigh(table, page, scratch, &mut verdict);
+    verdict.text_hash = scratch.text_hash;
+    if verdict.has_spa || verdict.is_empty {
+        read_thin(table, page, (charset, body), scratch, &mut verdict);
+    }
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
         if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
@@ -133,7 +144,8 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            verdict.block_type = Some(if b.refusal && refused { "blocked_403" } else { "blocked_captcha" });
+            let challenges = holding().any(|(_, r)| r.grade.blocks() && !r.refusal && !is_explained(r));
+            verdict.block_type = Some(if challenges { "blocked_captcha" } else { "blocked_403" });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {
                 let named =
@@ -184,6 +196,50 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         }
         None => verdict.is_empty = true,
     }
+}
+
+/// What else there is to tell of a page with next to nothing to read: hints at a wall, and where it sends its reader.
+fn read_thin(
+    table: &Table,
+    page: &Page<'_>,
+    (charset, body): (Charset, &[u8]),
+    scratch: &Scratch,
+    verdict: &mut Verdict,
+) {
+    let found = &scratch.found;
+    let rules = || found.touched.iter().map(|&index| (index, &table.rules[index as usize], found.bits[index as usize]));
+    // All of a rule's evidence is there, and only its conditions do not hold. What rests on a shell's conditions alone, or on
+    // what any script may do, hints at nothing without them.
+    let lost = |(index, rule, bits): (u16, &Rule, u8)| {
+        rule.grade.is_of_walls()
+            && !matches!(rule.grade, Grade::Shell | Grade::Cue)
+            && bits & rule.needs == rule.needs
+            && !table.always.contains(&index)
+    };
+    let to_challenge = scratch.facts.to_challenge || rules().any(lost);
+    let cue = |(_, rule, bits): (u16, &Rule, u8)| rule.grade == Grade::Cue && holds(rule, bits, page, scratch);
+    verdict.wall_cues = to_challenge || rules().any(cue);
+    if to_challenge || !(200..300).contains(&page.status) {
+        return;
+    }
+    let Some(target) = read_redirect(charset, body, scratch) else { return };
+    // A cookie that a script sets is lost on who runs none, and the page would come again.
+    if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+        verdict.wall_cues = true;
+        return;
+    }
+    // Whatever application there is, its reader leaves it.
+    (verdict.has_spa, verdict.is_empty) = (false, true);
+    (verdict.framework, verdict.vendor, verdict.rule, verdict.grade, verdict.confidence) =
+        (None, None, None, None, 0.0);
+    verdict.redirect = Some(target);
+}
+
+/// Whether something in a page in lower case sets a cookie.
+fn sets_cookie(lower: &[u8]) -> bool {
+    [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
+        .iter()
+        .any(|how| memmem::find(lower, how).is_some())
 }
 
 fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {

@@ -9,6 +9,7 @@ use memchr::memmem;
 
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
+use super::redirect;
 use super::rules::LATE_GATE;
 use super::tag::Tag;
 use super::text::Text;
@@ -33,6 +34,10 @@ pub(super) struct Facts {
     pub(super) title: Option<Range<usize>>,
     /// Where `<meta http-equiv=refresh>` points, the first that names a URL or a delay.
     pub(super) refresh: Option<Range<usize>>,
+    /// The literal that the first script which does nothing else sets the location to, without its quotes.
+    pub(super) sent_to: Option<Range<usize>>,
+    /// What it refreshes or is sent to is what a rule knows for a challenge or a waiting room.
+    pub(super) to_challenge: bool,
     pub(super) links: u32,
     pub(super) images: u32,
     pub(super) inputs: u32,
@@ -243,6 +248,10 @@ impl Reader for Reading<'_> {
     fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
         if element == Raw::Script {
             self.facts.script_bytes += end - start;
+            if place == Place::Code && self.facts.sent_to.is_none() {
+                let literal = redirect::literal_in(&self.text[start..end]);
+                self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
+            }
         }
         match place {
             // Behind more text than this, reading may have stopped before it: then it is no title for anybody.

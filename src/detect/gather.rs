@@ -5,11 +5,13 @@
 
 use std::ops::Range;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::charset::Charset;
 use super::rules::{Grade, LATE_GATE, Rule, THIN_GATE, Table, fold_title};
 use super::scan::{Hit, Scan};
 use super::walk::Place;
-use super::{At, CONTENT_CHARS, Detector, Found, Scratch, text};
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch, redirect, text};
 use crate::response::Page;
 
 /// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
@@ -26,6 +28,8 @@ const LATE_TAIL: usize = 64 << 10;
 const MARKER_MAX: usize = 512;
 /// Bytes that are turned into lower case at once.
 const LOWER_AT_ONCE: usize = 16 << 10;
+/// Markers that only hint at something that are kept of one search.
+const CUES_MAX: usize = 64;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -193,13 +197,21 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
     let chars = facts.visible.chars;
     let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
     let from = window.start as u32;
-    let (mut presence, mut gate) = (0, 0);
+    let (mut presence, mut gate, mut cues_left) = (0, 0, CUES_MAX);
     scan.each(&lower[window], &table.patterns, |hit| {
         let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
         if rule.grade == Grade::Presence {
             let before = presence;
             presence |= vendor_bit(rule);
             return before != presence;
+        }
+        if rule.grade == Grade::Cue {
+            // A few are enough, and words take no place away from markers that prove something.
+            if cues_left > 0 {
+                cues_left -= 1;
+                hits.push(Hit { start: hit.start + from, ..hit });
+            }
+            return false;
         }
         let may_hold = !little || (chars <= rule.gate && (rule.grade != Grade::Spa || thin));
         if may_hold {
@@ -244,7 +256,7 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
 fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
     let Some(range) = scratch.facts.title.clone() else { return 0 };
     let range = range.start..range.end.min(range.start + TITLE_MAX);
-    let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
+    let raw = original(charset, body, &scratch.decoded, range);
     scratch.title.clear();
     text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
     text::fold_into(&scratch.title, &mut scratch.folded_title);
@@ -278,13 +290,15 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, folded_title, found, lower, kept, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, text_hash, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
         text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
+    let visible = folded.split('\n').next().unwrap_or_default();
+    *text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
     folded.push_str(folded_title);
     table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
         let part = table.parts[hit.pattern as usize];
@@ -294,20 +308,41 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     });
 }
 
+/// Compares what the page refreshes to, and what a script sends its reader to.
 fn read_refresh(table: &Table, scratch: &mut Scratch) {
-    let Some(range) = scratch.facts.refresh.clone() else { return };
-    let found = &mut scratch.found;
-    let start = range.start as u32;
-    let target = &scratch.lower[range];
-    // A bare delay has no target.
-    if memchr::memchr(b'/', target).is_none() && memchr::memchr(b'?', target).is_none() {
-        return;
+    let Scratch { facts, found, lower, .. } = scratch;
+    for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
+        let start = range.start as u32;
+        let target = &lower[range];
+        // A bare delay has no target.
+        if memchr::memchr2(b'/', b'?', target).is_none() {
+            continue;
+        }
+        table.refreshes.each(target, &table.patterns, |hit| {
+            let part = table.parts[hit.pattern as usize];
+            facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
+            found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
+            true
+        });
     }
-    table.refreshes.each(target, &table.patterns, |hit| {
-        let part = table.parts[hit.pattern as usize];
-        found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
-        true
-    });
+}
+
+/// Where the page sends its reader, as it is written.
+pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) -> Option<Box<str>> {
+    let facts = &scratch.facts;
+    let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
+    let by_script = facts.sent_to.as_ref().and_then(|range| redirect::of_literal(&written(range)));
+    // A script runs before a refresh does.
+    by_script.or_else(|| {
+        let refresh = facts.refresh.as_ref().filter(|_| facts.moved)?;
+        redirect::of_refresh(&written(refresh))
+    })
+}
+
+/// A stretch of the page before it was turned into lower case.
+fn original<'a>(charset: Charset, body: &'a [u8], decoded: &'a [u8], range: Range<usize>) -> &'a [u8] {
+    let whole = if charset.needs_decoding() { decoded } else { body.get(charset.bom..).unwrap_or_default() };
+    whole.get(range).unwrap_or_default()
 }
 
 /// Bytes between `<script` and `</script`, wherever they stand.

@@ -39,6 +39,7 @@ mod facts;
 mod gather;
 mod grams;
 mod keywords;
+mod redirect;
 mod rules;
 mod scan;
 mod sniff;
@@ -127,6 +128,8 @@ pub struct Scratch {
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
+    /// See [`Verdict::text_hash`].
+    text_hash: u64,
     title: String,
     /// The title as titles and sentences are compared.
     folded_title: String,

@@ -98,6 +98,8 @@ pub enum Grade {
     Paywall,
     /// A title that says the page does not exist.
     NotFound,
+    /// A hint at a wall, too weak to be one: a page with next to nothing else is not taken for all that there is.
+    Cue,
     /// One of the seeds' keywords, for [`super::Detector::keywords`].
     Keyword,
 }
@@ -118,6 +120,7 @@ impl Grade {
             Self::Spa => "spa",
             Self::Paywall => "paywall",
             Self::NotFound => "not_found",
+            Self::Cue => "cue",
             Self::Keyword => "keyword",
         }
     }
@@ -125,6 +128,11 @@ impl Grade {
     /// Whether it is evidence of a block by itself.
     pub(super) const fn blocks(self) -> bool {
         matches!(self, Self::Mitigated | Self::Strong | Self::Title | Self::Sentence | Self::Weak | Self::Shell)
+    }
+
+    /// Whether a page where it is seen may be a wall or a waiting room.
+    pub(super) const fn is_of_walls(self) -> bool {
+        self.blocks() || matches!(self, Self::Queue | Self::Cue)
     }
 
     pub(super) const fn default_gate(self) -> u32 {
@@ -135,7 +143,7 @@ impl Grade {
             Self::Sentence => 1_000,
             Self::Weak => 250,
             Self::Shell => 60,
-            Self::Spa => 200,
+            Self::Spa | Self::Cue => 200,
             Self::NotFound => 600,
             Self::Paywall => 6_000,
             Self::Refusal | Self::Presence | Self::Keyword => u32::MAX,
@@ -207,7 +215,7 @@ pub(super) struct Written {
     pub(super) max_bytes: Option<u32>,
     #[serde(default)]
     pub(super) noindex: bool,
-    /// It is what a server's plain refusal looks like too: with 403 or 429 it is `blocked_403`, not a challenge.
+    /// It refuses and asks for nothing: where no rule holds that asks for something, the block is `blocked_403`.
     #[serde(default)]
     pub(super) refusal: bool,
     pub(super) password: Option<bool>,
