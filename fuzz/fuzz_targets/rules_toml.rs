@@ -32,7 +32,7 @@ struct Rule {
     confidence: Option<f32>,
 }
 
-const GRADES: [&str; 15] = [
+const GRADES: [&str; 14] = [
     "mitigated",
     "strong",
     "title",
@@ -46,13 +46,12 @@ const GRADES: [&str; 15] = [
     "paywall",
     "not_found",
     "cue",
-    "keyword",
     "sure",
 ];
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
 const NUMBERS: [&str; 8] =
-    ["gate", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "gate_200", "max_links_200"];
+    ["max_visible_chars", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "max_visible_chars_200", "max_links_200"];
 const FLAGS: [&str; 8] =
     ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
 

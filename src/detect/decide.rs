@@ -1,18 +1,20 @@
 //! The decision: what was found in a page, weighed in one fixed order.
 //!
 //! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
-//! then shells of applications and emptiness. Every rule has a gate: with more visible text than that, it proves nothing.
+//! then shells of applications and emptiness. With more visible text than a rule allows, it proves nothing.
 
 use std::sync::Arc;
 
 use memchr::memmem;
 
 use super::charset::Charset;
+use super::condition::Seen;
 use super::gather::{
-    NO_GATE, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, read_redirect, script_bytes, vendor_bit,
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, read_redirect, script_bytes, vendor_bit,
 };
 
-use super::rules::{Grade, Rule, Table};
+use super::grade::Grade;
+use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
 use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
 use crate::response::{Page, header};
@@ -20,11 +22,11 @@ use crate::response::{Page, header};
 /// Visible characters under which a page with a password field may be a log-in wall.
 const LOGIN_WALL_CHARS: u32 = 600;
 /// A page with status 200 that is furnished as a site's pages are is a wall only with so little to read ...
-const FURNISHED_GATE: u32 = 250;
+const FURNISHED_CHARS: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
-/// Words with a gate up to this are no evidence where something else explains them: a form that asks who one is, a status 404.
-const VAGUE_GATE: u32 = 500;
+/// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
+const VAGUE_CHARS: u32 = 500;
 
 /// Reads one page with the rules of `detector`.
 pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
@@ -79,9 +81,9 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         return false;
     }
     let facts = &scratch.facts;
-    let (mut gate, mut max_links) = match page.status {
-        200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
-        _ => (rule.gate, rule.max_links),
+    let (mut max_visible_chars, mut max_links) = match page.status {
+        200 => (rule.max_visible_chars_200, rule.max_links.min(rule.max_links_200)),
+        _ => (rule.max_visible_chars, rule.max_links),
     };
     let wording = match rule.grade {
         Grade::Title | Grade::Sentence => true,
@@ -89,36 +91,23 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         _ => false,
     };
     if page.status == 200 && facts.furnished && wording {
-        (gate, max_links) = (gate.min(FURNISHED_GATE), max_links.min(FURNISHED_LINKS));
+        max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
+        max_links = max_links.min(FURNISHED_LINKS);
     }
-    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.gate <= VAGUE_GATE)) {
+    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
         return false;
     }
     // A page that is not there may say so in any words.
-    if matches!(page.status, 404 | 410) && wording && rule.gate <= VAGUE_GATE {
+    if matches!(page.status, 404 | 410) && wording && rule.max_visible_chars <= VAGUE_CHARS {
         return false;
     }
     // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
     if page.status == 401 && wording && rule.vendor.is_none() && header(page.headers, "www-authenticate").is_some() {
         return false;
     }
-    (rule.status.is_empty() || rule.status.contains(&page.status))
-        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
+    (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))
         && facts.links <= max_links
-        && facts.inputs <= rule.max_inputs
-        && page.body.len() <= rule.max_bytes as usize
-        && facts.images <= rule.max_images
-        && facts.frames <= rule.max_frames
-        && (!rule.noindex || facts.noindex)
-        && rule.password.is_none_or(|wanted| wanted == facts.password)
-        && match rule.mount {
-            Some(true) => facts.mounts > 0,
-            Some(false) => facts.mounts == 0 && facts.components == 0,
-            None => true,
-        }
-        && (!rule.component || facts.components > 0)
-        && (!rule.scripts || facts.scripts > 0)
-        && (!rule.title_absent || facts.title.is_none())
+        && rule.conditions.hold(Seen { page, facts })
 }
 
 /// Fills in the verdict from what was found.
@@ -137,7 +126,7 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
     // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
     let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
-    let is_explained = |r: &Rule| r.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
+    let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
     let block = strongest(&|r| r.grade.blocks() && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);

@@ -10,11 +10,17 @@ use memchr::memmem;
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
 use super::redirect;
-use super::rules::LATE_GATE;
 use super::tag::Tag;
 use super::text::Text;
 use super::token::{Finders, Open, Raw, Shape};
 use super::walk::{Place, Reader, Walk};
+
+/// Visible characters up to which a page has little text. Rules that hold beside no more are looked for in such pages only.
+pub(super) const LITTLE_TEXT: u32 = 1_500;
+
+/// Visible characters up to which a page has hardly any text. Rules that hold beside no more, and those for shells of
+/// applications, are looked for in such pages only.
+pub(super) const HARDLY_ANY_TEXT: u32 = 250;
 
 /// Tokens that any page may have before reading stops.
 const TOKENS_FREE: usize = 8 * 1024;
@@ -255,7 +261,7 @@ impl Reader for Reading<'_> {
         }
         match place {
             // Behind more text than this, reading may have stopped before it: then it is no title for anybody.
-            Place::Title if self.facts.visible.chars > LATE_GATE => {}
+            Place::Title if self.facts.visible.chars > LITTLE_TEXT => {}
             Place::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
         }

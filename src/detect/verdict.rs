@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::rules::Grade;
+use super::grade::Grade;
 use super::walk::Place;
 use crate::attempt::outcome::ErrorKind;
 use crate::heuristic::Heuristic;
