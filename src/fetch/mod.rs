@@ -110,12 +110,28 @@ pub struct FetchError {
     /// The fetcher itself is not to be had (its program does not start): nobody was asked for anything, and nothing is
     /// recorded.
     pub unavailable: bool,
+    /// This machine lacked something (file descriptors, ports, disk, a network, a browser that starts): it says nothing
+    /// about the host or the fetcher, so nothing is to be recorded against either.
+    pub local: bool,
 }
 
 impl FetchError {
     /// An error of `kind`, before any response.
     pub fn new(kind: ErrorKind, message: impl Into<String>, duration: Duration) -> Self {
-        Self { kind, message: message.into(), duration, status: None, headers: Vec::new(), unavailable: false }
+        Self {
+            kind,
+            message: message.into(),
+            duration,
+            status: None,
+            headers: Vec::new(),
+            unavailable: false,
+            local: false,
+        }
+    }
+
+    /// This machine lacked something, so that the request could not be made or its answer not be kept.
+    pub fn local(message: impl Into<String>, duration: Duration) -> Self {
+        Self { local: true, ..Self::new(ErrorKind::NetworkError, message, duration) }
     }
 
     /// The fetcher cannot work at all.
