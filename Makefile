@@ -4,7 +4,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
-SHELL_PAGES := src/demo/pages/react-shell
+SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
 .PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless react-shell chromium ci
@@ -38,7 +38,7 @@ bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
 
 bench-report: ## Measure everything side by side and write docs/benchmarks.md (some ten minutes; wants an idle machine)
-	$(CARGO) bench --locked --bench report --no-default-features --features fetch,simulate -- $(BENCH_REPORT)
+	$(CARGO) bench --locked --bench report --features pipeline -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
 	.ci/instructions

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fetchwise::simulate::{Contestant, Options, SHIPPED, World, simulate};
+use fetchwise_simulate::{Contestant, Options, SHIPPED, World, simulate};
 
 fn whole_loop(c: &mut Criterion) {
     let (name, text) = SHIPPED[0];

@@ -1,11 +1,11 @@
 //! A policy of one's own, judged in an invented world beside the shipped ones.
 //!
-//! `cargo run --release --no-default-features --features simulate --example custom_policy`
+//! `cargo run --release --example custom_policy`
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
 use fetchwise::score::Scored;
-use fetchwise::simulate::{Contestant, Options, SHIPPED, World, simulate, table};
+use fetchwise_simulate::{Contestant, Options, SHIPPED, World, simulate, table};
 
 /// Never pays for a browser where a plain request has a fair chance, whatever the index says.
 struct Frugal {

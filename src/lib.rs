@@ -1,27 +1,23 @@
 //! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
 
-#[cfg(all(feature = "json", feature = "log"))]
+#[cfg(all(feature = "json", feature = "journal"))]
 pub mod analytics;
 pub mod attempt;
 pub mod backoff;
-#[cfg(feature = "cli")]
-pub mod cli;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod decision;
-#[cfg(feature = "cli")]
-pub mod demo;
 #[cfg(feature = "detect")]
 pub mod detect;
 pub mod evidence;
 pub(crate) mod explain;
-#[cfg(feature = "fetch")]
+#[cfg(feature = "pipeline")]
 pub mod fetch;
 pub mod heuristic;
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 pub mod journal;
 pub mod judge;
-#[cfg(feature = "fetch")]
+#[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;
 pub mod registry;
@@ -31,15 +27,13 @@ pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;
-#[cfg(feature = "simulate")]
-pub mod simulate;
-#[cfg(feature = "fetch")]
+#[cfg(feature = "pipeline")]
 pub mod store;
 pub mod time;
 
 pub use selector::Selector;
 
 /// The README's example is compiled and run with the other documentation tests.
-#[cfg(all(doctest, feature = "log"))]
+#[cfg(all(doctest, feature = "journal"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

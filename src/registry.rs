@@ -188,7 +188,7 @@ impl Registry {
     }
 
     /// All names, by id.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
         self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))

@@ -518,7 +518,7 @@ impl Selector {
 }
 
 /// What a journal needs.
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 impl Selector {
     /// Learns from an attempt where it lies, what domains share apart; the policy does not see it.
     pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) {

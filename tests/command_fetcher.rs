@@ -1,6 +1,6 @@
 //! `CommandFetcher` with real children: the Python example against a real server, and shell scripts that misbehave in
 //! every way they can.
-#![cfg(all(feature = "fetch", unix))]
+#![cfg(all(feature = "pipeline", unix))]
 #![allow(clippy::unwrap_used)]
 
 use std::convert::Infallible;

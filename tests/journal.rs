@@ -1,7 +1,7 @@
 //! The journal with its snapshots and its maintenance, through the library: what a start knows, what a compaction keeps, what is
 //! forgotten, what a check notices.
 
-#![cfg(feature = "log")]
+#![cfg(feature = "journal")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::collections::BTreeSet;

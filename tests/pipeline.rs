@@ -1,6 +1,6 @@
 //! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries, escalation,
 //! pauses. Browsers have a file of their own; here a plain fetcher with another user agent stands for stealth.
-#![cfg(feature = "cli")]
+#![cfg(feature = "pipeline")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::net::IpAddr;
@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::demo::origin::{Charset, Origin, Site};
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
@@ -17,6 +16,7 @@ use fetchwise::registry::FetcherSpec;
 use fetchwise::router::{Mode, Router};
 use fetchwise::selector::{Selector, Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
+use fetchwise_testsite::origin::{Charset, Origin, Site};
 
 const HOST: &str = "127.0.0.1";
 

@@ -1,12 +1,11 @@
 //! The pipeline with a real Chromium: a shell is taken to the browser, and the site is remembered for it.
 
-#![cfg(feature = "cli")]
+#![cfg(feature = "browser")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise::demo::origin::{Origin, Site};
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
@@ -15,6 +14,7 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::pipeline::{Link, Pipeline, PipelineSettings};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::selector::Selector;
+use fetchwise_testsite::origin::{Origin, Site};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() {

@@ -1,6 +1,6 @@
 //! The filtering proxy, spoken to by bare sockets as a browser speaks to it. What it refuses is judged by listeners that see
 //! no connection.
-#![cfg(feature = "fetch")]
+#![cfg(feature = "pipeline")]
 #![allow(clippy::unwrap_used)]
 
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
 //! WARC archives that a crash has cut: at every byte of a record, plain and compressed, with bodies that look like records.
-#![cfg(feature = "fetch")]
+#![cfg(feature = "pipeline")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::fs;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fetchwise::simulate::{Contestant, Options, SHIPPED, World, simulate};
+use fetchwise_simulate::{Contestant, Options, SHIPPED, World, simulate};
 
 use crate::Scale;
 use crate::book::Section;

@@ -39,7 +39,7 @@ pub(crate) enum Writers {
     /// Whoever records: each change is one step that no other can come between.
     Many,
     /// One thread of a replay, to which all of the cell's attempts belong: plain loads and stores do.
-    #[cfg_attr(not(feature = "log"), allow(dead_code, reason = "only a replay is alone"))]
+    #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay is alone"))]
     One,
 }
 
@@ -137,7 +137,7 @@ impl Masses {
 }
 
 /// What a cell holds, as plain numbers on its evidence's scale.
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Raw {
     pub(crate) success: f64,
@@ -153,7 +153,7 @@ pub(crate) struct Raw {
     pub(crate) attempts: u32,
 }
 
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 impl Raw {
     /// What differs from `other` by more than sums taken in another order do.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
@@ -314,7 +314,7 @@ impl Cell {
     }
 }
 
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 impl Cell {
     /// Takes one attempt back: the opposite of [`add`](Self::add) to within rounding, and exactly nothing once the last attempt
     /// is taken back. The recent and the alert pair, which have forgotten what they were made of, give up as much as
@@ -401,13 +401,13 @@ impl Cell {
     }
 }
 
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 fn add_f64(to: &AtomicU64, mass: f64, success: Ordering) {
     let _ = to.fetch_update(success, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + mass).to_bits()));
 }
 
 /// Takes off what is there at most.
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 fn sub_f64(from: &AtomicU64, mass: f64) {
     if mass > 0.0 {
         let _ = from.fetch_update(Ordering::Release, Ordering::Relaxed, |bits| {
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(cell.read(1.0), Masses::default());
     }
 
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     #[test]
     fn where_an_image_has_no_alert_pair_the_recent_one_stands_in() {
         let (decay, now) = (decay(), 1_800_000_000_000);

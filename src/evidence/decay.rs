@@ -59,7 +59,7 @@ impl Decay {
     }
 
     /// The scale with this landmark; for what was stored with it.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn at_landmark(half_life: Duration, landmark: Timestamp) -> Option<Self> {
         let half_life_ms = half_life.as_millis() as f64;
         let days = half_life_ms / DAY_MS;
@@ -70,7 +70,7 @@ impl Decay {
 
     /// What a mass kept on the scale `from`, of the same half-life, is multiplied by to be on this one. Exact where both
     /// landmarks are multiples of the half-life: then it is a power of two.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn rebase(&self, from: &Self) -> f64 {
         (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
     }

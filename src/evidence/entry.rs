@@ -354,7 +354,7 @@ impl Entry {
 }
 
 /// What a snapshot needs.
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 impl Entry {
     /// The tag of a group and a fetcher's number, of which there are at most 4096.
     pub(crate) fn join_tag(group: Group, fetcher: u64) -> u64 {

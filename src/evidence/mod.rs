@@ -24,7 +24,7 @@ pub mod decay;
 pub(crate) mod cell;
 pub(crate) mod entry;
 mod evict;
-#[cfg(feature = "log")]
+#[cfg(feature = "journal")]
 pub(crate) mod image;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
@@ -263,7 +263,7 @@ impl Evidence {
 
     /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its domains
     /// and nobody else from any: the cells that domains share are in `shared`, and little has to be done in one step.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) {
         self.learn(shared, attempt, registry, Writers::One);
     }
@@ -293,14 +293,14 @@ impl Evidence {
 
     /// Asks memory for the entries of the domains (and sites) that these are the hashes of. Entries of many domains are in no
     /// cache: asked for together they come in the time of one.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
     }
 
     /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
-    #[cfg(feature = "log")]
+    #[cfg(feature = "journal")]
     pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);

@@ -332,7 +332,7 @@ pub(crate) fn identity(url: &Url) -> &str {
 }
 
 /// At most 80 characters of `text`, for a message.
-pub(crate) fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     const CHARS_MAX: usize = 80;
     match text.char_indices().nth(CHARS_MAX) {
         None => text.to_owned(),

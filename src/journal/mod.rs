@@ -34,7 +34,7 @@ use std::sync::Arc;
 use fetchwise_log::{Log, Record};
 
 use crate::attempt::Attempt;
-#[cfg(feature = "fetch")]
+#[cfg(feature = "pipeline")]
 use crate::backoff::LinkState;
 use crate::selector::{Sink, SinkError};
 use crate::time::Timestamp;
@@ -248,7 +248,7 @@ impl Sink for Arc<Journal> {
     }
 }
 
-#[cfg(feature = "fetch")]
+#[cfg(feature = "pipeline")]
 impl crate::pipeline::StateLog for Journal {
     // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
     // holds in memory all the same.

@@ -4,6 +4,8 @@
 //! A policy is asked through [`Policy::choose`] with a [`View`] and answers with a [`Choice`]. It must not read evidence,
 //! a clock or chance from anywhere else, so that a replay decides the same.
 
+use std::sync::Arc;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::attempt::{Attempt, Hint};
@@ -104,6 +106,25 @@ pub trait Policy: Send + Sync {
     /// Whether [`observe`](Self::observe) does anything: a start is faster when it does not.
     fn remembers(&self) -> bool {
         true
+    }
+}
+
+/// A policy that somebody else holds on to as well.
+impl<P: Policy + ?Sized> Policy for Arc<P> {
+    fn name(&self) -> &str {
+        P::name(self)
+    }
+
+    fn choose(&self, view: &View<'_>) -> Option<Choice> {
+        P::choose(self, view)
+    }
+
+    fn observe(&self, attempt: &Attempt) {
+        P::observe(self, attempt);
+    }
+
+    fn remembers(&self) -> bool {
+        P::remembers(self)
     }
 }
 

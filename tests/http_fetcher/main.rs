@@ -1,5 +1,5 @@
 //! `HttpFetcher` against real servers on loopback: hyper where they keep to HTTP, bare sockets where they do not.
-#![cfg(feature = "fetch")]
+#![cfg(feature = "pipeline")]
 #![allow(clippy::unwrap_used)]
 
 mod broken;

@@ -1,0 +1,392 @@
+//! `classify`: reading responses that somebody else fetched, one or many.
+//!
+//! Invariant: the results of a batch come in the order of its lines, however many threads read them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::args::ClassifyArgs;
+use super::failure::{Exit, Failure};
+use super::input::{Line, Lines, is_stdin, unreadable};
+use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
+use super::settings::Settings;
+use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
+use fetchwise::response::{Header, Page};
+
+/// The longest line of a batch.
+const LINE_MAX_BYTES: usize = 4 << 20;
+/// Lines that are read before their results are written.
+const BLOCK_LINES: usize = 1024;
+/// As much of a body is read as a detector looks at.
+const BODY_MAX_BYTES: usize = 1 << 20;
+
+/// A response as one result describes it.
+#[derive(Serialize)]
+struct VerdictJson {
+    url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_path: Option<PathBuf>,
+    status: u16,
+    is_blocked: bool,
+    block_type: Option<&'static str>,
+    vendor: Option<String>,
+    rule: Option<String>,
+    has_spa: bool,
+    framework: Option<String>,
+    is_empty: bool,
+    has_paywall: bool,
+    high_script_ratio: bool,
+    text_chars: u32,
+    is_queued: bool,
+    has_login_wall: bool,
+    soft_404: bool,
+    is_html: bool,
+    bytes: u32,
+    confidence: f32,
+    /// What an attempt by a plain request would count as; none for content.
+    error_type: Option<&'static str>,
+    reason: String,
+    waf: Vec<String>,
+    heuristics: Vec<HeuristicJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matches: Option<Vec<MatchJson>>,
+}
+
+#[derive(Serialize)]
+struct HeuristicJson {
+    r#type: String,
+    value: String,
+}
+
+#[derive(Serialize)]
+struct MatchJson {
+    rule: String,
+    vendor: Option<String>,
+    grade: &'static str,
+    place: &'static str,
+    offset: Option<u32>,
+    text: String,
+    counted: bool,
+    note: String,
+}
+
+/// A line of a batch that cannot be read.
+#[derive(Serialize)]
+struct LineErrorJson {
+    url: Option<String>,
+    line: u64,
+    success: bool,
+    error_type: &'static str,
+    error: String,
+}
+
+/// A line of a batch. What else it says is left alone, so that a labelled corpus can be read.
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    status: Option<u16>,
+    #[serde(default)]
+    headers: Option<Value>,
+    body_path: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    if args.show_rules {
+        out.raw(Detector::shipped_rules().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
+    let detector = detector.with_options(detect::Options::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
+    if let Some(path) = args.batch.as_ref().filter(|_| args.evaluate) {
+        let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
+        return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);
+    }
+    match (&args.batch, &args.file) {
+        (Some(path), _) => batch(&detector, path, args.explain, out),
+        (None, Some(path)) => single(&detector, path, args, out),
+        (None, None) => Err(Failure::usage("nothing to read: name a FILE, or --batch FILE.jsonl")),
+    }
+}
+
+fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) -> Result<Exit, Failure> {
+    let body =
+        read_body(path).map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
+    let url = args.url.as_deref();
+    let page = Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
+    let verdict = judge(detector, &page, args.explain, &mut Scratch::default());
+    if out.json {
+        out.object(&verdict)?;
+    } else {
+        text(&verdict, out)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads responses with all processors, a block of lines at a time.
+fn batch(detector: &Detector, path: &Path, explain: bool, out: &mut Out) -> Result<Exit, Failure> {
+    let mut lines = Lines::open(path, LINE_MAX_BYTES)?;
+    let folder = if is_stdin(path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
+    let mut exit = Exit::Done;
+    let mut table = Table::new(&["verdict", "url", "reason"]);
+    loop {
+        let mut block: Vec<Line> = Vec::with_capacity(BLOCK_LINES);
+        while block.len() < BLOCK_LINES
+            && let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))?
+        {
+            if !line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
+                block.push(line);
+            }
+        }
+        if block.is_empty() {
+            break;
+        }
+        for result in read_block(detector, folder, explain, &block) {
+            match result {
+                Ok(verdict) if out.json => out.object(&verdict)?,
+                Ok(verdict) => {
+                    let name =
+                        verdict.url.clone().or(verdict.body_path.as_ref().map(|path| path.display().to_string()));
+                    table.row([label(&verdict).to_owned(), name.unwrap_or_default(), verdict.reason.clone()]);
+                }
+                Err(error) => {
+                    exit = Exit::Failed;
+                    match out.json {
+                        true => out.object(&error)?,
+                        false => {
+                            table.row(["error".to_owned(), format!("line {}", error.line), error.error]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if !table.is_empty() {
+        out.line(table)?;
+    }
+    Ok(exit)
+}
+
+/// The results of a block of lines, in their order.
+fn read_block(
+    detector: &Detector,
+    folder: &Path,
+    explain: bool,
+    block: &[Line],
+) -> Vec<Result<VerdictJson, LineErrorJson>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(block.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (mut scratch, mut done) = (Scratch::default(), Vec::new());
+        loop {
+            // Relaxed: it only hands out each number once.
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(line) = block.get(index) else { return done };
+            done.push((index, read_line(detector, folder, explain, line, &mut scratch)));
+        }
+    };
+    let mut all: Vec<_> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+fn read_line(
+    detector: &Detector,
+    folder: &Path,
+    explain: bool,
+    line: &Line,
+    scratch: &mut Scratch,
+) -> Result<VerdictJson, LineErrorJson> {
+    let fail = |url: Option<String>, error_type, error: String| LineErrorJson {
+        url,
+        line: line.number,
+        success: false,
+        error_type,
+        error,
+    };
+    let text = line.text.as_ref().map_err(|error| fail(None, "invalid_line", error.to_string()))?;
+    let item: Item = serde_json::from_str(text).map_err(|error| {
+        let text = error.to_string();
+        let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+        fail(None, "invalid_line", format!("{reason} (column {})", error.column()))
+    })?;
+    let headers = match headers(item.headers.unwrap_or_default()) {
+        Some(headers) => headers,
+        None => {
+            let error = "`headers` must be an object of names and values, or a list of [name, value] pairs".to_owned();
+            return Err(fail(item.url, "invalid_line", error));
+        }
+    };
+    let path = folder.join(&item.body_path);
+    let body = match read_body(&path) {
+        Ok(body) => body,
+        Err(error) => {
+            return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", path.display())));
+        }
+    };
+    let status = item.status.unwrap_or(200);
+    let page = Page { url: item.url.as_deref(), final_url: None, status, headers: &headers, body: &body };
+    let mut verdict = judge(detector, &page, explain, scratch);
+    verdict.body_path = Some(item.body_path);
+    Ok(verdict)
+}
+
+/// The body, as much of it as matters.
+fn read_body(path: &Path) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    let max = BODY_MAX_BYTES as u64;
+    match is_stdin(path) {
+        true => io::stdin().lock().take(max).read_to_end(&mut body)?,
+        false => File::open(path)?.take(max).read_to_end(&mut body)?,
+    };
+    Ok(body)
+}
+
+/// Headers as an object (a value may be a list) or as a list of pairs.
+fn headers(value: Value) -> Option<Vec<Header>> {
+    let mut out = Vec::new();
+    let mut add = |name: String, value: Value| {
+        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        for value in values {
+            match value {
+                Value::String(text) => out.push(Header::new(name.clone(), text)),
+                Value::Number(number) => out.push(Header::new(name.clone(), number.to_string())),
+                _ => return None,
+            }
+        }
+        Some(())
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(map) => Map::into_iter(map).try_for_each(|(name, value)| add(name, value))?,
+        Value::Array(pairs) => {
+            for pair in pairs {
+                let Value::Array(pair) = pair else { return None };
+                let [Value::String(name), value] = <[Value; 2]>::try_from(pair).ok()? else { return None };
+                add(name, value)?;
+            }
+        }
+        _ => return None,
+    }
+    Some(out)
+}
+
+fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> VerdictJson {
+    let (verdict, matches) = match explain {
+        true => {
+            let (verdict, matches) = detector.explain(page, scratch);
+            (verdict, Some(matches.iter().map(match_json).collect()))
+        }
+        false => (detector.inspect(page, scratch), None),
+    };
+    let mut heuristics = Vec::new();
+    detect::heuristics(page, &verdict, &mut heuristics);
+    let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+    let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } = verdict;
+    VerdictJson {
+        url: page.url.map(str::to_owned),
+        body_path: None,
+        status: page.status,
+        is_blocked,
+        block_type,
+        vendor: owned(&verdict.vendor),
+        rule: owned(&verdict.rule),
+        has_spa,
+        framework: owned(&verdict.framework),
+        is_empty,
+        has_paywall,
+        high_script_ratio,
+        text_chars,
+        is_queued: verdict.is_queued,
+        has_login_wall: verdict.has_login_wall,
+        soft_404: verdict.soft_404,
+        is_html: verdict.is_html,
+        bytes: verdict.bytes,
+        confidence: verdict.confidence,
+        error_type: detect::outcome(page, &verdict, false, false).err().map(|kind| kind.name()),
+        reason: verdict.reason(),
+        waf: verdict.waf.iter().map(str::to_owned).collect(),
+        heuristics: heuristics
+            .into_iter()
+            .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
+            .collect(),
+        matches,
+    }
+}
+
+fn match_json(m: &Match) -> MatchJson {
+    MatchJson {
+        rule: m.rule.to_string(),
+        vendor: m.vendor.as_deref().map(str::to_owned),
+        grade: m.grade.name(),
+        place: m.place.name(),
+        offset: m.offset,
+        text: m.text.clone(),
+        counted: m.counted,
+        note: m.note.to_string(),
+    }
+}
+
+fn label(verdict: &VerdictJson) -> &'static str {
+    match verdict {
+        VerdictJson { is_queued: true, .. } => "waiting room",
+        VerdictJson { is_blocked: true, .. } => "blocked",
+        VerdictJson { has_spa: true, .. } => "shell",
+        VerdictJson { is_empty: true, .. } => "empty",
+        VerdictJson { error_type: None, .. } => "content",
+        _ => "failed",
+    }
+}
+
+fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
+    let style = if verdict.error_type.is_none() { CHOSEN } else { ERROR };
+    out.line(format_args!("{}: {}", styled(style, label(verdict)), plain(&verdict.reason)))?;
+    if let Some(error_type) = verdict.error_type {
+        out.line(format_args!("an attempt by a plain request would count as {error_type}"))?;
+    }
+    let mut table = Table::new(&["heuristic", "value"]);
+    for heuristic in &verdict.heuristics {
+        table.row([heuristic.r#type.clone(), heuristic.value.clone()]);
+    }
+    out.line(format_args!("\n{table}"))?;
+    let Some(matches) = &verdict.matches else { return Ok(()) };
+    let mut table = Table::new(&["match", "vendor", "grade", "place", ">offset", "text"]);
+    for m in matches.iter().filter(|m| m.counted) {
+        table.row([
+            m.rule.clone(),
+            m.vendor.clone().unwrap_or_default(),
+            m.grade.to_owned(),
+            m.place.to_owned(),
+            m.offset.map(|offset| offset.to_string()).unwrap_or_default(),
+            m.text.clone(),
+        ]);
+    }
+    match table.is_empty() {
+        true => out.line("\nno rule matched")?,
+        false => out.line(format_args!("\n{table}"))?,
+    }
+    // Parts of rules are found on most pages; a reader who wants them all is a program.
+    match matches.iter().filter(|m| !m.counted).count() {
+        0 => Ok(()),
+        parts => out
+            .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
+    }
+}

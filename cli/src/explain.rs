@@ -1,0 +1,301 @@
+//! `explain`: why a fetcher would be used.
+
+use serde::Serialize;
+
+use super::args::ExplainArgs;
+use super::decide::{Decider, DecisionJson, read_url, show_error};
+use super::failure::{Exit, Failure};
+use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
+use super::settings::Settings;
+use fetchwise::decision::{Decision, Rule};
+use fetchwise::router::Routed;
+use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation};
+
+#[derive(Serialize)]
+struct ExplanationJson<'a> {
+    #[serde(flatten)]
+    decision: DecisionJson<'a>,
+    rule_text: &'static str,
+    policy: &'a str,
+    heuristics: Vec<HeuristicJson<'a>>,
+    candidates: Vec<CandidateJson<'a>>,
+    steps: Vec<StepJson<'a>>,
+    counterfactuals: Vec<CounterfactualJson<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum CounterfactualJson<'a> {
+    /// If site, domain and section were unknown.
+    WithoutDomainEvidence {
+        decision: &'static str,
+        fetcher: Option<&'a str>,
+        p: Option<f64>,
+        index: Option<f64>,
+        confidence: Option<f64>,
+    },
+    /// The cheapest candidate in place of the chosen one.
+    CheapestAlternative {
+        fetcher: &'a str,
+        cost: f64,
+        p: f64,
+        index: f64,
+        open: bool,
+        expected_cost: f64,
+        expected_cost_chosen: f64,
+    },
+}
+
+#[derive(Serialize)]
+struct HeuristicJson<'a> {
+    r#type: &'a str,
+    value: &'a str,
+}
+
+#[derive(Serialize)]
+struct CandidateJson<'a> {
+    fetcher: &'a str,
+    chosen: bool,
+    cost: f64,
+    p: f64,
+    b: f64,
+    index: f64,
+    last: f64,
+    confidence: f64,
+    sample_size: f64,
+    confident: bool,
+    domain_attempts: f64,
+    open: bool,
+    excluded: bool,
+}
+
+#[derive(Serialize)]
+struct StepJson<'a> {
+    r#type: &'a str,
+    value: &'a str,
+    fetcher: &'a str,
+    /// The line that decided.
+    deciding: bool,
+    success: f64,
+    total: f64,
+    exact_success: f64,
+    exact_total: f64,
+    blocked: f64,
+    attempts: u32,
+    p_before: f64,
+    p_after: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let decider = Decider::new(settings, &args.situation)?;
+    let text = args.url.as_str();
+    let found = read_url(text).and_then(|url| {
+        let routed = decider.decide(&url)?;
+        let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
+        Ok((routed, explanation))
+    });
+    let (routed, explanation) = match found {
+        Ok(found) => found,
+        Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
+    };
+    let chosen = routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
+    let rule_text = rule_text(&routed);
+    if out.json {
+        out.object(&ExplanationJson {
+            decision: decider.json(text, &routed),
+            rule_text,
+            policy: decider.selector.policy_name(),
+            heuristics: explanation
+                .heuristics
+                .iter()
+                .map(|h| HeuristicJson { r#type: &h.kind, value: &h.value })
+                .collect(),
+            candidates: explanation.candidates.iter().map(|c| candidate_json(c, chosen)).collect(),
+            steps: explanation
+                .steps
+                .iter()
+                .enumerate()
+                .map(|(place, step)| step_json(step, explanation.deciding == Some(place)))
+                .collect(),
+            counterfactuals: explanation.counterfactuals.iter().filter_map(counterfactual_json).collect(),
+        })?;
+        return Ok(Exit::Done);
+    }
+    out.line(styled(HEADING, plain(text)))?;
+    out.line(format_args!("\n{}", heuristics(&explanation)))?;
+    if explanation.steps.iter().any(|step| step.total > 0.0) {
+        out.line(format_args!("\n{}", steps(&explanation)))?;
+    } else if !explanation.candidates.is_empty() {
+        out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
+    }
+    if !explanation.candidates.is_empty() {
+        out.line(format_args!("\n{}", candidates(&explanation, chosen)))?;
+    }
+    out.line(format_args!("\n{}", decider.words(&routed)))?;
+    out.line(rule_text)?;
+    if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
+        let (kind, value) = (plain(&step.kind), plain(&step.value));
+        out.line(format_args!("decided by what {kind} {value} shows of {}", plain(&step.fetcher)))?;
+    }
+    for line in explanation.counterfactuals.iter().filter_map(|c| counterfactual(c, chosen)) {
+        out.line(line)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What would be otherwise, in words.
+fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
+    Some(match of {
+        Counterfactual::WithoutDomain { decision, candidate } => {
+            let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
+            let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
+                format!(" ({}, p {:.3}, index {:.1})", take.source.name(), c.p, c.index)
+            });
+            format!("without the domain's evidence: {name}{details}")
+        }
+        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => format!(
+            "cheapest alternative: {} at {} a request{}; with p {:.3} a page takes {} on average, {} by {}",
+            plain(&candidate.fetcher),
+            candidate.cost,
+            if candidate.open { ", its breaker is open" } else { "" },
+            candidate.p,
+            page_cost(*expected_cost),
+            page_cost(*expected_cost_chosen),
+            plain(chosen.unwrap_or("the chosen one")),
+        ),
+        _ => return None,
+    })
+}
+
+/// What a page costs, as far as it is worth saying.
+fn page_cost(cost: f64) -> String {
+    if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
+}
+
+fn counterfactual_json(of: &Counterfactual) -> Option<CounterfactualJson<'_>> {
+    Some(match of {
+        Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
+            decision: decision.taken().map_or("none", |take| take.source.name()),
+            fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
+            p: candidate.as_ref().map(|c| c.p),
+            index: candidate.as_ref().map(|c| c.index),
+            confidence: candidate.as_ref().map(|c| c.confidence),
+        },
+        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => {
+            CounterfactualJson::CheapestAlternative {
+                fetcher: &candidate.fetcher,
+                cost: candidate.cost,
+                p: candidate.p,
+                index: candidate.index,
+                open: candidate.open,
+                expected_cost: *expected_cost,
+                expected_cost_chosen: *expected_cost_chosen,
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn rule_text(routed: &Routed) -> &'static str {
+    match routed.decision {
+        Decision::Take(take) => take.rule.describe(),
+        Decision::Paused { .. } => Rule::Paused.describe(),
+        Decision::GiveUp => "no candidate is worth its cost",
+    }
+}
+
+fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>) -> CandidateJson<'a> {
+    CandidateJson {
+        fetcher: &c.fetcher,
+        chosen: chosen == Some(&c.fetcher),
+        cost: c.cost,
+        p: c.p,
+        b: c.b,
+        index: c.index,
+        last: c.last,
+        confidence: c.confidence,
+        sample_size: c.sample_size,
+        confident: c.confident,
+        domain_attempts: c.domain_attempts,
+        open: c.open,
+        excluded: c.excluded,
+    }
+}
+
+fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
+    StepJson {
+        r#type: &step.kind,
+        value: &step.value,
+        fetcher: &step.fetcher,
+        deciding,
+        success: step.success,
+        total: step.total,
+        exact_success: step.exact_success,
+        exact_total: step.exact_total,
+        blocked: step.blocked,
+        attempts: step.attempts,
+        p_before: step.p_before,
+        p_after: step.p_after,
+    }
+}
+
+fn heuristics(explanation: &Explanation) -> Table {
+    let mut table = Table::new(&["heuristic", "value"]);
+    for heuristic in &explanation.heuristics {
+        table.row([heuristic.kind.to_string(), heuristic.value.to_string()]);
+    }
+    table
+}
+
+/// Only cells that hold something: the others leave the estimate as it is.
+fn steps(explanation: &Explanation) -> Table {
+    let mut table =
+        Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
+    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0);
+    for (place, step) in lines {
+        let deciding = explanation.deciding == Some(place);
+        let style = if deciding { CHOSEN } else { anstyle::Style::new() };
+        let cells = [
+            if deciding { ">" } else { " " }.to_owned(),
+            step.kind.clone(),
+            step.value.clone(),
+            step.fetcher.clone(),
+            format!("{:.2}", step.success),
+            format!("{:.2}", step.total),
+            format!("{:.2}", step.blocked),
+            format!("{:.3}", step.p_before),
+            format!("{:.3}", step.p_after),
+        ];
+        table.styled_row(style, cells);
+    }
+    table
+}
+
+fn candidates(explanation: &Explanation, chosen: Option<&str>) -> Table {
+    let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
+    let mut table = Table::new(&heads);
+    for c in &explanation.candidates {
+        let is_chosen = chosen == Some(&c.fetcher);
+        let remarks = [(c.confident, "confident"), (c.open, "breaker open"), (c.excluded, "excluded")];
+        let remarks: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
+        let cells = [
+            if is_chosen { ">" } else { " " }.to_owned(),
+            c.fetcher.clone(),
+            format!("{}", c.cost),
+            format!("{:.3}", c.p),
+            format!("{:.3}", c.b),
+            format!("{:.1}", c.index),
+            format!("{:.2}", c.confidence),
+            format!("{:.1}", c.sample_size),
+            remarks.join(", "),
+        ];
+        let style = match (is_chosen, c.open || c.excluded) {
+            (true, _) => CHOSEN,
+            (false, true) => DIM,
+            (false, false) => anstyle::Style::new(),
+        };
+        table.styled_row(style, cells);
+    }
+    table
+}

@@ -1,0 +1,80 @@
+//! `export`: all attempts, as JSON lines, CSV or Parquet.
+
+use std::io::IsTerminal;
+
+use serde_json::Value;
+
+use super::args::{ExportArgs, ExportFormat};
+use super::failure::{Exit, Failure};
+use super::out::Out;
+use super::parquet::ParquetOut;
+use super::pass;
+use super::settings::Settings;
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
+use fetchwise::journal::{self, Importances};
+
+/// Runs the command.
+pub(crate) fn run(args: &ExportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let dir = settings.data_dir()?;
+    if args.format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+        return Err(
+            Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")
+        );
+    }
+    out.as_it_is()?;
+    let importances = journal::importances(&dir)?;
+    let mut parquet = match args.format {
+        ExportFormat::Parquet => Some(ParquetOut::new()?),
+        ExportFormat::Jsonl | ExportFormat::Csv => None,
+    };
+    let mut written = match args.format {
+        ExportFormat::Csv => csv_line(out, FIELDS),
+        ExportFormat::Jsonl | ExportFormat::Parquet => Ok(()),
+    };
+    let replayed = pass::attempts(&dir, |mut attempt| {
+        if written.is_ok() {
+            rate(&mut attempt, &importances);
+            written = match (&mut parquet, args.format) {
+                (Some(parquet), _) => parquet.add(attempt, out),
+                (None, ExportFormat::Csv) => csv_row(out, &attempt),
+                (None, _) => out.line(to_json_line(&attempt)),
+            };
+        }
+    });
+    // Whoever read stdout may be gone, but a damaged log is worth more than that.
+    replayed?;
+    written?;
+    parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
+}
+
+/// Puts beside each heuristic what was worked out about it, unless the attempt came with something of its own.
+fn rate(attempt: &mut Attempt, importances: &Importances) {
+    if importances.is_empty() {
+        return;
+    }
+    for tag in attempt.heuristics.iter_mut().filter(|tag| tag.importance.is_none()) {
+        let key = (tag.heuristic.kind.to_string(), Some(tag.heuristic.value.to_string()));
+        tag.importance = importances.get(&key).copied();
+    }
+}
+
+/// The same fields as in JSON; what has a structure of its own stays JSON.
+fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
+    let value = serde_json::to_value(AttemptJson(attempt)).map_err(Failure::failed)?;
+    csv_line(
+        out,
+        FIELDS.iter().map(|field| match value.get(field) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        }),
+    )
+}
+
+fn csv_line(out: &mut Out, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells).map_err(Failure::failed)?;
+    let line = writer.into_inner().map_err(Failure::failed)?;
+    out.raw(&line)
+}

@@ -1,0 +1,274 @@
+//! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::hangup;
+use crate::args::FetchArgs;
+use crate::failure::Failure;
+use crate::out::note;
+use crate::settings::{Settings, say_torn};
+use fetchwise::config::FetcherConfig;
+use fetchwise::fetch::Limits;
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
+use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::guard::{AddressGuard, parse_network};
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::journal::{Check, Durability, Journal, Loaded, Options};
+use fetchwise::pipeline::{Pipeline, PipelineBuilder, PipelineSettings};
+use fetchwise::registry::{PROBE_FETCHER, canonical};
+use fetchwise::selector::Selector;
+use fetchwise::store::Store;
+use fetchwise::store::files::Files;
+use fetchwise::store::warc::Warc;
+
+/// Other programs get so long to end.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+
+/// What a crawl needs, whoever asks for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    /// Networks that may be dialled although they are not public.
+    pub(crate) allow_network: Vec<IpNet>,
+    /// Whether loopback and private networks may.
+    pub(crate) allow_private_network: bool,
+    /// Where Chromium is.
+    pub(crate) chromium: Option<PathBuf>,
+    /// Whether to do without it.
+    pub(crate) no_browser: bool,
+    /// What the stealthy browser says it is, unless it says what any browser does.
+    pub(crate) stealth_agent: Option<String>,
+    /// Time for one request.
+    pub(crate) timeout: Option<Duration>,
+    /// The longest body.
+    pub(crate) max_body: Option<u64>,
+}
+
+impl From<&FetchArgs> for Wishes {
+    fn from(args: &FetchArgs) -> Self {
+        Self {
+            allow_network: args.allow_network.clone(),
+            allow_private_network: args.allow_private_network,
+            chromium: args.chromium.clone(),
+            no_browser: args.no_browser,
+            stealth_agent: None,
+            timeout: args.timeout,
+            max_body: args.max_body,
+        }
+    }
+}
+
+/// A crawler, ready to go.
+pub(crate) struct Crawler {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) journal: Arc<Journal>,
+    children: Children,
+}
+
+/// Fetchers that run other programs, which are ended in good order.
+#[derive(Default)]
+struct Children {
+    browsers: Vec<Arc<BrowserFetcher>>,
+    commands: Vec<Arc<CommandFetcher>>,
+}
+
+impl Crawler {
+    /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
+    pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
+        let router = settings.router()?.clone();
+        let detector = Arc::new(settings.detector()?);
+        if let Some(rules) = settings.rules() {
+            hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
+        }
+        let limits = pipeline_settings(settings, wishes);
+        let guard = guard(settings, wishes)?;
+        let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
+        say_torn(recovery.torn.as_ref());
+        let journal = Arc::new(journal);
+        let (mut selector, loaded) = settings.learned()?;
+        selector.set_sink(Box::new(Arc::clone(&journal)));
+        let builder = builder(selector, loaded).settings(limits).router(router).detector(detector);
+        let builder = builder.states(Arc::clone(&journal) as _).clock(Arc::clone(&settings.clock));
+        let mut children = Children::default();
+        let builder = fetchers(builder, &mut children, settings, wishes, &Dialer::new(guard.clone()), guard)?;
+        let builder = match store {
+            Some(store) => builder.store(store),
+            None => builder,
+        };
+        Ok(Self { pipeline: Arc::new(builder.build()), journal, children })
+    }
+
+    /// Ends other programs, then writes and syncs what is left.
+    pub(crate) async fn close(self) -> Result<(), Failure> {
+        drop(self.pipeline);
+        // A program that does not end in time is killed when its fetcher is dropped.
+        let _ = tokio::time::timeout(CLOSE_TIME, self.children.close()).await;
+        match Arc::try_unwrap(self.journal) {
+            Ok(journal) => Ok(journal.close()?),
+            // A task that was abandoned still holds it for a moment; dropping the last one closes it.
+            Err(journal) => journal.flush().wait().map_err(Failure::failed),
+        }
+    }
+}
+
+impl Children {
+    async fn close(&self) {
+        for browser in &self.browsers {
+            browser.close().await;
+        }
+        for command in &self.commands {
+            command.close().await;
+        }
+    }
+}
+
+fn builder(selector: Selector, loaded: Loaded) -> PipelineBuilder {
+    Pipeline::builder(Arc::new(selector)).links(loaded.links).host_levels(loaded.host_levels)
+}
+
+/// Where delivered pages go, if anywhere.
+pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
+    let cannot = |path: &Path, error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
+    Ok(match (&args.out, &args.warc) {
+        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot(dir, error))?)),
+        (None, Some(path)) => {
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+            }
+            let archive = Warc::open(path)?;
+            if let Some(torn) = archive.torn() {
+                note(format_args!("fetchwise: {torn}"));
+            }
+            Some(Arc::new(archive))
+        }
+        (None, None) => None,
+    })
+}
+
+fn pipeline_settings(settings: &Settings, wishes: &Wishes) -> PipelineSettings {
+    let (http, base) = (&settings.config.http, PipelineSettings::default());
+    let seconds = |value: Option<f64>| value.and_then(|value| Duration::try_from_secs_f64(value).ok());
+    let limits = Limits {
+        deadline: wishes.timeout.or(seconds(http.timeout_s)).unwrap_or(base.limits.deadline),
+        max_body: wishes.max_body.or(http.max_body).unwrap_or(base.limits.max_body),
+        max_redirects: http.max_redirects.unwrap_or(base.limits.max_redirects),
+        ..base.limits
+    };
+    let probe_limits = Limits {
+        deadline: seconds(http.probe_timeout_s).unwrap_or(base.probe_limits.deadline).min(limits.deadline),
+        max_body: limits.max_body,
+        max_redirects: base.probe_limits.max_redirects.min(limits.max_redirects),
+        ..base.probe_limits
+    };
+    let escalate_after_block = settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block);
+    PipelineSettings { limits, probe_limits, escalate_after_block }
+}
+
+fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
+    let network = &settings.config.network;
+    let mut guard =
+        AddressGuard::new(wishes.allow_network.clone(), wishes.allow_private_network || network.allow_private);
+    for text in &network.allow {
+        guard.allow_network(
+            parse_network(text).map_err(|error| Failure::usage(format_args!("network.allow: {error}")))?,
+        );
+    }
+    Ok(guard)
+}
+
+fn journal_options(settings: &Settings) -> Options {
+    let log = &settings.config.log;
+    let interval = log.interval_ms.map(Duration::from_millis).map(Durability::Interval).unwrap_or_default();
+    let durability = match log.durability.as_deref() {
+        Some("memory") => Durability::Memory,
+        Some("os") => Durability::Os,
+        Some("sync") => Durability::Sync,
+        _ => interval,
+    };
+    // Everything is replayed right after the open, which reads it all.
+    Options { durability, segment_bytes: log.segment_bytes, check: Check::Tail, ..Options::default() }
+}
+
+/// Adds every fetcher that is to be had, and why the others are not. Starts none.
+fn fetchers(
+    mut builder: PipelineBuilder,
+    children: &mut Children,
+    settings: &Settings,
+    wishes: &Wishes,
+    dialer: &Dialer,
+    guard: AddressGuard,
+) -> Result<PipelineBuilder, Failure> {
+    let config = &settings.config;
+    let configured: Vec<&FetcherConfig> = config.fetchers.iter().collect();
+    let is_wanted = |name: &str| {
+        configured.is_empty() || configured.iter().any(|f| canonical(&f.name) == name && f.command.is_none())
+    };
+    if is_wanted(PROBE_FETCHER) {
+        let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
+        if let Some(agent) = &config.http.user_agent {
+            http = http.user_agent(agent);
+        }
+        builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
+    }
+    let mut stealth = BrowserOptions::stealth();
+    if let Some(agent) = &wishes.stealth_agent {
+        stealth.user_agent = UserAgent::Custom(agent.clone());
+    }
+    let browsers: Vec<BrowserOptions> =
+        [BrowserOptions::default(), stealth].into_iter().filter(|options| is_wanted(&options.name)).collect();
+    let program = if browsers.is_empty() { Err(String::new()) } else { chromium(settings, wishes)? };
+    if let Err(reason) = &program
+        && !reason.is_empty()
+    {
+        note(format_args!("warning: pages that need a browser will fail: {reason}"));
+    }
+    for options in browsers {
+        match &program {
+            Ok(program) => {
+                let tabs = config.browser.tabs.unwrap_or(options.tabs);
+                let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
+                let browser = Arc::new(browser);
+                children.browsers.push(Arc::clone(&browser));
+                builder = builder.fetcher(browser);
+            }
+            Err(reason) if reason.is_empty() => builder = builder.missing(&options.name, "there is to be no browser"),
+            Err(reason) => builder = builder.missing(&options.name, reason),
+        }
+    }
+    for fetcher in configured {
+        let Some(argv) = &fetcher.command else {
+            let shipped = [PROBE_FETCHER, "playwright", "playwright_stealth"];
+            if !shipped.contains(&canonical(&fetcher.name)) {
+                let reason = format!("the config gives {} no command, and fetchwise does not bring it", fetcher.name);
+                builder = builder.missing(&fetcher.name, reason);
+            }
+            continue;
+        };
+        let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
+        options.renders = fetcher.spec().renders;
+        options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
+        let command = Arc::new(CommandFetcher::new(options, dialer.clone()));
+        children.commands.push(Arc::clone(&command));
+        builder = builder.fetcher(command);
+    }
+    Ok(builder)
+}
+
+/// The browser's program. The inner error says why there is none, and is empty when none is wanted; a program that was named
+/// and is not there ends the command.
+fn chromium(settings: &Settings, wishes: &Wishes) -> Result<Result<PathBuf, String>, Failure> {
+    let config = &settings.config.browser;
+    if wishes.no_browser || wishes.chromium.is_none() && config.enabled == Some(false) {
+        return Ok(Err(String::new()));
+    }
+    match BrowserFetcher::find(wishes.chromium.as_deref().or(config.path.as_deref())) {
+        Ok(program) => Ok(Ok(program)),
+        Err(missing) if missing.named.is_some() => Err(Failure::usage(missing)),
+        Err(missing) => Ok(Err(missing.to_string())),
+    }
+}

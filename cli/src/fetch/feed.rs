@@ -1,0 +1,200 @@
+//! What to fetch, in order: from the command line, a file or stdin, read by a thread of its own so that a slow pipe holds
+//! up nothing else.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use crate::args::FetchArgs;
+use crate::failure::Failure;
+use crate::input::{Lines, is_stdin};
+use fetchwise::pipeline::Link;
+
+/// The longest line of input: enough to say of any URL what is wrong with it.
+const LINE_MAX_BYTES: usize = 1 << 20;
+/// Links read ahead.
+const AHEAD: usize = 256;
+
+/// One item of the input.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// Something to fetch.
+    Link(Link),
+    /// A line that is nothing to fetch.
+    Bad {
+        /// Where it stands, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The input ended early.
+    Broken(String),
+}
+
+/// The links of a run.
+pub(super) struct Feed {
+    items: mpsc::Receiver<Item>,
+    /// How many there are, where that can be told.
+    pub(super) total: Option<u64>,
+}
+
+/// A line that is a JSON object.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkJson {
+    url: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    learning: Option<bool>,
+    #[serde(default)]
+    fetcher: Option<String>,
+}
+
+impl Feed {
+    /// Opens all sources and starts reading.
+    pub(super) fn start(args: &FetchArgs) -> Result<Self, Failure> {
+        let total = total(args);
+        let mut sources: Vec<Source> = Vec::new();
+        for url in &args.urls {
+            sources.push(match url.as_str() {
+                "-" => Source::Lines(Lines::open(Path::new("-"), LINE_MAX_BYTES)?, PathBuf::from("stdin")),
+                url => Source::One(url.to_owned()),
+            });
+        }
+        if let Some(path) = &args.input {
+            sources.push(Source::Lines(Lines::open(path, LINE_MAX_BYTES)?, path.clone()));
+        }
+        let (to, items) = mpsc::channel(AHEAD);
+        let fetcher = args.fetcher.clone();
+        std::thread::Builder::new()
+            .name("fetchwise-input".into())
+            .spawn(move || read(sources, fetcher.as_deref(), &to))
+            .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
+        Ok(Self { items, total })
+    }
+
+    /// The next item.
+    pub(super) async fn next(&mut self) -> Option<Item> {
+        self.items.recv().await
+    }
+}
+
+enum Source {
+    One(String),
+    Lines(Lines, PathBuf),
+}
+
+/// Reads until the end, or until nobody wants more.
+fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
+    for source in sources {
+        let (mut lines, path) = match source {
+            Source::One(url) => {
+                let link = Link { fetcher: fetcher.map(str::to_owned), ..Link::new(url) };
+                if to.blocking_send(Item::Link(link)).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Source::Lines(lines, path) => (lines, path),
+        };
+        loop {
+            let line = match lines.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(error) => {
+                    let _ = to.blocking_send(Item::Broken(format!("cannot read {}: {error}", path.display())));
+                    return;
+                }
+            };
+            let item = match line.text {
+                Ok(text) => match link(&text, fetcher) {
+                    None => continue,
+                    Some(Ok(link)) => Item::Link(link),
+                    Some(Err(error)) => Item::Bad { line: line.number, error },
+                },
+                Err(error) => Item::Bad { line: line.number, error: error.to_string() },
+            };
+            if to.blocking_send(item).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The link of a line; none when it is empty or a comment.
+fn link(line: &str, fetcher: Option<&str>) -> Option<Result<Link, String>> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let fetcher = fetcher.map(str::to_owned);
+    if !line.starts_with('{') {
+        return Some(Ok(Link { fetcher, ..Link::new(line) }));
+    }
+    let read: Result<LinkJson, _> = serde_json::from_str(line);
+    Some(match read {
+        Ok(json) => Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher: json.fetcher.or(fetcher) }),
+        Err(error) => Err(format!("not a JSON object {{\"url\", \"id\", \"learning\", \"fetcher\"}}: {error}")),
+    })
+}
+
+/// How many items there will be, comments counted too: for the progress bar.
+fn total(args: &FetchArgs) -> Option<u64> {
+    if args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
+        return None;
+    }
+    let lines = args.input.as_deref().map_or(Ok(0), count_lines).ok()?;
+    Some(args.urls.len() as u64 + lines)
+}
+
+fn count_lines(path: &Path) -> io::Result<u64> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut from = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let (mut lines, mut last) = (0, b'\n');
+    loop {
+        let piece = from.fill_buf()?;
+        let Some(end) = piece.last() else { return Ok(lines + u64::from(last != b'\n')) };
+        last = *end;
+        lines += memchr::memchr_iter(b'\n', piece).count() as u64;
+        let used = piece.len();
+        from.consume(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_url_or_a_json_object() {
+        assert!(link("  ", None).is_none() && link("# later", None).is_none());
+        assert_eq!(link(" http://e.org/ ", Some("f")).unwrap().unwrap().fetcher.as_deref(), Some("f"));
+        let read =
+            link(r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g"}"#, Some("f")).unwrap().unwrap();
+        let want = Link {
+            url: "http://e.org/".to_owned(),
+            id: Some("7".to_owned()),
+            learning: Some(false),
+            fetcher: Some("g".to_owned()),
+        };
+        assert_eq!(read, want);
+        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#] {
+            assert!(link(bad, None).unwrap().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_with_and_without_a_last_break() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, want) in [("", 0), ("a\nb\n", 2), ("a\nb", 2), ("\n", 1)] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(count_lines(file.path()).unwrap(), want, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `fetch`: the main job, for many URLs at once.
+//!
+//! Results come in the order of the input. A result is shown once its attempts outlive the process, and its link is noted as
+//! through once the result is flushed, so that a run which is killed loses nothing that was shown, and shows every result at
+//! least once when it is taken up again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::args::FetchArgs;
+use super::failure::{Exit, Failure};
+use super::out::Out;
+use super::settings::Settings;
+use assemble::{Crawler, Wishes};
+use feed::{Feed, Item};
+use fetchwise::journal::{Journal, State};
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use report::Show;
+use resume::Resume;
+use stop::Stop;
+
+pub(super) mod assemble;
+mod feed;
+mod hangup;
+pub(super) mod report;
+mod resume;
+pub(super) mod stop;
+
+/// What is under way may take so long after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(5);
+/// The log gets so long to take what a result rests on.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+/// How often the log's health is looked at.
+const HEALTH_TIME: Duration = Duration::from_millis(250);
+/// Results that wait for an earlier one, for each URL that may be under way.
+const AHEAD: u64 = 64;
+
+/// Runs the command.
+pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let feed = Feed::start(args)?;
+    let store = assemble::store(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let ended = runtime.block_on(async {
+        let stop = stop::listen().map_err(Failure::failed)?;
+        let crawler = Crawler::open(settings, &Wishes::from(args), store)?;
+        let resume = Resume::open(crawler.journal.dir(), args, args.restart)
+            .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
+        let total = feed.total;
+        let run = Run {
+            pipeline: Arc::clone(&crawler.pipeline),
+            journal: Arc::clone(&crawler.journal),
+            concurrency: usize::from(args.concurrency),
+            feed,
+            resume,
+            show: Show::new(out, total),
+            stop,
+            under_way: JoinSet::new(),
+            links: HashMap::new(),
+            done: BTreeMap::new(),
+            begun: 0,
+            shown: 0,
+            is_degraded: false,
+        };
+        let ended = run.go().await;
+        let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
+        let dir = crawler.journal.dir().to_owned();
+        let closed = crawler.close().await;
+        let exit = ended?;
+        closed?;
+        settings.snapshot_if_due(&dir);
+        match state {
+            State::Degraded { reason, .. } => {
+                Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
+            }
+            _ if refused > 0 => Err(Failure::failed(format_args!("{refused} records did not reach the attempt log"))),
+            _ => Ok(exit),
+        }
+    });
+    // A name that is being looked up holds a thread that nobody can stop.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    ended
+}
+
+/// A run under way.
+struct Run<'o> {
+    pipeline: Arc<Pipeline>,
+    journal: Arc<Journal>,
+    concurrency: usize,
+    feed: Feed,
+    resume: Resume,
+    show: Show<'o>,
+    stop: Stop,
+    under_way: JoinSet<Report>,
+    /// The links under way, with their place in the input.
+    links: HashMap<Id, (u64, Link)>,
+    /// What is done and waits for what was begun before it.
+    done: BTreeMap<u64, Done>,
+    begun: u64,
+    shown: u64,
+    /// Whether somebody was told that the log is failing.
+    is_degraded: bool,
+}
+
+enum Done {
+    Fetched(Link, Box<Report>),
+    Bad { line: u64, error: String },
+}
+
+impl Run<'_> {
+    async fn go(mut self) -> Result<Exit, Failure> {
+        let ended = self.work().await;
+        // Whatever is still under way is dropped before the journal closes.
+        self.under_way.shutdown().await;
+        let interrupted = ended?;
+        self.show_all_done().await?;
+        let Self { resume, show, .. } = self;
+        let sum = show.finish();
+        match interrupted {
+            Some(Interrupted::Asked) => {
+                return Err(Failure::failed("interrupted").advise("the same command takes it up where it stopped"));
+            }
+            Some(Interrupted::Input(error)) => return Err(Failure::failed(error)),
+            None => resume.complete(),
+        }
+        Ok(if sum.unclassified > 0 { Exit::Failed } else { Exit::Done })
+    }
+
+    /// Goes through the input, or until somebody asks to stop.
+    async fn work(&mut self) -> Result<Option<Interrupted>, Failure> {
+        let (mut more, mut interrupted, mut give_up_at, mut listening) = (true, None, None, true);
+        let mut health = tokio::time::interval(HEALTH_TIME);
+        loop {
+            let take = more && self.under_way.len() < self.concurrency && self.begun - self.shown < self.window();
+            if !more && self.under_way.is_empty() {
+                return Ok(interrupted);
+            }
+            tokio::select! {
+                biased;
+                asked = self.stop.changed(), if listening => {
+                    let times = *self.stop.borrow_and_update();
+                    listening = asked.is_ok();
+                    if times == 0 {
+                        continue;
+                    }
+                    if times > 1 {
+                        return Ok(Some(Interrupted::Asked));
+                    }
+                    (more, interrupted) = (false, Some(Interrupted::Asked));
+                    give_up_at = Some(Instant::now() + GRACE);
+                    if !self.under_way.is_empty() {
+                        self.show.note("stopping: waiting for what is under way (Ctrl-C again to leave it)");
+                    }
+                }
+                () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
+                    return Ok(interrupted);
+                }
+                _ = health.tick() => self.look_at_log(),
+                Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
+                    self.ended(ended);
+                    self.show_done().await?;
+                }
+                item = self.feed.next(), if take => match item {
+                    None => more = false,
+                    Some(Item::Broken(error)) => (more, interrupted) = (false, Some(Interrupted::Input(error))),
+                    Some(Item::Bad { line, error }) => {
+                        self.done.insert(self.begun, Done::Bad { line, error });
+                        self.begun += 1;
+                        self.show_done().await?;
+                    }
+                    Some(Item::Link(link)) if self.resume.skips(&link) => self.show.skipped(),
+                    Some(Item::Link(link)) => self.begin(link),
+                },
+            }
+        }
+    }
+
+    /// Says when the log begins to fail, and when it is well again. Fetching goes on in between: attempts wait in memory.
+    fn look_at_log(&mut self) {
+        match self.journal.state() {
+            State::Degraded { reason, storage_full } if !self.is_degraded => {
+                self.is_degraded = true;
+                let advice = if storage_full { ": make room on its file system" } else { "" };
+                self.show.note(&format!(
+                    "fetchwise: warning: the attempt log is degraded ({reason}); fetching goes on, and attempts wait in memory{advice}"
+                ));
+            }
+            State::Healthy if self.is_degraded => {
+                self.is_degraded = false;
+                self.show.note("fetchwise: the attempt log is being written again");
+            }
+            _ => {}
+        }
+    }
+
+    /// How far the input may be ahead of the first result that is missing.
+    fn window(&self) -> u64 {
+        self.concurrency as u64 * AHEAD
+    }
+
+    fn begin(&mut self, link: Link) {
+        let (pipeline, own) = (Arc::clone(&self.pipeline), link.clone());
+        let handle = self.under_way.spawn(async move {
+            let mut report = pipeline.fetch(&own).await;
+            // Without a store nobody wants the body, which may be large.
+            report.response = None;
+            report
+        });
+        self.links.insert(handle.id(), (self.begun, link));
+        self.begun += 1;
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Report), tokio::task::JoinError>) {
+        let (id, report) = match ended {
+            Ok((id, report)) => (id, report),
+            Err(error) => {
+                let message = Some(format!("a bug in fetchwise: {error}"));
+                (error.id(), Report { error_type: Some(report::INTERNAL), message, ..Report::default() })
+            }
+        };
+        let Some((index, link)) = self.links.remove(&id) else { return };
+        let report = Report { url: link.url.clone(), ..report };
+        self.done.insert(index, Done::Fetched(link, Box::new(report)));
+    }
+
+    /// Shows what is done up to the first result that is missing.
+    async fn show_done(&mut self) -> Result<(), Failure> {
+        if self.done.contains_key(&self.shown) {
+            self.settle().await;
+        }
+        while let Some(done) = self.done.remove(&self.shown) {
+            self.shown += 1;
+            self.show_one(&done)?;
+        }
+        Ok(())
+    }
+
+    /// Shows everything that is done, at the end of a run that leaves some undone.
+    async fn show_all_done(&mut self) -> Result<(), Failure> {
+        self.settle().await;
+        for done in std::mem::take(&mut self.done).into_values() {
+            self.show_one(&done)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the log. One that fails, or stands still, says so at the end; results are shown all the same.
+    async fn settle(&self) {
+        let _ = tokio::time::timeout(SETTLE_TIME, self.journal.settled()).await;
+    }
+
+    fn show_one(&mut self, done: &Done) -> Result<(), Failure> {
+        match done {
+            Done::Bad { line, error } => self.show.bad_line(*line, error),
+            Done::Fetched(link, report) => {
+                self.show.report(link.id.as_deref(), report)?;
+                self.resume.note(resume::hash(link));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why a run ended early.
+enum Interrupted {
+    Asked,
+    Input(String),
+}

@@ -1,0 +1,227 @@
+//! Results of a run as they are shown: a line a URL, a bar while it goes on, a sum at the end.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::out::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
+use fetchwise::decision::Source;
+use fetchwise::heuristic::url::{URL_MAX_BYTES, shorten};
+use fetchwise::pipeline::Report;
+use fetchwise::rfc3339;
+
+/// The error type of a link whose task panicked.
+pub(super) const INTERNAL: &str = "internal_error";
+
+/// A result as JSON has it.
+#[derive(Serialize)]
+pub(crate) struct ReportJson<'a> {
+    url: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    fetcher: Option<&'a str>,
+    source: Option<&'static str>,
+    confidence: f64,
+    status: Option<u16>,
+    success: bool,
+    error_type: Option<&'a str>,
+    error: Option<&'a str>,
+    is_banned: bool,
+    requests: u32,
+    bytes: u64,
+    duration_ms: u64,
+    file: Option<&'a Path>,
+    paused_until: Option<String>,
+}
+
+impl<'a> ReportJson<'a> {
+    /// The result of the link that the caller calls `id`.
+    pub(crate) fn new(id: Option<&'a str>, report: &'a Report) -> Self {
+        Self {
+            url: url(report),
+            id,
+            fetcher: report.fetcher.as_deref(),
+            source: report.source.map(Source::name),
+            confidence: report.confidence,
+            status: report.status,
+            success: report.success,
+            error_type: report.error_type,
+            error: report.message.as_deref(),
+            is_banned: report.is_banned,
+            requests: report.requests,
+            bytes: report.bytes,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            file: report.file.as_deref(),
+            paused_until: report.paused_until.map(rfc3339::format),
+        }
+    }
+}
+
+/// The URL as it was given, but for one that is longer than any that is taken.
+fn url(report: &Report) -> Cow<'_, str> {
+    match report.url.len() > URL_MAX_BYTES {
+        true => Cow::Owned(shorten(&report.url)),
+        false => Cow::Borrowed(&report.url),
+    }
+}
+
+/// A line of input that is nothing to fetch, as JSON has it.
+#[derive(Serialize)]
+struct BadLineJson<'a> {
+    url: Option<&'a str>,
+    line: u64,
+    success: bool,
+    error_type: &'static str,
+    error: &'a str,
+}
+
+/// What a run adds up to.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    pub(super) delivered: u64,
+    pub(super) failed: u64,
+    pub(super) paused: u64,
+    /// Not fetched for want of a route, a fetcher, a place to store, or a URL.
+    pub(super) unclassified: u64,
+    pub(super) skipped: u64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        self.requests += u64::from(report.requests);
+        match report {
+            Report { success: true, .. } => {
+                self.delivered += 1;
+                self.bytes += report.bytes;
+            }
+            report if !report.is_classified() || report.error_type == Some(INTERNAL) => self.unclassified += 1,
+            Report { error_type: Some(Report::PAUSED), .. } => self.paused += 1,
+            _ => self.failed += 1,
+        }
+    }
+}
+
+/// Shows results as they come.
+pub(super) struct Show<'o> {
+    out: &'o mut Out,
+    bar: ProgressBar,
+    begun: Instant,
+    pub(super) sum: Sum,
+}
+
+impl<'o> Show<'o> {
+    /// A bar on a terminal, unless results go to the same one.
+    pub(super) fn new(out: &'o mut Out, total: Option<u64>) -> Self {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr()),
+            false => ProgressBar::hidden(),
+        };
+        let template = match total {
+            Some(_) => "{bar:30} {pos}/{len}  {per_sec}  {eta} left  {msg}",
+            None => "{spinner} {pos}  {per_sec}  {msg}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { out, bar, begun: Instant::now(), sum: Sum::default() }
+    }
+
+    /// One result.
+    pub(super) fn report(&mut self, id: Option<&str>, report: &Report) -> Result<(), Failure> {
+        self.sum.add(report);
+        if self.out.json {
+            self.out.object(&ReportJson::new(id, report))?;
+        } else {
+            let line = words(&url(report), report);
+            let out = &mut *self.out;
+            // Flushed while the bar is away, so that the two do not write over each other.
+            self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;
+        }
+        self.step()
+    }
+
+    /// A line of input that is nothing to fetch.
+    pub(super) fn bad_line(&mut self, line: u64, error: &str) -> Result<(), Failure> {
+        self.sum.unclassified += 1;
+        match self.out.json {
+            true => {
+                self.out.object(&BadLineJson { url: None, line, success: false, error_type: "invalid_line", error })?
+            }
+            false => {
+                let text = format!("{}  input line {line}: {}", styled(ERROR, "failed"), plain(error));
+                let out = &mut *self.out;
+                self.bar.suspend(|| out.line(text).and_then(|()| out.flush()))?;
+            }
+        }
+        self.step()
+    }
+
+    /// A link that an earlier run finished.
+    pub(super) fn skipped(&mut self) {
+        self.sum.skipped += 1;
+        self.bar.inc(1);
+    }
+
+    /// A message, beside the bar.
+    pub(super) fn note(&self, text: &str) {
+        self.bar.suspend(|| note(text));
+    }
+
+    /// The sum, on stderr.
+    pub(super) fn finish(self) -> Sum {
+        self.bar.finish_and_clear();
+        let sum = self.sum;
+        let mut parts = vec![format!("{} delivered", sum.delivered)];
+        let more = [
+            (sum.failed, "failed"),
+            (sum.paused, "paused"),
+            (sum.unclassified, "not fetched"),
+            (sum.skipped, "done by an earlier run"),
+        ];
+        parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        parts.push(requests(sum.requests));
+        parts.push(format!("{} in {:.1} s", HumanBytes(sum.bytes), self.begun.elapsed().as_secs_f64()));
+        note(parts.join(", "));
+        sum
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        self.bar.inc(1);
+        let sum = &self.sum;
+        self.bar.set_message(format!("{} delivered, {} requests", sum.delivered, sum.requests));
+        // Whoever reads the results sees each one when it is there.
+        self.out.flush()
+    }
+}
+
+/// A result in words.
+fn words(url: &str, report: &Report) -> String {
+    let fetcher = report.fetcher.as_deref().unwrap_or("-");
+    let source = report.source.map_or("-", Source::name);
+    let how = format!("{} {source}, {}", plain(fetcher), requests(report.requests.into()));
+    if report.success {
+        let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
+        let bytes = HumanBytes(report.bytes);
+        let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
+        return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
+    }
+    let error_type = report.error_type.unwrap_or("failed");
+    let is_new = |message: &&str| *message != error_type && error_type != Report::PAUSED;
+    let message = report.message.as_deref().filter(is_new).map(|message| format!(": {}", plain(message)));
+    let message = message.unwrap_or_default();
+    let until = report.paused_until.map(|until| format!("; paused until {}", rfc3339::format(until)));
+    let tail = styled(DIM, format_args!("({how})"));
+    format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
+}
+
+fn requests(count: u64) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
+}

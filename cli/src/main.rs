@@ -1,0 +1,81 @@
+//! The command line program.
+//!
+//! Two steps: `args` is syntax, `settings` is what it means together with environment and config. Each command is one file
+//! that takes both and where results go, and returns how it ended. Commands that only read take no lock, repair nothing and
+//! work beside a running crawler.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::{Exit, Failure};
+use out::Out;
+use settings::Settings;
+
+mod args;
+mod ban_rate;
+mod classify;
+mod decide;
+mod demo;
+mod explain;
+mod export;
+mod failure;
+mod fetch;
+mod import;
+mod importance;
+mod input;
+mod maintain;
+mod manual;
+mod out;
+mod parquet;
+mod pass;
+mod progress;
+mod query;
+mod replay_policy;
+mod select;
+mod settings;
+mod simulate;
+mod stats;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::new(cli.global.json);
+    let ended = run(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
+    let exit = ended.unwrap_or_else(|failure| {
+        // What was found before it failed is still worth having.
+        let _ = out.flush();
+        if !failure.is_quiet() {
+            let label = out::styled(out::ERROR, "error");
+            out::note(format_args!("{label}: {failure}"));
+        }
+        failure.exit()
+    });
+    ExitCode::from(exit as u8)
+}
+
+fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Completions(args) => return manual::completions(args, out),
+        Command::Man(args) => return manual::man(args, out),
+        Command::Simulate(args) => return simulate::run(args, out),
+        _ => {}
+    }
+    let settings = Settings::resolve(&cli.global)?;
+    match &cli.command {
+        Command::Fetch(args) => fetch::run(args, &settings, out),
+        Command::Select(args) => select::run(args, &settings, out),
+        Command::Explain(args) => explain::run(args, &settings, out),
+        Command::Classify(args) => classify::run(args, &settings, out),
+        Command::Import(args) => import::run(args, &settings, out),
+        Command::Export(args) => export::run(args, &settings, out),
+        Command::BanRate(args) => ban_rate::run(args, &settings, out),
+        Command::Stats(args) => stats::run(args, &settings, out),
+        Command::Query(args) => query::run(args, &settings, out),
+        Command::Importance(args) => importance::run(args, &settings, out),
+        Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
+        Command::Demo(args) => demo::run(args, &settings, out),
+        Command::Maintain(command) => maintain::run(command, &settings, out),
+        Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+    }
+}

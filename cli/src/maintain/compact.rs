@@ -1,0 +1,76 @@
+//! `compact`: raw attempts that are too old go, what they taught stays.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{bar, bytes, change};
+use crate::args::CompactArgs;
+use crate::failure::{Exit, Failure};
+use crate::out::{Out, note};
+use crate::settings::Settings;
+use fetchwise::journal::maintain::{self, CompactOptions};
+use fetchwise::rfc3339;
+
+#[derive(Serialize)]
+struct CompactJson {
+    dry_run: bool,
+    cutoff: String,
+    attempts_before: u64,
+    attempts_after: u64,
+    forgotten: u64,
+    segments_before: usize,
+    segments_after: usize,
+    bytes_before: u64,
+    bytes_after: u64,
+    snapshot_bytes: u64,
+    mass_before: f64,
+    mass_after: f64,
+    beside_writer: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintain::RETAIN_DAYS_DEFAULT);
+    let options = CompactOptions {
+        retain: Duration::from_secs(u64::from(days) * 86_400),
+        trust_clock: args.trust_clock,
+        dry_run: args.dry_run,
+    };
+    let dir = settings.existing_dir()?;
+    let done = maintain::compact(&dir, &settings.blank()?, &options, settings.clock.now(), &mut bar())?;
+    let cutoff = rfc3339::format(done.cutoff);
+    if out.json {
+        out.object(&CompactJson {
+            dry_run: args.dry_run,
+            cutoff,
+            attempts_before: done.attempts.0,
+            attempts_after: done.attempts.1,
+            forgotten: done.forgotten,
+            segments_before: done.segments.0,
+            segments_after: done.segments.1,
+            bytes_before: done.bytes.0,
+            bytes_after: done.bytes.1,
+            snapshot_bytes: done.snapshot_bytes,
+            mass_before: done.mass.0,
+            mass_after: done.mass.1,
+            beside_writer: done.beside_writer,
+        })?;
+    } else {
+        let would = if args.dry_run { " (dry run: nothing was changed)" } else { "" };
+        out.line(format_args!("attempts  {}{would}", change(done.attempts.0, done.attempts.1)))?;
+        out.line(format_args!("segments  {}", change(done.segments.0 as u64, done.segments.1 as u64)))?;
+        out.line(format_args!("bytes     {} -> {}", bytes(done.bytes.0), bytes(done.bytes.1)))?;
+        if !args.dry_run {
+            out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;
+        }
+        out.line(format_args!(
+            "attempts before {cutoff} are not kept; {} of those dropped were forgotten",
+            done.forgotten
+        ))?;
+    }
+    if done.beside_writer {
+        note("fetchwise: a crawler has the directory open: the segment that it is writing was left as it is");
+    }
+    Ok(Exit::Done)
+}

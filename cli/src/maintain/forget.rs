@@ -1,0 +1,49 @@
+//! `forget`: what is known of a domain or a link goes.
+
+use serde::Serialize;
+
+use crate::args::ForgetArgs;
+use crate::failure::{Exit, Failure};
+use crate::input::read_domain;
+use crate::out::{Out, plain};
+use crate::settings::Settings;
+use fetchwise::journal::TombstoneTarget;
+use fetchwise::journal::maintain;
+
+#[derive(Serialize)]
+struct ForgetJson<'a> {
+    domain: Option<&'a str>,
+    link: Option<&'a str>,
+    attempts: u64,
+    states: u64,
+    in_snapshot: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let target = match (&args.domain, &args.link) {
+        (Some(domain), _) => TombstoneTarget::Domain(read_domain(domain)?),
+        (None, Some(link)) => TombstoneTarget::Link(link.clone()),
+        (None, None) => return Err(Failure::usage("forget what? name --domain D or --link L")),
+    };
+    let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), settings.clock.now())?;
+    let (domain, link) = match &target {
+        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
+        TombstoneTarget::Link(link) => (None, Some(link.as_str())),
+    };
+    if out.json {
+        let (attempts, states, in_snapshot) = (forgot.attempts, forgot.states, forgot.in_snapshot);
+        out.object(&ForgetJson { domain, link, attempts, states, in_snapshot })?;
+        return Ok(Exit::Done);
+    }
+    let name = plain(domain.or(link).unwrap_or_default());
+    if forgot.is_nothing() {
+        out.line(format_args!("{name}: nothing is known of it"))?;
+    } else {
+        out.line(format_args!(
+            "{name}: forgotten; its {} attempts go from the disk at the next compact",
+            forgot.attempts
+        ))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,55 @@
+//! Bars for long work: on a terminal only, and only once it has taken a second.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use fetchwise::journal::Progress;
+
+/// Work that is done by then gets no bar.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The progress of reading bytes.
+pub(crate) struct ByteBar {
+    bar: ProgressBar,
+    what: &'static str,
+    begun: Instant,
+}
+
+impl ByteBar {
+    /// For work that starts now.
+    pub(crate) fn new() -> Self {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+            false => ProgressBar::hidden(),
+        };
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {eta}") {
+            bar.set_style(style);
+        }
+        Self { bar, what: "", begun: Instant::now() }
+    }
+
+    /// So far it is; `what` is being done.
+    pub(crate) fn tell(&mut self, what: &'static str, progress: Progress) {
+        if self.begun.elapsed() < SOON || !std::io::stderr().is_terminal() {
+            return;
+        }
+        if self.bar.is_hidden() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        if self.what != what {
+            self.what = what;
+            self.bar.reset();
+            self.bar.set_message(what);
+        }
+        self.bar.set_length(progress.total);
+        self.bar.set_position(progress.done);
+    }
+}
+
+impl Drop for ByteBar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

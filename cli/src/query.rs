@@ -1,0 +1,80 @@
+//! `query`: P(success | all of these), per fetcher.
+
+use serde::Serialize;
+
+use super::args::QueryArgs;
+use super::failure::{Exit, Failure};
+use super::out::{Out, Table, percent};
+use super::pass;
+use super::settings::Settings;
+use fetchwise::analytics::Query;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::url::domain_of;
+
+#[derive(Serialize)]
+struct ConditionalJson<'a> {
+    fetcher: &'a str,
+    attempts: u64,
+    success_rate: Option<f64>,
+    decayed_success_rate: Option<f64>,
+    decayed_success: f64,
+    decayed_attempts: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
+    let now = settings.clock.now();
+    let mut query = Query::new(all_of.clone(), settings.decay()?, now);
+    pass::attempts(&settings.data_dir()?, |attempt| query.observe(&attempt))?;
+    let mut table = Table::new(&["fetcher", ">attempts", ">success", ">decayed", ">of"]);
+    for row in query.rows() {
+        let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
+        if out.json {
+            out.object(&ConditionalJson {
+                fetcher: &row.fetcher,
+                attempts: row.attempts,
+                success_rate,
+                decayed_success_rate,
+                decayed_success: row.success,
+                decayed_attempts: row.total,
+            })?;
+            continue;
+        }
+        let attempts = row.attempts.to_string();
+        let total = format!("{:.2}", row.total);
+        table.row([row.fetcher, attempts, percent(success_rate), percent(decayed_success_rate), total]);
+    }
+    if !out.json {
+        match table.is_empty() {
+            true => {
+                let wanted: Vec<String> = all_of.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
+                out.line(super::out::plain(&format!("no attempt has {}", wanted.join(" and "))))?;
+            }
+            false => out.line(table)?,
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A heuristic as attempts are tagged with it: host names and suffixes in lower case, a domain without `www.`.
+fn heuristic(kind: &str, value: &str) -> Heuristic {
+    let value = match kind {
+        "domain" => domain_of(&value.to_ascii_lowercase()).to_owned(),
+        "site" | "suffix" => value.to_ascii_lowercase(),
+        _ => value.to_owned(),
+    };
+    Heuristic::new(kind.to_owned(), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_attempts_are_tagged() {
+        assert_eq!(heuristic("domain", "WWW.Example.org"), Heuristic::new("domain", "example.org"));
+        assert_eq!(heuristic("suffix", ".PDF"), Heuristic::new("suffix", ".pdf"));
+        assert_eq!(heuristic("mine", "As It Is"), Heuristic::new("mine", "As It Is"));
+    }
+}

@@ -1,0 +1,71 @@
+//! `stats`: success, blocks and learning.
+
+use serde::Serialize;
+
+use super::args::{ByArg, StatsArgs};
+use super::failure::{Exit, Failure};
+use super::out::{Out, Table, percent};
+use super::pass;
+use super::settings::Settings;
+use fetchwise::analytics::{By, Stats};
+
+#[derive(Serialize)]
+struct RowJson<'a> {
+    key: &'a str,
+    attempts: u64,
+    delivered: u64,
+    banned: u64,
+    success_rate: Option<f64>,
+    ban_rate: Option<f64>,
+    learned: Option<f64>,
+    inferred: Option<f64>,
+    probed: Option<f64>,
+    explored: Option<f64>,
+    requests_per_page: Option<f64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let (by, head) = match args.by {
+        None => (By::All, ""),
+        Some(ByArg::Domain) => (By::Domain, "domain"),
+        Some(ByArg::Fetcher) => (By::Fetcher, "fetcher"),
+        Some(ByArg::Day) => (By::Day, "day"),
+        Some(ByArg::Week) => (By::Week, "week of"),
+    };
+    let mut stats = Stats::new(by);
+    pass::attempts(&settings.data_dir()?, |attempt| stats.observe(&attempt))?;
+    let right =
+        [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
+    let mut table = Table::new(&[&[head], right.as_slice()].concat());
+    for (key, row) in stats.rows() {
+        let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
+        let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
+        if out.json {
+            out.object(&RowJson {
+                key: &key,
+                attempts: row.attempts,
+                delivered: row.delivered,
+                banned: row.banned,
+                success_rate: row.success_rate(),
+                ban_rate: row.ban_rate(),
+                learned,
+                inferred,
+                probed,
+                explored,
+                requests_per_page: row.requests_per_page(),
+            })?;
+            continue;
+        }
+        let shares = [row.success_rate(), row.ban_rate(), learned, inferred, probed, explored];
+        let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
+        table.row([key, row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]));
+    }
+    if !out.json {
+        match table.is_empty() {
+            true => out.line("no attempts yet")?,
+            false => out.line(table)?,
+        }
+    }
+    Ok(Exit::Done)
+}

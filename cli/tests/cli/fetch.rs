@@ -1,0 +1,315 @@
+//! `fetch` against real servers on loopback.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fetchwise_testsite::origin::{Origin, Site};
+
+use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
+
+const HOST: &str = "127.0.0.1";
+const OTHER: &str = "127.0.0.2";
+/// Loopback opened, no browser: these tests are about the program, not about fetchers.
+const PLAIN: [&str; 3] = ["--allow-network", "127.0.0.0/8", "--no-browser"];
+
+fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["fetch", "--json"][..], &PLAIN[..], more].concat()
+}
+
+#[test]
+fn thirty_pages_cost_thirty_requests_are_stored_and_remembered() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let urls: String = (0..30).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let ran = place.run(&fetch(&["--input", &input, "--out", "pages", "--concurrency", "1"]));
+    let lines = ran.json();
+    assert_eq!((ran.code, lines.len(), origin.hits(HOST)), (0, 30, 30), "{}", ran.stderr);
+    let mut files = HashSet::new();
+    for (n, line) in lines.iter().enumerate() {
+        assert_eq!(line["url"].as_str().unwrap(), origin.url(HOST, &format!("/articles/{n}")));
+        assert_eq!(
+            (line["success"].as_bool(), line["status"].as_u64(), line["requests"].as_u64()),
+            (Some(true), Some(200), Some(1))
+        );
+        let file = line["file"].as_str().unwrap();
+        let len = std::fs::metadata(place.path(file)).unwrap().len();
+        assert!(files.insert(file.to_owned()) && Some(len) == line["bytes"].as_u64(), "{line}");
+    }
+    assert_eq!(lines[0]["source"].as_str(), Some("probe"));
+    assert_eq!(lines[29]["source"].as_str(), Some("learned"));
+    // A second process remembers everything.
+    let again = place.run(&fetch(&[&origin.url(HOST, "/articles/new")])).one();
+    assert_eq!(again["source"].as_str(), Some("learned"));
+    assert_eq!(place.run(&["export"]).json().len(), 31);
+}
+
+#[test]
+fn every_url_ends_in_a_classified_outcome() {
+    let place = Place::new();
+    let sites =
+        [(HOST, Site::RedirectOut), (OTHER, Site::Pdf), ("127.0.0.3", Site::GzipBomb), ("127.0.0.4", Site::Empty)];
+    let origin = Origin::start(sites).unwrap();
+    let long = format!("http://e.org/{}", "a".repeat(2 << 20));
+    let lines = [
+        origin.url(HOST, "/metadata"),
+        origin.url(OTHER, "/paper"),
+        origin.url("127.0.0.3", "/"),
+        origin.url("127.0.0.4", "/"),
+        "http://10.1.2.3/".to_owned(),
+        "nonsense".to_owned(),
+        "ftp://e.org/".to_owned(),
+        long[..100_000].to_owned(),
+        "http://e.org/\0".to_owned(),
+    ];
+    let input = place.write("urls.txt", lines.join("\n"));
+    let ran = place.run(&fetch(&["--input", &input]));
+    let results = ran.json();
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let got: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
+    let invalid = Some("invalid_url");
+    let head = [Some("refused_address"), None, Some("too_large"), Some("wrong_tool"), Some("refused_address")];
+    assert_eq!(got[..8], [&head[..], &[invalid, invalid, invalid]].concat());
+    assert!(results[7]["url"].as_str().unwrap().len() < 200, "a URL that is none is not repeated at length");
+    let recorded = place.run(&["export"]).json();
+    assert!(recorded.iter().all(|line| line["url"].as_str().unwrap().len() < 200), "nothing odd is recorded");
+    // A line that is no line is an error of the input.
+    let input = place.write("long.txt", format!("{long}\n{}\n", origin.url(OTHER, "/x")));
+    let ran = place.run(&fetch(&["--input", &input]));
+    let results = ran.json();
+    assert_eq!((ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()), (1, Some(1), Some(true)));
+}
+
+#[test]
+fn pauses_outlive_the_process() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::RateLimited { retry_after: "3600".to_owned(), free: 0 })]).unwrap();
+    let url = origin.url(HOST, "/");
+    let first = place.run(&fetch(&[&url])).one();
+    assert_eq!((first["error_type"].as_str(), first["is_banned"].as_bool()), (Some("blocked_403"), Some(true)));
+    let until = first["paused_until"].as_str().unwrap().to_owned();
+    let hits = origin.hits(HOST);
+    let second = place.run(&fetch(&[&url]));
+    let line = second.one();
+    assert_eq!(
+        (second.code, line["error_type"].as_str(), line["source"].as_str()),
+        (0, Some("paused"), Some("paused"))
+    );
+    assert_eq!((line["paused_until"].as_str(), origin.hits(HOST)), (Some(until.as_str()), hits));
+    let line = place.run(&["select", "--json", &url]).one();
+    assert_eq!((line["decision"].as_str(), line["paused_until"].as_str()), (Some("paused"), Some(until.as_str())));
+    let line = place.run(&["select", "--json", &url, "--now", "2126-01-01T00:00:00Z"]).one();
+    assert_ne!(line["decision"].as_str(), Some("paused"));
+}
+
+#[test]
+fn a_line_may_have_an_id_a_fetcher_and_a_wish_of_its_own() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let routes = place.write("routes.csv", format!("{HOST},direct_access\n"));
+    let url = origin.url(HOST, "/a");
+    let text = format!(
+        "# a comment\n\n{}\n{}\nnot: json {{\n{{\"ulr\": 1}}\n",
+        serde_json::json!({"url": url, "id": "seven", "fetcher": "direct_access"}),
+        serde_json::json!({"url": url, "learning": false}),
+    );
+    let ran = place.run_with(&fetch(&["-", "--router", &routes]), text);
+    let lines = ran.json();
+    assert_eq!((ran.code, lines.len()), (1, 4), "{}", ran.stdout);
+    assert_eq!((lines[0]["id"].as_str(), lines[0]["source"].as_str()), (Some("seven"), Some("hinted")));
+    assert_eq!(lines[1]["source"].as_str(), Some("hard_coded"));
+    assert_eq!(
+        (lines[2]["error_type"].as_str(), lines[3]["error_type"].as_str()),
+        (Some("invalid_url"), Some("invalid_line"))
+    );
+}
+
+#[test]
+fn pages_go_into_a_warc_archive() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
+    let ran = place.run(&fetch(&["--warc", "out/crawl.warc", &urls[0], &urls[1]]));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let text = String::from_utf8_lossy(&std::fs::read(place.path("out/crawl.warc")).unwrap()).into_owned();
+    assert!(urls.iter().all(|url| text.contains(url.as_str())));
+    assert_eq!(text.matches("WARC-Type: response").count() + text.matches("warc-type: response").count(), 2);
+}
+
+#[test]
+fn an_archive_that_a_crash_has_cut_goes_on_after_its_last_whole_record() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let run = |path: &str| place.run(&fetch(&["--warc", "crawl.warc.gz", &origin.url(HOST, path)]));
+    assert_eq!(run("/a").code, 0);
+    let archive = place.path("crawl.warc.gz");
+    let whole = std::fs::read(&archive).unwrap();
+    std::fs::write(&archive, &whole[..whole.len() - 9]).unwrap();
+    let ran = run("/b");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("ended in the middle of a record") && ran.stderr.contains("crawl.warc.gz.torn-"));
+
+    std::fs::write(&archive, [&whole, b"no record".as_slice()].concat()).unwrap();
+    let ran = run("/c");
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("another archive"), "{}", ran.stderr);
+}
+
+/// Sends a signal to a process that this test has started.
+fn signal(child: &std::process::Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Starts a run of `urls` slow pages and reads its first `lines` results.
+fn begin(
+    place: &Place,
+    input: &str,
+    lines: usize,
+) -> (std::process::Child, Vec<String>, BufReader<std::process::ChildStdout>) {
+    let mut child = place.spawn(&fetch(&["--input", input, "--concurrency", "2"]));
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut read = Vec::new();
+    for _ in 0..lines {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        read.push(line);
+    }
+    (child, read, reader)
+}
+
+fn urls_of(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    let url = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["url"].as_str().unwrap().to_owned();
+    lines.into_iter().map(|line| url(line.as_ref())).collect()
+}
+
+fn runs_left(data: &Path) -> usize {
+    let names = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("run-")).count()
+}
+
+#[test]
+fn a_run_that_is_stopped_or_killed_goes_on_where_it_was() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_millis(100)))]).unwrap();
+    let urls: String = (0..40).map(|n| origin.url(HOST, &format!("/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let mut seen = Vec::new();
+
+    let (mut child, read, rest) = begin(&place, &input, 5);
+    signal(&child, "-INT");
+    seen.extend(read);
+    seen.extend(rest.lines().map(|line| line.unwrap()));
+    assert_eq!(child.wait().unwrap().code(), Some(1), "an interrupted run has failed");
+    assert!(seen.len() < 40 && runs_left(&place.data()) == 1);
+    let recorded = place.run(&["export"]).json().len();
+    assert!(recorded >= seen.len(), "{recorded} of {}: what was shown is in the log", seen.len());
+
+    let (mut child, read, rest) = begin(&place, &input, 5);
+    signal(&child, "-KILL");
+    seen.extend(read);
+    seen.extend(rest.lines().map_while(Result::ok).filter(|line| line.ends_with('}')));
+    let _ = child.wait();
+
+    let last = place.run(&fetch(&["--input", &input, "--concurrency", "2"]));
+    assert_eq!(last.code, 0, "{}", last.stderr);
+    assert!(last.stderr.contains("done by an earlier run"), "{}", last.stderr);
+    let (stopped, last) = (urls_of(&seen), urls_of(last.stdout.lines()));
+    let all: HashSet<&String> = stopped.iter().chain(&last).collect();
+    assert_eq!(all.len(), 40);
+    // Killed between the last lines shown and the note about them: so many may come twice.
+    assert!(stopped.len() + last.len() <= 42, "{} and {}", stopped.len(), last.len());
+    assert_eq!(runs_left(&place.data()), 0);
+
+    let whole = place.run(&fetch(&["--input", &input, "--concurrency", "8"]));
+    assert_eq!(whole.json().len(), 40, "a run that was completed fetches again");
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_run_at_once() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::slow(Duration::from_secs(60)))]).unwrap();
+    let begun = std::time::Instant::now();
+    let mut child = place.spawn(&fetch(&[&origin.url(HOST, "/"), "--timeout", "60s"]));
+    while origin.hits(HOST) == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, "-INT");
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("Ctrl-C again"), "{said}");
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(place.run(&["export"]).stdout, "", "what was abandoned teaches nothing");
+}
+
+#[test]
+fn text_for_people_says_what_happened() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let url = origin.url(HOST, "/a");
+    let ran: Ran = place.run(&[&["fetch", &url, "http://10.0.0.1/"][..], &PLAIN].concat());
+    assert!(ran.stdout.contains("ok  ") && ran.stdout.contains("refused_address"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("1 delivered, 1 failed"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_demo_learns_and_keeps_nothing() {
+    let place = Place::new();
+    let ran = place.run(&["demo", "--rounds", "9", "--no-browser", "--json"]);
+    let lines = ran.json();
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let of = |name: &str| lines.iter().filter(|line| line["place"] == name).collect::<Vec<_>>();
+    let library = of("library");
+    assert_eq!(
+        (library.len(), library[0]["source"].as_str(), library[8]["source"].as_str()),
+        (9, Some("probe"), Some("learned"))
+    );
+    assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
+    assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
+    assert!(!place.data().exists());
+}
+
+#[test]
+fn rules_are_read_again_while_pages_are_fetched() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let rule = |vendor: &str| {
+        format!(
+            "[[rule]]\nid = \"{vendor}\"\nvendor = \"{vendor}\"\ngrade = \"presence\"\nheader = [\"content-type\"]\nnote = \"a test\"\n"
+        )
+    };
+    place.write("rules.toml", rule("first"));
+    let mut child = place.command(&fetch(&["-", "--rules", "rules.toml"])).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let (results, messages) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let mut ask = |n: u32| {
+        writeln!(input, "{}", origin.url(HOST, &format!("/articles/{n}"))).unwrap();
+        assert!(results.recv_timeout(PATIENCE).unwrap().contains("\"success\":true"));
+    };
+    let hang_up = || {
+        let sent = Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    ask(1);
+    place.write("rules.toml", rule("second"));
+    hang_up();
+    wait_for(&messages, "rules.toml again");
+    ask(2);
+    place.write("rules.toml", "no rules");
+    hang_up();
+    wait_for(&messages, "the rules stay as they are");
+    ask(3);
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let seen: Vec<String> = (place.run(&["export"]).json().iter())
+        .map(|attempt| attempt["heuristics"].as_array().unwrap().iter().filter_map(|h| h["type"].as_str()).collect())
+        .collect();
+    let has = |n: usize, what: &str| seen[n].contains(what);
+    assert!(has(0, "waf_first") && has(1, "waf_second") && has(2, "waf_second"), "{seen:?}");
+    assert!(!has(0, "waf_second") && !has(1, "waf_first"), "{seen:?}");
+}

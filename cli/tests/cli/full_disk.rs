@@ -1,0 +1,89 @@
+//! `fetch` on a file system that fills up while it runs, and has room again later: a real one, so this needs a machine that
+//! lets its user mount.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use fetchwise_testsite::origin::{Origin, Site};
+
+use crate::support::{PATIENCE, Place, lines, wait_for};
+
+const HOST: &str = "127.0.0.1";
+
+/// A small file system that goes when it is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
+        mount.output().is_ok_and(|out| out.status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {
+    let place = Place::new();
+    let Some(_small) = Small::mount(&place.path("small"), "3m") else {
+        println!("SKIPPED a full file system during fetch: this machine does not let us mount");
+        return;
+    };
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let data = place.path("small/data");
+    let mut child = place
+        .command(&["fetch", "-", "--json", "--no-browser", "--allow-network", "127.0.0.0/8", "--concurrency", "4"])
+        .env("FETCHWISE_DATA_DIR", &data)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, results, messages) =
+        (child.stdin.take().unwrap(), lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    let mut asked = 0;
+    let mut ask = |count: u32| {
+        let urls: String = (asked..asked + count).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+        asked += count;
+        input.write_all(urls.as_bytes()).unwrap();
+    };
+    let delivered = |count: u32| {
+        for _ in 0..count {
+            let line = results.recv_timeout(PATIENCE).unwrap();
+            assert!(line.contains("\"success\":true"), "{line}");
+        }
+    };
+    ask(5);
+    delivered(5);
+    // Everything that is left, to the last byte.
+    let mut filler = OpenOptions::new().append(true).create(true).open(place.path("small/filler")).unwrap();
+    for size in [64 << 10, 4096, 64, 1] {
+        while filler.write_all(&vec![1; size]).is_ok() {}
+    }
+    // What was allocated ahead is used up first.
+    ask(3000);
+    delivered(3000);
+    wait_for(&messages, "the attempt log is degraded");
+    drop(filler);
+    fs::remove_file(place.path("small/filler")).unwrap();
+    wait_for(&messages, "is being written again");
+    ask(5);
+    delivered(5);
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut names = std::collections::HashSet::new();
+    let export = place.command(&["export"]).env("FETCHWISE_DATA_DIR", &data).output().unwrap();
+    for line in String::from_utf8(export.stdout).unwrap().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        names.insert(line["url"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(names.len(), 3010, "an attempt of every URL is in the log");
+    let verify = place.command(&["verify"]).env("FETCHWISE_DATA_DIR", &data).output().unwrap();
+    assert_eq!(verify.status.code(), Some(0));
+}

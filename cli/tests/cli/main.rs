@@ -1,0 +1,12 @@
+//! The program as its users meet it: exit codes, fields, messages.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod analytics;
+mod classify;
+mod decide;
+mod fetch;
+mod full_disk;
+mod log;
+mod maintain;
+mod support;

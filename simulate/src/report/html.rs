@@ -1,0 +1,330 @@
+//! Results as one HTML page with plots: no script, no font, nothing from elsewhere.
+
+use std::fmt::Write as _;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::table::{baseline_wins, distinct, find, mean_regret};
+use super::{Report, Wait};
+use fetchwise::decision::Source;
+
+const SIZE: (u32, u32) = (560, 360);
+/// The longest wait that the plots of adaptation show.
+const WAIT_MAX: u32 = 100;
+
+/// Why a page could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw {plot}: {reason}")]
+pub struct DrawError {
+    /// Which plot.
+    plot: &'static str,
+    /// What the chart library said.
+    reason: String,
+}
+
+/// The page: a table of regret, then for each world regret over time, cost against success, adaptation after a change, and
+/// the mix of decisions. Same reports, same bytes.
+///
+/// # Errors
+/// [`DrawError`] when the chart library cannot draw what it is given.
+pub fn html(reports: &[Report]) -> Result<String, DrawError> {
+    let mut page = String::from(HEAD);
+    page.push_str(&overview(reports));
+    for world in distinct(reports, |report| &report.world) {
+        let of: Vec<&Report> = reports.iter().filter(|report| report.world == world).collect();
+        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", escape(world));
+        for (title, svg) in [
+            ("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?),
+            ("Success against cost", draw("cost against success", |area| cost_against_success(area, &of))?),
+            (
+                "After a change to a dearer fetcher: share of warm hosts where it is first",
+                draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.worse))?,
+            ),
+            (
+                "After a change to a cheaper fetcher",
+                draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.better))?,
+            ),
+        ] {
+            let _ = writeln!(page, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
+        }
+        for report in of.iter().filter(|report| LEARNERS.contains(&&*report.policy)) {
+            let svg = draw("decision mix", |area| decision_mix(area, report))?;
+            let policy = escape(&report.policy);
+            let _ = writeln!(page, "<figure><figcaption>First decisions of {policy}</figcaption>{svg}</figure>");
+        }
+        page.push_str("</div>\n");
+        page.push_str(&details(&of));
+    }
+    page.push_str("</body>\n</html>\n");
+    Ok(page)
+}
+
+/// Policies whose labels say something: baselines have none of their own.
+const LEARNERS: [&str; 3] = ["default", "index", "confident"];
+
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>fetchwise simulate</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; background: #fff; margin: 2rem auto; max-width: 1180px; padding: 0 1rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; display: block; overflow-x: auto }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
+th:first-child, td:first-child { text-align: left }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem }
+figure { margin: 0; flex: 1 1 500px; max-width: 570px }
+figure svg { max-width: 100%; height: auto }
+figcaption { font-weight: 600; margin: .4rem 0 }
+</style>
+</head>
+<body>
+<h1>Policies in invented worlds</h1>
+<p>Regret is worth lost a URL against an oracle that knows all chances, in direct requests. Lower is better.</p>
+";
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn overview(reports: &[Report]) -> String {
+    let worlds = distinct(reports, |report| &report.world);
+    let mut out = String::from("<table>\n<tr><th>policy</th>");
+    for world in &worlds {
+        let _ = write!(out, "<th>{}</th>", escape(world));
+    }
+    out.push_str("<th>mean</th></tr>\n");
+    for policy in distinct(reports, |report| &report.policy) {
+        let _ = write!(out, "<tr><td>{}</td>", escape(policy));
+        for world in &worlds {
+            match find(reports, world, policy) {
+                Some(report) => {
+                    let _ = write!(out, "<td>{:.2} ± {:.2}</td>", report.regret, report.regret_sd);
+                }
+                None => out.push_str("<td></td>"),
+            }
+        }
+        let mean = mean_regret(reports, &worlds, policy).map_or(String::new(), |mean| format!("{mean:.2}"));
+        let _ = writeln!(out, "<td>{mean}</td></tr>");
+    }
+    out.push_str("</table>\n");
+    let wins = baseline_wins(reports);
+    if !wins.is_empty() {
+        out.push_str("<p>Where a baseline wins:</p>\n<ul>\n");
+        for win in wins {
+            let _ = writeln!(out, "<li>{}</li>", escape(&win));
+        }
+        out.push_str("</ul>\n");
+    }
+    out
+}
+
+fn details(of: &[&Report]) -> String {
+    let mut out = String::from(
+        "<table>\n<tr><th>policy</th><th>regret</th><th>cold regret</th><th>success</th><th>false success</th><th>cost a \
+         success</th><th>attempts a URL</th><th>blocked /1000</th><th>bans /1000</th><th>probes</th></tr>\n",
+    );
+    for r in of {
+        let per_success = r.cost_per_success.map_or("-".to_owned(), |cost| format!("{cost:.2}"));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.3}</td><td>{:.4}</td><td>{per_success}</td><td>{:.2}</td>\
+             <td>{:.0}</td><td>{:.2}</td><td>{:.3}</td></tr>",
+            escape(&r.policy),
+            r.regret,
+            r.cold_regret,
+            r.success_rate,
+            r.false_success_rate,
+            r.attempts_per_url,
+            r.blocked_per_1k,
+            r.bans_per_1k,
+            r.probe_share,
+        );
+    }
+    out.push_str("</table>\n");
+    out
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failure = Box<dyn std::error::Error>;
+
+/// Draws one plot as SVG.
+fn draw(plot: &'static str, with: impl Fn(&Area<'_>) -> Result<(), Failure>) -> Result<String, DrawError> {
+    let mut svg = String::new();
+    let drawn = {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE)
+            .map_err(Failure::from)
+            .and_then(|()| with(&area))
+            .and_then(|()| area.present().map_err(Failure::from))
+    };
+    drawn.map_err(|error| DrawError { plot, reason: error.to_string() })?;
+    Ok(svg)
+}
+
+/// The colour of the `place`th line.
+fn colour(place: usize) -> RGBColor {
+    const COLOURS: [(u8, u8, u8); 10] = [
+        (0, 90, 181),
+        (220, 50, 32),
+        (0, 128, 90),
+        (148, 82, 160),
+        (215, 130, 0),
+        (90, 90, 90),
+        (0, 150, 190),
+        (190, 40, 120),
+        (120, 140, 20),
+        (130, 85, 50),
+    ];
+    let (r, g, b) = COLOURS[place % COLOURS.len()];
+    RGBColor(r, g, b)
+}
+
+fn regret_over_time(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
+    let shown: Vec<&&Report> = of.iter().filter(|report| report.policy != "oracle").collect();
+    let all = || shown.iter().flat_map(|report| report.curves.regret.iter().flatten().copied());
+    let (low, high) = (all().fold(0.0, f64::min), all().fold(1.0, f64::max));
+    let stretches = shown.first().map_or(1, |report| report.curves.regret.len().max(1));
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(20)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(0.0..100.0, low..high * 1.05)?;
+    chart
+        .configure_mesh()
+        .x_desc("share of the days, %")
+        .y_desc("regret a URL")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (place, report) in shown.iter().enumerate() {
+        let points = report.curves.regret.iter().enumerate().filter_map(|(stretch, regret)| {
+            regret.map(|regret| (100.0 * (stretch as f64 + 0.5) / stretches as f64, regret))
+        });
+        chart
+            .draw_series(LineSeries::new(points, colour(place).stroke_width(2)))?
+            .label(&report.policy)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour(place).stroke_width(2)));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.2)).draw()?;
+    Ok(())
+}
+
+const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
+
+fn cost_against_success(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
+    let most = of.iter().map(|report| report.cost_per_url).fold(1.0, f64::max);
+    let least = of.iter().map(|report| report.success_rate).fold(1.0, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(20)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(0.0..most * 1.25, (least - 0.05).max(0.0)..1.0)?;
+    chart
+        .configure_mesh()
+        .x_desc("cost of requests a URL")
+        .y_desc("share of URLs with content")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    chart.draw_series(of.iter().enumerate().map(|(place, report)| {
+        EmptyElement::at((report.cost_per_url, report.success_rate))
+            + Circle::new((0, 0), 4, colour(place).filled())
+            + Text::new(report.policy.clone(), (6, -5), ("sans-serif", 11))
+    }))?;
+    Ok(())
+}
+
+/// The share of waits that have ended after so many URLs, as steps (Kaplan and Meier).
+fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
+    let mut waits = waits.to_vec();
+    waits.sort_unstable();
+    let mut lasting = 1.0;
+    let mut points = vec![(0.0, 0.0)];
+    for (place, wait) in waits.iter().enumerate().filter(|(_, wait)| !wait.cut_short && wait.urls <= WAIT_MAX) {
+        points.push((f64::from(wait.urls), 1.0 - lasting));
+        lasting *= 1.0 - 1.0 / (waits.len() - place) as f64;
+        points.push((f64::from(wait.urls), 1.0 - lasting));
+    }
+    points.push((f64::from(WAIT_MAX), 1.0 - lasting));
+    points.dedup();
+    points
+}
+
+fn adaptation(area: &Area<'_>, of: &[&Report], waits: impl Fn(&Report) -> &Vec<Wait>) -> Result<(), Failure> {
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(20)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(0.0..f64::from(WAIT_MAX), 0.0..1.0)?;
+    chart
+        .configure_mesh()
+        .x_desc("URLs since the change")
+        .y_desc("share of hosts")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let shown = of.iter().filter(|report| report.policy != "oracle" && !waits(report).is_empty());
+    for (place, report) in shown.enumerate() {
+        chart
+            .draw_series(LineSeries::new(ended(waits(report)), colour(place).stroke_width(2)))?
+            .label(&report.policy)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour(place).stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.2))
+        .draw()?;
+    Ok(())
+}
+
+/// Labels one above the other.
+fn decision_mix(area: &Area<'_>, report: &Report) -> Result<(), Failure> {
+    let stretches = report.curves.labels.len().max(1);
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(20)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(0.0..100.0, 0.0..1.0)?;
+    chart
+        .configure_mesh()
+        .x_desc("share of the days, %")
+        .y_desc("share of URLs")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let mut below = vec![0.0; stretches];
+    for (place, source) in Source::ALL.into_iter().enumerate() {
+        if report.curves.labels.iter().all(|labels| labels[place] == 0.0) {
+            continue;
+        }
+        let width = 100.0 / stretches as f64;
+        let bars: Vec<Rectangle<(f64, f64)>> = report
+            .curves
+            .labels
+            .iter()
+            .zip(&mut below)
+            .enumerate()
+            .map(|(stretch, (labels, below))| {
+                let (left, low) = (stretch as f64 * width, *below);
+                *below += labels[place];
+                Rectangle::new([(left, low), (left + width, *below)], colour(place).mix(0.75).filled())
+            })
+            .collect();
+        chart
+            .draw_series(bars)?
+            .label(source.name())
+            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 10, y + 4)], colour(place).mix(0.75).filled()));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.2))
+        .draw()?;
+    Ok(())
+}
