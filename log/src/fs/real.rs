@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
+use super::system::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
 /// The file system of the machine.
 #[derive(Debug, Clone, Copy, Default)]

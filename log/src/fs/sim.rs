@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
+use super::system::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
 const SECTOR: usize = 512;
 

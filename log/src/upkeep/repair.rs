@@ -6,18 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, ChainSegment, segment_name};
-use crate::check::{GoodFrame, scan_segment};
+use crate::directory::lock::{LOCK, acquire};
+use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, HEADER_LEN, Link, Records, SegmentHeader};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
-use crate::lock::{LOCK, acquire};
-use crate::maintain::{Maintenance, Progress};
-use crate::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
-use crate::reader::{Reader, Summary};
-use crate::rewrite::{Builder, Identity};
-use crate::scan::{Extent, Scanner, Step};
-use crate::snapshot::{ParseError, load_snapshot_with, parse, publish_manifest};
+use crate::read::catalog::{Catalog, ChainSegment, segment_name};
+use crate::read::judge::{GoodFrame, scan_segment};
+use crate::read::reader::{Reader, Summary};
+use crate::read::scan::{Extent, Scanner, Step};
+use crate::read::snapshot::{ParseError, load_snapshot_with, parse, publish_manifest};
+use crate::upkeep::compact::{Maintenance, Progress};
+use crate::upkeep::rewrite::{Builder, Identity};
 
 const QUARANTINE: &str = "quarantine";
 
@@ -233,7 +233,7 @@ impl Repair<'_> {
             let file = self.fs.open(&path).map_err(|e| Error::io("read", &path, e))?;
             let len = file.len().map_err(|e| Error::io("read", &path, e))?;
             let size = usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
-            let mut bytes = crate::scan::AlignedBuf::zeroed(size);
+            let mut bytes = crate::read::scan::AlignedBuf::zeroed(size);
             read_full_at(&*file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", &path, e))?;
             match parse(bytes, &path) {
                 Ok((snapshot, hash, of)) if of == store && snapshot.meta().covers_seq == covers_seq => {

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use crate::catalog::{Catalog, ChainSegment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameHeader, HEADER_LEN, Link};
 use crate::fs::{Fs, FsFile};
-use crate::scan::{Extent, Scanner, Step};
+use crate::read::catalog::{Catalog, ChainSegment};
+use crate::read::scan::{Extent, Scanner, Step};
 
 /// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
 const REREADS: u32 = 4;

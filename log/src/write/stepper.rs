@@ -5,13 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::directory::lock::{Guard, LOCK, acquire};
 use crate::error::Error;
 use crate::format::put_record;
 use crate::fs::Fs;
-use crate::lock::{Guard, LOCK, acquire};
-use crate::log::{Options, Record};
-use crate::recover::{Plan, Recovery, recover};
-use crate::writer::{Batch, Writer};
+use crate::write::log::{Options, Record};
+use crate::write::recover::{Plan, Recovery, recover};
+use crate::write::writer::{Batch, Writer};
 use crate::{RecordRef, format};
 
 /// A log that does what it is told, when it is told.

@@ -6,14 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{SegmentReport, lost_behind, scan_segment};
+use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
-use crate::manifest::SEGMENTS;
-use crate::scan::{Extent, Scanner, Step};
-use crate::writer::{Batch, Setup, Writer};
+use crate::read::catalog::{Catalog, ChainSegment};
+use crate::read::judge::{SegmentReport, lost_behind, scan_segment};
+use crate::read::scan::{Extent, Scanner, Step};
+use crate::write::writer::{Batch, Setup, Writer};
 
 /// How much [`Log::open`](crate::Log::open) reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{GoodFrame, SegmentReport, scan_segment};
+use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
+use crate::directory::manifest::SnapshotManifest;
+use crate::directory::reserve;
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
-use crate::lock::{Guard, LOCK, MAINT_LOCK, acquire};
-use crate::manifest::SnapshotManifest;
-use crate::reserve;
-use crate::rewrite::{Builder, Identity};
-use crate::snapshot::{Section, SnapshotMeta, publish_manifest, write_snapshot};
+use crate::read::catalog::{Catalog, ChainSegment};
+use crate::read::judge::{GoodFrame, SegmentReport, scan_segment};
+use crate::read::snapshot::{Section, SnapshotMeta, publish_manifest, write_snapshot};
+use crate::upkeep::rewrite::{Builder, Identity};
 
 /// How to compact.
 #[derive(Clone, Debug)]

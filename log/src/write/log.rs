@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
-use crate::ack::{Acks, Gate, Goal, Health};
+use crate::directory::lock::{Guard, LOCK, acquire};
 use crate::error::{AppendError, Error, WaitError};
 use crate::format::{RECORD_LEN_MAX, record_len};
 use crate::fs::{Fs, RealFs};
-use crate::lock::{Guard, LOCK, acquire};
-use crate::recover::{Check, Plan, Recovery, recover};
-use crate::worker::Worker;
-use crate::writer::WriterCounts;
+use crate::write::ack::{Acks, Gate, Goal, Health};
+use crate::write::recover::{Check, Plan, Recovery, recover};
+use crate::write::worker::Worker;
+use crate::write::writer::WriterCounts;
 
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,7 +290,7 @@ impl Log {
             begin_segment: options.begin_segment,
         };
         let (writer, recovery) = recover(&plan)?;
-        crate::reserve::keep(&*fs, dir);
+        crate::directory::reserve::keep(&*fs, dir);
         let (queue, incoming) = crossbeam_channel::unbounded();
         let (hurry, hurried) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));

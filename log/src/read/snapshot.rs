@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::Catalog;
-use crate::check::proven_seq;
+use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
 use crate::error::{Damage, Error};
 use crate::format::{HEADER_LEN, MAJOR, MINOR, Put, Take, is_sealed, seal_bytes};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
-use crate::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
-use crate::scan::AlignedBuf;
+use crate::read::catalog::Catalog;
+use crate::read::judge::proven_seq;
+use crate::read::scan::AlignedBuf;
 use xxhash_rust::xxh3::Xxh3;
 
 const HEADER_MAGIC: [u8; 8] = *b"\x89FWS\r\n\x1a\n";
@@ -144,7 +144,7 @@ pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch,
     for _ in 0..4 {
         let catalog = Catalog::read(&*fs, dir)?;
         let search = search(&*fs, dir, &catalog)?;
-        let again = crate::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
+        let again = crate::directory::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
         let same = again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
         if search.rejected.is_empty() || same {
             return settle(dir, search, &catalog);

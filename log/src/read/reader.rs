@@ -8,13 +8,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
-use crate::check::{GoodFrame, lost_behind, scan_segment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
-use crate::recover::check_fingerprints;
-use crate::scan::{AlignedBuf, Extent};
+use crate::read::catalog::Catalog;
+use crate::read::judge::{GoodFrame, lost_behind, scan_segment};
+use crate::read::scan::{AlignedBuf, Extent};
+use crate::write::recover::check_fingerprints;
 
 /// The log as it was when the reader was opened, and for the last segment as it is when that is read.
 ///

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use crate::ack::Health;
 use crate::error::Error;
 use crate::format::{RecordRef, put_record, record_len};
-use crate::log::{Durability, Message, Options, Queued, Shared};
-use crate::writer::{Batch, Writer};
+use crate::write::ack::Health;
+use crate::write::log::{Durability, Message, Options, Queued, Shared};
+use crate::write::writer::{Batch, Writer};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;

@@ -6,11 +6,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::directory::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
 use crate::error::{Damage, Error};
 use crate::format::{HEADER_LEN, HeaderError, Link, SegmentHeader};
 use crate::fs::{Fs, FsFile, read_full_at};
-use crate::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
-use crate::scan::Extent;
+use crate::read::scan::Extent;
 
 /// How often a listing is repeated when files vanish while it is read.
 const RACES_MAX: usize = 8;
@@ -121,7 +121,7 @@ impl Catalog {
         catalog.resolve(files);
         catalog.recheck_floor(fs, dir)?;
         let mut damage = std::mem::take(&mut catalog.damage);
-        crate::check::refine_damage(fs, &catalog.chain, &mut damage)?;
+        crate::read::judge::refine_damage(fs, &catalog.chain, &mut damage)?;
         catalog.damage = damage;
         Ok(catalog)
     }
