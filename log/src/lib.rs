@@ -33,16 +33,19 @@ mod write;
 
 pub use error::{AppendError, Damage, Error, TornTail, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
+pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::snapshot::{
     Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_with,
 };
-pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance, Progress};
-pub use upkeep::repair::{
-    RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_showing, verify_with,
-};
-pub use write::log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, Ticket};
-pub use write::recover::{Check, Recovery};
+pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
+pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
+pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};
+pub use write::flush::Flush;
+pub use write::log::{Log, Ticket};
+pub use write::options::{Check, Durability, OnFull, Options, Record};
+pub use write::recover::Recovery;
+pub use write::shared::{Metrics, State};
 #[cfg(feature = "sim")]
 pub use write::stepper::Stepper;

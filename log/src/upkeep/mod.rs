@@ -3,3 +3,5 @@
 pub(crate) mod compact;
 pub(crate) mod repair;
 pub(crate) mod rewrite;
+pub(crate) mod snapshot;
+pub(crate) mod verify;

@@ -6,26 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::options::Check;
+use super::writer::{Batch, Setup, Writer};
 use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
-use crate::read::catalog::{Catalog, ChainSegment};
-use crate::read::judge::{SegmentReport, lost_behind, scan_segment};
+use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
+use crate::read::judge::{SegmentReport, scan_segment};
 use crate::read::scan::{Extent, Scanner, Step};
-use crate::write::writer::{Batch, Setup, Writer};
-
-/// How much [`Log::open`](crate::Log::open) reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Check {
-    /// Every frame of every segment. Safe without further thought.
-    #[default]
-    Full,
-    /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a snapshot.
-    Tail,
-}
 
 /// What a writer found when it opened a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +70,7 @@ pub(crate) fn recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
 fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     let fs = &*plan.fs;
     let catalog = Catalog::read(fs, plan.dir)?;
-    check_fingerprints(&catalog, plan.fingerprint, plan.accepts)?;
+    catalog.check_fingerprints(plan.fingerprint, plan.accepts)?;
     if !catalog.damage.is_empty() {
         return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: catalog.damage });
     }
@@ -95,7 +85,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     recovery.rewritten = tail.rest.iter().map(|b| u64::from(b.count)).sum();
     recovery.next_seq = tail.durable.last_seq + 1 + recovery.rewritten;
     let last_file = catalog.chain.last().map_or(SEGMENTS, |s| &s.file.name);
-    if let Some(lost) = lost_behind(&catalog, last_file, recovery.next_seq - 1) {
+    if let Some(lost) = catalog.lost_behind(last_file, recovery.next_seq - 1) {
         return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: vec![lost] });
     }
     let mut writer = Writer::new(Setup {
@@ -211,16 +201,6 @@ fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentRe
             }
         }
     })
-}
-
-pub(crate) fn check_fingerprints(catalog: &Catalog, own: [u8; 16], accepts: &[[u8; 16]]) -> Result<(), Error> {
-    for segment in &catalog.chain {
-        let found = segment.file.header.fingerprint;
-        if found != own && !accepts.contains(&found) {
-            return Err(Error::FingerprintMismatch { file: segment.file.path.clone(), expected: own, found });
-        }
-    }
-    Ok(())
 }
 
 /// Removes what a writer that died left unfinished. Best effort: the names are never read.

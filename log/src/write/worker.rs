@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use super::ack::Health;
+use super::options::{Durability, Options};
+use super::shared::{Message, Queued, Shared};
+use super::writer::{Batch, Writer};
 use crate::error::Error;
 use crate::format::{RecordRef, put_record, record_len};
-use crate::write::ack::Health;
-use crate::write::log::{Durability, Message, Options, Queued, Shared};
-use crate::write::writer::{Batch, Writer};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;

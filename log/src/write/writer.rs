@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
+use crate::format::segment_name;
 use crate::format::{
     FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
     next_digest, payload_crc,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
-use crate::read::catalog::segment_name;
 
 /// Space is allocated ahead in steps that grow with the segment, between these.
 const ALLOCATE_MIN: u64 = 64 << 10;
