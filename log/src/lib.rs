@@ -31,7 +31,7 @@ mod read;
 mod upkeep;
 mod write;
 
-pub use error::{AppendError, Damage, Error, TornTail, WaitError};
+pub use error::{AppendError, Damage, Error, Lost, TornTail, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
 pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};

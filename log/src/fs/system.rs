@@ -52,6 +52,12 @@ pub trait FsFile: Send + Sync + Debug {
     fn len(&self) -> io::Result<u64>;
     /// Asks the system to forget cached content, so that the next read comes from the disk. Best effort.
     fn drop_cache(&self);
+    /// Whether `path` still leads to this file. False when the file or its directory was deleted, moved or replaced. A file
+    /// system on which nobody else can do that need not implement it.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
 }
 
 /// What came of trying to lock.
@@ -64,7 +70,13 @@ pub enum LockAttempt {
 }
 
 /// Holds a lock while it lives.
-pub trait LockGuard: Debug {}
+pub trait LockGuard: Debug {
+    /// Whether `path` still leads to the locked file; as [`FsFile::is_at`].
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(true)
+    }
+}
 
 /// Which sync call this is. Each has its own reason to exist; the fault suite switches each off in turn and expects a
 /// test to fail.

@@ -14,12 +14,12 @@ use crossbeam_channel::Sender;
 
 use super::ack::{Goal, Health};
 use super::flush::Flush;
+use super::home::Home;
 use super::options::{Durability, OnFull, Options, Record};
 use super::recover::{Plan, Recovery, recover};
 use super::shared::{Message, Metrics, Queued, Shared, State};
 use super::worker::Worker;
-use crate::directory::lock::{Guard, LOCK, acquire};
-use crate::error::{AppendError, Error, WaitError};
+use crate::error::{AppendError, Error, Lost, WaitError};
 use crate::format::{RECORD_LEN_MAX, record_len};
 use crate::fs::{Fs, RealFs};
 use crate::read::reader::Reader;
@@ -66,8 +66,6 @@ pub struct Log {
     fs: Arc<dyn Fs>,
     durability: Durability,
     on_full: OnFull,
-    /// Held until the writer thread has ended.
-    _lock: Guard,
 }
 
 impl Log {
@@ -87,8 +85,7 @@ impl Log {
 
     /// As [`open`](Self::open), on another file system.
     pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: Options) -> Result<(Self, Recovery), Error> {
-        fs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-        let lock = acquire(&*fs, dir, LOCK)?;
+        let home = Home::take(fs.clone(), dir)?;
         let plan = Plan {
             fs: fs.clone(),
             dir,
@@ -103,7 +100,7 @@ impl Log {
         let (queue, incoming) = crossbeam_channel::unbounded();
         let (hurry, hurried) = crossbeam_channel::bounded(1);
         let shared = Arc::new(Shared::new(&options, recovery.next_seq, hurry));
-        let mut worker = Worker::new(writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
+        let mut worker = Worker::new(home, writer, shared.clone(), incoming, hurried, &options, recovery.next_seq);
         let thread = std::thread::Builder::new()
             .name("fetchwise-log".into())
             .spawn(move || worker.run())
@@ -116,7 +113,6 @@ impl Log {
             fs,
             durability: options.durability,
             on_full: options.on_full,
-            _lock: lock,
         };
         Ok((log, recovery))
     }
@@ -130,6 +126,7 @@ impl Log {
     /// has no place in the log then.
     pub fn append(&self, record: Record<'_>) -> Result<Ticket, AppendError> {
         if record.payload.len() > RECORD_LEN_MAX {
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return Err(AppendError::TooLarge { len: record.payload.len(), max: RECORD_LEN_MAX });
         }
         let bytes = record_len(record.payload.len()) as u64;
@@ -242,6 +239,13 @@ impl Log {
         self.shared.metrics()
     }
 
+    /// How many records since the log was opened are not in it and will not be: those that were refused or shed, and those
+    /// that went with a directory or segment which somebody deleted. What waits in memory is not among them:
+    /// [`Error::Unsaved`] of [`close`](Self::close) has all.
+    pub fn lost(&self) -> Lost {
+        self.shared.lost()
+    }
+
     /// Healthy or not.
     pub fn state(&self) -> State {
         match self.shared.acks.health() {
@@ -270,7 +274,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsaved`] when records could not be written in a last attempt.
+    /// [`Error::Unsaved`] when records could not be written in a last attempt, or were deleted with their directory, and by
+    /// that lost without an error of [`append`](Self::append).
     pub fn close(mut self) -> Result<(), Error> {
         self.shut_down()
     }
@@ -294,7 +299,13 @@ impl Log {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
-        thread.join().unwrap_or(Err(Error::WriterGone))
+        thread.join().unwrap_or_else(|_| {
+            // A bug, so that nobody knows what became of what it had taken.
+            let unwritten = self.shared.next_seq().saturating_sub(self.shared.acks.written());
+            let mut lost = self.shared.lost().and(Lost::new(unwritten));
+            lost.at_least = true;
+            Err(Error::Unsaved { lost, source: Box::new(Error::WriterGone) })
+        })
     }
 }
 

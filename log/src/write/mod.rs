@@ -2,6 +2,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod flush;
+pub(crate) mod home;
 pub(crate) mod log;
 pub(crate) mod options;
 pub(crate) mod recover;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::options::Check;
-use super::writer::{Batch, Setup, Writer};
+use super::writer::{Batch, Setup, Writer, new_store};
 use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
@@ -103,6 +103,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
             .ok_or_else(|| Error::Invalid("no segment number left".into()))?,
         manifest_generation: catalog.segments.map_or(0, |m| m.generation),
         durable_seq: tail.durable.last_seq,
+        here_since: recovery.next_seq,
     });
     remove_unfinished(fs, plan.dir, &catalog);
     // An empty last segment is as good as a new one.
@@ -210,14 +211,4 @@ fn remove_unfinished(fs: &dyn Fs, dir: &Path, catalog: &Catalog) {
             let _ = fs.remove(&dir.join(name));
         }
     }
-}
-
-/// A random UUID, version 4.
-fn new_store(fs: &dyn Fs) -> [u8; 16] {
-    let mut store = [0; 16];
-    store[..8].copy_from_slice(&fs.random().to_le_bytes());
-    store[8..].copy_from_slice(&fs.random().to_le_bytes());
-    store[6] = store[6] & 0x0f | 0x40;
-    store[8] = store[8] & 0x3f | 0x80;
-    store
 }

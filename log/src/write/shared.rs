@@ -12,7 +12,7 @@ use crossbeam_channel::Sender;
 use super::ack::{Acks, Gate, Goal};
 use super::options::Options;
 use super::writer::WriterCounts;
-use crate::error::WaitError;
+use crate::error::{Lost, WaitError};
 
 /// How the log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,11 @@ pub struct Metrics {
     pub appended: u64,
     /// Records dropped under [`OnFull::Shed`].
     pub shed: u64,
-    /// Appends refused because the queue was full, under [`OnFull::Error`] or in a degraded log.
+    /// Appends refused: because the queue was full, under [`OnFull::Error`] or in a degraded log, or the record too large.
     pub refused: u64,
+    /// Records that were written and went with a directory or segment that somebody deleted. Those of earlier processes are
+    /// not counted.
+    pub gone: u64,
     /// Appends that had to wait for room.
     pub blocked: u64,
     /// The last sequence number that is in the hands of the operating system.
@@ -103,6 +106,8 @@ pub(crate) struct Shared {
     pub(super) shed: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) blocked: AtomicU64,
+    gone: AtomicU64,
+    gone_at_least: AtomicBool,
     pub(crate) degraded: AtomicU64,
     counts: [AtomicU64; 7],
     /// Somebody waits for all records before this sequence number.
@@ -124,6 +129,8 @@ impl Shared {
             shed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
+            gone_at_least: AtomicBool::new(false),
             degraded: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             wanted: AtomicU64::new(0),
@@ -151,6 +158,31 @@ impl Shared {
         self.acks.wait(goal, since)
     }
 
+    /// The sequence number that the next record gets.
+    pub(super) fn next_seq(&self) -> u64 {
+        // Relaxed: whoever asks knows by other means that the records which it is about have their numbers.
+        self.next_seq.load(Ordering::Relaxed)
+    }
+
+    /// Counts what went with a directory or segment.
+    pub(super) fn add_gone(&self, lost: Lost) {
+        self.gone.fetch_add(lost.records, Ordering::Relaxed);
+        self.gone_at_least.fetch_or(lost.at_least, Ordering::Relaxed);
+    }
+
+    /// What went with directories and segments.
+    pub(super) fn gone(&self) -> Lost {
+        let mut lost = Lost::new(self.gone.load(Ordering::Relaxed));
+        lost.at_least = self.gone_at_least.load(Ordering::Relaxed);
+        lost
+    }
+
+    /// Every record so far that is not in the log and will not be.
+    pub(super) fn lost(&self) -> Lost {
+        let refused = self.refused.load(Ordering::Relaxed) + self.shed.load(Ordering::Relaxed);
+        self.gone().and(Lost::new(refused))
+    }
+
     /// Counts and gauges.
     // Relaxed throughout: each number is right for some moment of late, and nothing is decided by them.
     pub(super) fn metrics(&self) -> Metrics {
@@ -161,6 +193,7 @@ impl Shared {
             appended: self.next_seq.load(Ordering::Relaxed) - self.start_seq,
             shed,
             refused,
+            gone: self.gone.load(Ordering::Relaxed),
             blocked: self.blocked.load(Ordering::Relaxed),
             written_seq: self.acks.written() - 1,
             durable_seq: self.acks.durable() - 1,
