@@ -18,7 +18,7 @@ use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
 use fetchwise::policy::Policy;
-use fetchwise::registry::FetcherSpec;
+use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
 use fetchwise::router::{Mode, Router};
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise::time::Clock;
@@ -114,15 +114,23 @@ impl Settings {
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names, those of the router table and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
+        self.learned_with(|builder| builder)
+    }
+
+    /// As [`Settings::learned`], built with more than the config says.
+    pub(crate) fn learned_with(
+        &self,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<(Selector, Loaded), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
         let (selector, loaded) = if self.config.fetchers.is_empty() {
             let survey = journal::survey_showing(&dir, &mut tell)?;
-            let selector = self.selector(self.candidates(&survey.fetchers))?;
+            let selector = self.selector(self.candidates(&survey.fetchers), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else {
-            let selector = self.selector(Vec::new())?;
+            let selector = self.selector(Vec::new(), more)?;
             let loaded = journal::load_showing(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         };
@@ -174,15 +182,23 @@ impl Settings {
     /// The candidates where the config names none: the built-in names, those of the router table, and `seen`.
     fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
         let mut candidates = built_in_fetchers();
-        candidates.extend(self.router.table.fetchers().map(FetcherSpec::by_name));
-        candidates.extend(seen.iter().map(|name| FetcherSpec::by_name(name)));
+        for name in self.router.table.fetchers().chain(seen.iter().map(String::as_str)) {
+            let is_known = candidates.iter().any(|spec| *spec.name == *canonical(name));
+            if !is_known && candidates.len() < CANDIDATES_MAX {
+                candidates.push(FetcherSpec::by_name(name));
+            }
+        }
         candidates
     }
 
     /// A selector without evidence. Its candidates are those of the config, then `more`.
-    fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now());
-        more.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    fn selector(
+        &self,
+        candidates: Vec<FetcherSpec>,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<Selector, Failure> {
+        let builder = more(self.config.selector().around(self.clock.now()));
+        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
     /// Mode and table, for a command that decides.

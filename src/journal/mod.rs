@@ -34,7 +34,6 @@ use std::sync::Arc;
 use fetchwise_log::{Log, Record};
 
 use crate::attempt::Attempt;
-#[cfg(feature = "pipeline")]
 use crate::backoff::LinkState;
 use crate::selector::{Sink, SinkError};
 use crate::time::Timestamp;
@@ -48,6 +47,7 @@ pub mod maintain;
 mod read;
 mod schema;
 mod snapshot;
+mod start;
 
 pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget};
 pub use fetchwise_log::{
@@ -240,16 +240,7 @@ impl Sink for Journal {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.append_attempt(attempt).map(|_| ()).map_err(|error| SinkError(Arc::new(error)))
     }
-}
 
-impl Sink for Arc<Journal> {
-    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        Sink::append(&**self, attempt)
-    }
-}
-
-#[cfg(feature = "pipeline")]
-impl crate::pipeline::StateLog for Journal {
     // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
     // holds in memory all the same.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {

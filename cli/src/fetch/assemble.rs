@@ -19,10 +19,10 @@ use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::journal::{Check, Durability, Journal, Loaded, Options};
-use fetchwise::pipeline::{Pipeline, PipelineBuilder, PipelineSettings};
+use fetchwise::journal::{Check, Durability, Journal, Options};
+use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
-use fetchwise::selector::Selector;
+use fetchwise::selector::{SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::warc::Warc;
@@ -81,26 +81,27 @@ impl Crawler {
     /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
     pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
         let router = settings.router()?.clone();
+        let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
         let detector = Arc::new(settings.detector()?);
         if let Some(rules) = settings.rules() {
             hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
         }
-        let limits = pipeline_settings(settings, wishes);
         let guard = guard(settings, wishes)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let (mut selector, loaded) = settings.learned()?;
+        let with =
+            |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let (mut selector, _) = settings.learned_with(with)?;
         selector.set_sink(Box::new(Arc::clone(&journal)));
-        let builder = builder(selector, loaded).settings(limits).router(router).detector(detector);
-        let builder = builder.states(Arc::clone(&journal) as _).clock(Arc::clone(&settings.clock));
+        let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
         let mut children = Children::default();
         let builder = fetchers(builder, &mut children, settings, wishes, &Dialer::new(guard.clone()), guard)?;
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
         };
-        Ok(Self { pipeline: Arc::new(builder.build()), journal, children })
+        Ok(Self { pipeline: Arc::new(builder.build().map_err(Failure::usage)?), journal, children })
     }
 
     /// Ends other programs, then writes and syncs what is left.
@@ -127,10 +128,6 @@ impl Children {
     }
 }
 
-fn builder(selector: Selector, loaded: Loaded) -> PipelineBuilder {
-    Pipeline::builder(Arc::new(selector)).links(loaded.links).host_levels(loaded.host_levels)
-}
-
 /// Where delivered pages go, if anywhere.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
     let cannot = |path: &Path, error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
@@ -150,23 +147,24 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
     })
 }
 
-fn pipeline_settings(settings: &Settings, wishes: &Wishes) -> PipelineSettings {
-    let (http, base) = (&settings.config.http, PipelineSettings::default());
+/// What a request may cost, its time and redirects apart.
+fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
+    let base = Limits::default();
+    Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
+}
+
+/// How a visit goes.
+fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
+    let (http, base) = (&settings.config.http, VisitSettings::default());
     let seconds = |value: Option<f64>| value.and_then(|value| Duration::try_from_secs_f64(value).ok());
-    let limits = Limits {
-        deadline: wishes.timeout.or(seconds(http.timeout_s)).unwrap_or(base.limits.deadline),
-        max_body: wishes.max_body.or(http.max_body).unwrap_or(base.limits.max_body),
-        max_redirects: http.max_redirects.unwrap_or(base.limits.max_redirects),
-        ..base.limits
-    };
-    let probe_limits = Limits {
-        deadline: seconds(http.probe_timeout_s).unwrap_or(base.probe_limits.deadline).min(limits.deadline),
-        max_body: limits.max_body,
-        max_redirects: base.probe_limits.max_redirects.min(limits.max_redirects),
-        ..base.probe_limits
-    };
-    let escalate_after_block = settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block);
-    PipelineSettings { limits, probe_limits, escalate_after_block }
+    let deadline = wishes.timeout.or(seconds(http.timeout_s)).unwrap_or(base.deadline);
+    VisitSettings {
+        deadline,
+        probe_deadline: seconds(http.probe_timeout_s).unwrap_or(base.probe_deadline).min(deadline),
+        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
+        escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        ..base
+    }
 }
 
 fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {

@@ -1,15 +1,15 @@
 //! Breakers with their half-open trials, and pauses of links with Retry-After, against naive models under any order of
-//! events; and what is claimed when many ask at once. Hosts and flights have theirs beside the pipeline.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+//! events; and what is claimed when many ask at once. Hosts and flights have theirs in `state`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fetchwise::attempt::Attempt;
-use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
-use fetchwise::selector::{Selector, Situation};
-use fetchwise::time::Timestamp;
+use super::pauses::BreakerTrial;
+use super::{Selector, Situation};
+use crate::attempt::Attempt;
+use crate::attempt::outcome::ErrorKind;
+use crate::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
+use crate::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;
 
@@ -23,7 +23,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 fn selector() -> Selector {
-    let builder = FETCHERS.iter().map(|name| fetchwise::registry::FetcherSpec::by_name(name));
+    let builder = FETCHERS.iter().map(|name| crate::registry::FetcherSpec::by_name(name));
     builder.fold(Selector::builder().around(BEGIN), |builder, spec| builder.fetcher(spec)).build().unwrap()
 }
 
@@ -88,7 +88,7 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
             Event::Empty(fetcher) => end(fetcher, now, Some(ErrorKind::EmptyContent)),
             Event::Claim(fetcher) => {
                 let breaker = model[fetcher];
-                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now));
+                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now)) != BreakerTrial::Taken;
                 prop_assert_eq!(claimed, breaker.blocks < 3 || !breaker.is_open(now), "{:?} at {}", event, now);
                 if claimed && breaker.blocks >= 3 {
                     // Until the trial ends it is open for everybody else.
@@ -212,11 +212,31 @@ fn of_threads_that_ask_at_once_one_has_a_breakers_trial() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| match selector.claim_breaker_trial(DOMAIN, id, at(now)) {
-                    true => claimed.fetch_add(1, Ordering::Relaxed),
-                    false => lost.fetch_add(1, Ordering::Relaxed),
+                    BreakerTrial::Claimed { .. } => claimed.fetch_add(1, Ordering::Relaxed),
+                    _ => lost.fetch_add(1, Ordering::Relaxed),
                 });
             }
         });
         assert_eq!((claimed.into_inner(), lost.into_inner()), (1, 3));
     }
+}
+
+#[test]
+fn a_trial_that_was_never_made_is_given_back() {
+    let selector = selector();
+    let id = selector.fetcher_id("direct_access").unwrap();
+    let url = Url::parse("https://e.org/").unwrap();
+    let block = |now| {
+        let attempt = Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
+        selector.record(attempt, at(now)).unwrap();
+    };
+    (0..3).for_each(|_| block(0));
+    let claim = |now| selector.claim_breaker_trial(DOMAIN, id, at(now));
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else { panic!("the breaker has run out") };
+    assert_eq!(claim(701), BreakerTrial::Taken);
+    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was given back") };
+    block(703);
+    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");
 }
