@@ -240,3 +240,72 @@ fn a_trial_that_was_never_made_is_given_back() {
     selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
     assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");
 }
+
+/// One attempt of a history that confidence is asked about.
+#[derive(Clone, Debug)]
+struct Past {
+    path: usize,
+    fetcher: usize,
+    success: bool,
+}
+
+fn past() -> impl Strategy<Value = Past> {
+    (0..8usize, 0..2usize, prop::bool::weighted(0.8)).prop_map(|(path, fetcher, success)| Past {
+        path,
+        fetcher,
+        success,
+    })
+}
+
+const PATHS: [&str; 8] = [
+    "https://a.org/x/1",
+    "https://a.org/y/2.pdf",
+    "https://www2.a.org/x/3",
+    "https://b.org/cdn/4.pdf",
+    "https://b.org/x/5.pdf",
+    "https://c.org/static/cdn/6",
+    "https://d.org/y.pdf",
+    "https://e.org/cdn/z/8.mp4",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// Files of a new host used to be `learned` by their suffix, and to fall back to a short probe at their fifth success, when the
+    /// host's own five attempts took over at a confidence of one half.
+    #[test]
+    fn a_success_never_lowers_confidence_and_never_turns_learned_into_a_probe(
+        history in prop::collection::vec(past(), 0..60),
+        at_path in 0..8usize,
+        fetcher in 0..2usize,
+    ) {
+        let selector = selector();
+        let record = |path: usize, fetcher: usize, success: bool| {
+            let attempt = Attempt::new(&Url::parse(PATHS[path]).unwrap(), FETCHERS[fetcher], BEGIN).unwrap();
+            let attempt = if success { attempt.delivered() } else { attempt.failed(ErrorKind::EmptyContent) };
+            selector.record(attempt, BEGIN).unwrap();
+        };
+        for past in history {
+            record(past.path, past.fetcher, past.success);
+        }
+        let url = Url::parse(PATHS[at_path]).unwrap();
+        let id = selector.fetcher_id(FETCHERS[fetcher]).unwrap();
+        let see = || {
+            let wanted = Situation { wanted: Some(id), ..Situation::first(BEGIN) };
+            let confidence = selector.select(&url, &wanted).unwrap().taken().unwrap().confidence;
+            let explained = selector.explain(&url, &Situation::first(BEGIN)).unwrap();
+            (confidence, explained.candidates[id.index()].confident, explained.decision.taken().unwrap())
+        };
+        let (before, after) = {
+            let before = see();
+            record(at_path, fetcher, true);
+            (before, see())
+        };
+        prop_assert!(after.0 >= before.0 - 1e-9, "{} fell to {}", before.0, after.0);
+        prop_assert!(after.1 || !before.1, "no longer confident: {:?} {:?}", before, after);
+        let was_learned = before.2.fetcher == id && before.2.source.name() == "learned";
+        if was_learned && after.2.fetcher == id && after.2.rule != crate::decision::Rule::Explore {
+            prop_assert_eq!(after.2.source.name(), "learned");
+        }
+    }
+}
