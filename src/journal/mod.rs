@@ -8,14 +8,14 @@
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
-//! use fetchwise::journal::{self, Journal, Options};
+//! use fetchwise::journal::{self, Journal, JournalOptions};
 //! use fetchwise::selector::Selector;
 //! use fetchwise::time::Timestamp;
 //! use std::sync::Arc;
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path();
-//! let (journal, _) = Journal::open(dir, Options::default()).unwrap();
+//! let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
 //! let journal = Arc::new(journal);
 //! let mut selector = Selector::builder().build().unwrap();
 //! journal::load(dir, &selector, Timestamp::now()).unwrap();
@@ -30,8 +30,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use fetchwise_log::{Log, Record};
+use fetchwise_log::{Log, LogOptions, Record};
 
 use crate::attempt::Attempt;
 #[cfg(feature = "fetch")]
@@ -51,8 +52,8 @@ mod snapshot;
 
 pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget};
 pub use fetchwise_log::{
-    AppendError, Check, Damage, Durability, Error as LogError, Flush, Metrics, OnFull, Progress, Recovery, State,
-    Ticket, TornTail, WaitError,
+    Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
+    Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use fold::{Importances, Loaded, Started, Survey, importances, load, load_showing, survey, survey_showing};
 pub use read::{Replayed, ids, replay};
@@ -108,21 +109,69 @@ impl JournalError {
 }
 
 /// How to open a journal for writing.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
+///
+/// ```
+/// use fetchwise::journal::{Durability, JournalOptions};
+///
+/// let options = JournalOptions::default().durability(Durability::Sync).segment_bytes(8 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    log: LogOptions,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        let mut log = LogOptions::default();
+        log.fingerprint = schema::fingerprint();
+        log.accepts = schema::readable();
+        Self { log }
+    }
+}
+
+impl JournalOptions {
     /// What an acknowledgement means.
-    pub durability: Durability,
-    /// How long entries that nobody waits for may be gathered before they are written together; the log's default when none.
-    /// See [`fetchwise_log::Options::linger`].
-    pub linger: Option<std::time::Duration>,
-    /// The size at which a segment of the log is full, in bytes; the log's default when none.
-    pub segment_bytes: Option<u64>,
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.log.durability = durability;
+        self
+    }
+
+    /// How long entries that nobody waits for may be gathered before they are written together; zero gathers nothing. See
+    /// [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
+    #[must_use]
+    pub fn linger(mut self, time: Duration) -> Self {
+        self.log.linger = time;
+        self
+    }
+
+    /// The size at which a segment of the log is full, in bytes.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.log.segment_bytes = bytes;
+        self
+    }
+
     /// What happens when entries come faster than the disk takes them.
-    pub on_full: OnFull,
-    /// Begin a new segment of the log now, so that all there was before can be compacted.
-    pub begin_segment: bool,
-    /// How much is read at open. [`Check::Tail`] is enough for a caller who [`load`]s the journal right after.
-    pub check: Check,
+    #[must_use]
+    pub fn on_full(mut self, policy: OnFull) -> Self {
+        self.log.on_full = policy;
+        self
+    }
+
+    /// How much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`]s the journal right after.
+    #[must_use]
+    pub fn check(mut self, check: OpenCheck) -> Self {
+        self.log.check = check;
+        self
+    }
+
+    /// Begins a new segment of the log now, so that all there was before can be compacted.
+    #[must_use]
+    pub fn begin_segment(mut self) -> Self {
+        self.log.begin_segment = true;
+        self
+    }
 }
 
 /// A data directory opened for writing. Shared by reference; dropping it writes and syncs what is left.
@@ -136,17 +185,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
-    pub fn open(dir: &Path, options: Options) -> Result<(Self, Recovery), JournalError> {
-        let mut log_options = fetchwise_log::Options::default();
-        log_options.durability = options.durability;
-        log_options.on_full = options.on_full;
-        log_options.check = options.check;
-        log_options.fingerprint = schema::fingerprint();
-        log_options.accepts = schema::readable();
-        log_options.begin_segment = options.begin_segment;
-        log_options.linger = options.linger.unwrap_or(log_options.linger);
-        log_options.segment_bytes = options.segment_bytes.unwrap_or(log_options.segment_bytes);
-        let (log, recovery) = Log::open(dir, log_options)?;
+    pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
+        let (log, recovery) = Log::open(dir, options.log)?;
         Ok((Self { log }, recovery))
     }
 
@@ -191,19 +231,26 @@ impl Journal {
     }
 
     /// Asks that everything taken so far be synced to disk; the result can be awaited, or waited for.
-    pub fn flush(&self) -> Flush {
+    pub fn flush(&self) -> Acknowledgement {
         self.log.flush()
     }
 
     /// Waits (or lets wait) until everything taken so far is acknowledged at the journal's durability: at
     /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
-    pub fn settled(&self) -> Flush {
+    pub fn settled(&self) -> Acknowledgement {
         self.log.settled()
     }
 
     /// Whether entries reach the disk.
-    pub fn state(&self) -> State {
-        self.log.state()
+    pub fn health(&self) -> Health {
+        self.log.health()
+    }
+
+    /// How many entries since the journal was opened are not in it and will not be: those that it did not take, and those that
+    /// went with a directory which somebody deleted. What waits in memory is not among them: the error of
+    /// [`close`](Self::close) has all.
+    pub fn lost(&self) -> Lost {
+        self.log.lost()
     }
 
     /// Counts and gauges.
@@ -291,7 +338,7 @@ mod tests {
     #[test]
     fn a_second_start_knows_what_the_first_learned() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let mut live = selector();
         live.set_sink(Box::new(Arc::new(journal)));
         for n in 0..200 {
@@ -314,7 +361,7 @@ mod tests {
     #[test]
     fn pauses_come_back_and_links_without_risk_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let paused = LinkState { paused_until: Some(minutes(10)), risk_level: 1, ..LinkState::default() };
         for (link, state) in [("a", paused), ("b", paused), ("b", LinkState::default())] {
             let (link, domain) = (link.to_owned(), "e.org".to_owned());
@@ -335,7 +382,7 @@ mod tests {
     #[test]
     fn what_a_wrong_clock_wrote_counts_as_of_now() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let years_ahead = minutes(4 * 365 * 24 * 60);
         journal.append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered()).unwrap();
         journal.append_host("e.org", Some(years_ahead), years_ahead).unwrap();
@@ -350,7 +397,7 @@ mod tests {
     #[test]
     fn a_tombstone_covers_what_came_before_it_only() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let write = |text: &str| journal.append_attempt(&attempt(text, "f", T0).delivered()).unwrap();
         write("https://www.gone.org/1");
         write("https://kept.org/1");
@@ -376,10 +423,10 @@ mod tests {
     #[test]
     fn there_is_one_writer_and_readers_do_not_mind() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         journal.append_attempt(&attempt("https://e.org/", "f", T0).delivered()).unwrap();
         journal.flush().wait().unwrap();
-        let error = Journal::open(dir.path(), Options::default()).unwrap_err();
+        let error = Journal::open(dir.path(), JournalOptions::default()).unwrap_err();
         assert!(error.is_refusal() && error.to_string().contains("locked"), "{error}");
         assert_eq!(replay(dir.path(), |_, _| {}).unwrap().attempts, 1);
     }
@@ -387,9 +434,8 @@ mod tests {
     #[test]
     fn an_embedder_says_how_long_attempts_are_gathered() {
         let dir = tempfile::tempdir().unwrap();
-        let linger = Some(std::time::Duration::from_secs(60));
-        let (journal, _) =
-            Journal::open(dir.path(), Options { linger, durability: Durability::Os, ..Options::default() }).unwrap();
+        let options = JournalOptions::default().linger(Duration::from_secs(60)).durability(Durability::Os);
+        let (journal, _) = Journal::open(dir.path(), options).unwrap();
         for n in 0..3 {
             journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
             // Longer than the log would gather them by itself.
@@ -410,7 +456,7 @@ mod tests {
 
     /// The one segment of a journal with `attempts` attempts that was closed in good order.
     fn written(dir: &Path, attempts: usize) -> std::path::PathBuf {
-        let (journal, _) = Journal::open(dir, Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
         for n in 0..attempts {
             journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
             // Each in a frame of its own.
@@ -432,6 +478,6 @@ mod tests {
         std::fs::write(&segment, bytes).unwrap();
         let error = survey(dir.path()).unwrap_err();
         assert!(error.is_refusal() && error.to_string().contains("damaged"), "{error}");
-        assert!(Journal::open(dir.path(), Options::default()).unwrap_err().is_refusal());
+        assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
     }
 }
