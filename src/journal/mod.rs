@@ -30,11 +30,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fetchwise_log::{Log, LogOptions, Record};
 
 use crate::attempt::Attempt;
+use crate::attempt::bounds::Unrecordable;
 #[cfg(feature = "fetch")]
 use crate::backoff::LinkState;
 use crate::selector::{Sink, SinkError};
@@ -88,6 +90,9 @@ pub enum JournalError {
         /// How old.
         hours: u64,
     },
+    /// An attempt says nothing that could be recorded.
+    #[error("cannot be recorded: {0}")]
+    Unrecordable(#[from] Unrecordable),
     /// An entry cannot be encoded: it is too large.
     #[error("cannot be recorded: {0}")]
     Encode(Arc<SchemaError>),
@@ -103,7 +108,7 @@ impl JournalError {
         match self {
             Self::Log(error) => error.is_refusal(),
             Self::Record { .. } | Self::Snapshot { .. } | Self::ClockJump { .. } => true,
-            Self::Encode(_) | Self::Append(_) => false,
+            Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
         }
     }
 }
@@ -178,6 +183,8 @@ impl JournalOptions {
 #[derive(Debug)]
 pub struct Journal {
     log: Log,
+    /// Entries that could not be encoded.
+    not_taken: AtomicU64,
 }
 
 impl Journal {
@@ -187,15 +194,18 @@ impl Journal {
     /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
-        Ok((Self { log }, recovery))
+        Ok((Self { log, not_taken: AtomicU64::new(0) }, recovery))
     }
 
-    /// Takes an attempt.
+    /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
     ///
     /// # Errors
-    /// When the log does not take it: memory for what waits is used up, or it is too large.
+    /// When its URL cannot be fetched or it names no fetcher; or when memory for what waits is used up.
     pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
-        self.append(schema::encode_attempt(attempt))
+        match attempt.bounded() {
+            Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
+            Err(error) => Err(self.not_taken(error.into())),
+        }
     }
 
     /// Takes a link's state.
@@ -250,7 +260,7 @@ impl Journal {
     /// went with a directory which somebody deleted. What waits in memory is not among them: the error of
     /// [`close`](Self::close) has all.
     pub fn lost(&self) -> Lost {
-        self.log.lost()
+        self.log.lost().and(Lost::new(self.not_taken.load(Ordering::Relaxed)))
     }
 
     /// Counts and gauges.
@@ -268,11 +278,22 @@ impl Journal {
     /// # Errors
     /// When entries could not be written: they are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
-        Ok(self.log.close()?)
+        let not_taken = Lost::new(self.not_taken.into_inner());
+        self.log.close().map_err(|error| match error {
+            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(not_taken), source }.into(),
+            other => other.into(),
+        })
+    }
+
+    /// Counts an entry that did not get as far as the log.
+    fn not_taken(&self, error: JournalError) -> JournalError {
+        // Relaxed: a count for people.
+        self.not_taken.fetch_add(1, Ordering::Relaxed);
+        error
     }
 
     fn append(&self, encoded: Result<Encoded, SchemaError>) -> Result<Ticket, JournalError> {
-        let encoded = encoded.map_err(|error| JournalError::Encode(Arc::new(error)))?;
+        let encoded = encoded.map_err(|error| self.not_taken(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
             schema: schema::VERSION,
