@@ -17,7 +17,7 @@ use super::input::{Lines, is_stdin, unreadable};
 use super::out::{Out, note, plain};
 use super::settings::{Settings, say_torn};
 use fetchwise::attempt::json::{LINE_MAX_BYTES, from_json_line};
-use fetchwise::journal::{self, Check, Journal, Options, maintain};
+use fetchwise::journal::{self, Journal, JournalOptions, OpenCheck, maintain};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
     let mut lines = Lines::open(&args.file, LINE_MAX_BYTES)?;
     let dir = settings.data_dir()?;
     // The pass over all ids below reads everything, so the open need not.
-    let options = Options { check: Check::Tail, ..Options::default() };
+    let options = JournalOptions::default().check(OpenCheck::Tail);
     let (journal, recovery) = Journal::open(&dir, options)?;
     say_torn(recovery.torn.as_ref());
     let mut known: HashSet<Uuid> = HashSet::new();

@@ -31,6 +31,7 @@ use serde_json::Value;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::bounds::{DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES};
 use super::{Attempt, ErrorType, Hint, Tag, stored_headers};
 use crate::decision::Source;
 use crate::heuristic::Heuristic;
@@ -40,17 +41,9 @@ use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
 
-/// The longest line that is worth reading, in bytes: an attempt within all limits below fits.
+/// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
 pub const LINE_MAX_BYTES: usize = 4 << 20;
 
-/// The longest name (fetcher, error type, source, type of a heuristic, name of a header), in bytes.
-const NAME_MAX_BYTES: usize = 128;
-/// The longest value of a heuristic, in bytes.
-const VALUE_MAX_BYTES: usize = 4 << 10;
-/// The longest value of a response header, in bytes.
-const HEADER_MAX_BYTES: usize = 16 << 10;
-/// The most heuristics or response headers of one attempt.
-const ITEMS_MAX: usize = 256;
 /// Integer times before this (2000-01-01) are rather seconds than milliseconds.
 const LOOKS_LIKE_SECONDS_BEFORE: i64 = 946_684_800_000;
 
@@ -368,7 +361,7 @@ fn read(mut fields: Fields, now: Timestamp) -> Result<(Attempt, Notes), ImportEr
     check_end(success, error_type.as_ref(), is_banned)?;
     let kind = error_type.as_ref().and_then(ErrorType::kind);
     let id = id(&mut fields)?;
-    let link = fields.text("link", URL_MAX_BYTES)?;
+    let link = fields.text("link", LINK_MAX_BYTES)?;
     let weight = fields.share("weight", true)?;
     let tags = heuristics(&mut fields)?;
     let mut attempt = Attempt {
@@ -450,11 +443,9 @@ fn time(value: &Value, notes: &mut Notes) -> Result<Timestamp, ImportError> {
 }
 
 fn duration(fields: &mut Fields) -> Result<u64, ImportError> {
-    // Longer than any request, and short enough for f64 to count exactly.
-    const MAX: f64 = 9_007_199_254_740_991.0;
     let Some(value) = fields.known.remove("duration_ms") else { return Ok(0) };
     match value.as_f64() {
-        Some(ms) if (0.0..=MAX).contains(&ms) => Ok(ms.round() as u64),
+        Some(ms) if (0.0..=DURATION_MAX_MS as f64).contains(&ms) => Ok(ms.round() as u64),
         _ => Err(invalid("duration_ms", "a number of milliseconds, 0 or more", &value)),
     }
 }

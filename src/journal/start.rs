@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Check, Journal, Options, load};
+use super::{Journal, JournalOptions, OpenCheck, load};
 use crate::selector::SelectorBuilder;
 
 impl SelectorBuilder {
@@ -36,7 +36,7 @@ impl SelectorBuilder {
         let dir = dir.into();
         self.opened_by(move |selector| {
             // Everything is replayed right after the open, which reads it all.
-            let (journal, _) = Journal::open(&dir, Options { check: Check::Tail, ..Options::default() })?;
+            let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
             load(&dir, selector, selector.now())?;
             selector.set_sink(Box::new(journal));
             Ok(())

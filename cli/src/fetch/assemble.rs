@@ -19,7 +19,7 @@ use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::journal::{Check, Durability, Journal, Options};
+use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
 use fetchwise::selector::{SelectorBuilder, VisitSettings};
@@ -179,7 +179,7 @@ fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> 
     Ok(guard)
 }
 
-fn journal_options(settings: &Settings) -> Options {
+fn journal_options(settings: &Settings) -> JournalOptions {
     let log = &settings.config.log;
     let interval = log.interval_ms.map(Duration::from_millis).map(Durability::Interval).unwrap_or_default();
     let durability = match log.durability.as_deref() {
@@ -189,7 +189,11 @@ fn journal_options(settings: &Settings) -> Options {
         _ => interval,
     };
     // Everything is replayed right after the open, which reads it all.
-    Options { durability, segment_bytes: log.segment_bytes, check: Check::Tail, ..Options::default() }
+    let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
+    match log.segment_bytes {
+        Some(bytes) => options.segment_bytes(bytes),
+        None => options,
+    }
 }
 
 /// Adds every fetcher that is to be had, and why the others are not. Starts none.

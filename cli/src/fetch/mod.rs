@@ -18,7 +18,7 @@ use super::out::Out;
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
-use fetchwise::journal::{Journal, State};
+use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use report::Show;
 use resume::Resume;
@@ -70,17 +70,17 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             is_degraded: false,
         };
         let ended = run.go().await;
-        let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
+        let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
         let closed = crawler.close().await;
         let exit = ended?;
         closed?;
         settings.snapshot_if_due(&dir);
-        match state {
-            State::Degraded { reason, .. } => {
+        match health {
+            _ if !lost.is_nothing() => Err(Failure::failed(format_args!("the attempt log has lost {lost}"))),
+            Health::Degraded { reason, .. } => {
                 Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
             }
-            _ if refused > 0 => Err(Failure::failed(format_args!("{refused} records did not reach the attempt log"))),
             _ => Ok(exit),
         }
     });
@@ -190,15 +190,15 @@ impl Run<'_> {
 
     /// Says when the log begins to fail, and when it is well again. Fetching goes on in between: attempts wait in memory.
     fn look_at_log(&mut self) {
-        match self.journal.state() {
-            State::Degraded { reason, storage_full } if !self.is_degraded => {
+        match self.journal.health() {
+            Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
                 let advice = if storage_full { ": make room on its file system" } else { "" };
                 self.show.note(&format!(
                     "fetchwise: warning: the attempt log is degraded ({reason}); fetching goes on, and attempts wait in memory{advice}"
                 ));
             }
-            State::Healthy if self.is_degraded => {
+            Health::Good if self.is_degraded => {
                 self.is_degraded = false;
                 self.show.note("fetchwise: the attempt log is being written again");
             }
