@@ -320,7 +320,8 @@ mod tests {
         let stranger = parent.path().join("other-1");
         std::fs::create_dir(&stranger).unwrap();
         // A killed owner removes nothing, and its locks are free.
-        let (dead, young) = (dead.dir.keep(), young.dir.keep());
+        let killed = |Scratch { dir, _lock }: Scratch| dir.keep();
+        let (dead, young) = (killed(dead), killed(young));
         sweep(parent.path(), "test-");
         assert!(living.path().exists() && young.exists() && stranger.exists());
         assert!(!dead.exists());

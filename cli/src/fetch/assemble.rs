@@ -232,7 +232,7 @@ fn fetchers(
             Ok(program) => {
                 let tabs = config.browser.tabs.unwrap_or(options.tabs);
                 let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
-                let browser = Arc::new(browser);
+                let browser = Arc::new(browser.map_err(Failure::usage)?);
                 children.browsers.push(Arc::clone(&browser));
                 builder = builder.fetcher(browser);
             }

@@ -106,6 +106,15 @@ impl BrowserOptions {
     }
 }
 
+/// Options with which no page can be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// [`BrowserOptions::tabs`] is 0.
+    #[error("a browser needs one tab at least: tabs is 0")]
+    NoTabs,
+}
+
 /// Gets pages with Chromium. See the [module](self).
 ///
 /// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as
@@ -152,15 +161,21 @@ impl BrowserFetcher {
     }
 
     /// A fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
-    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Self {
-        let slots = Semaphore::new(options.tabs.max(1));
+    ///
+    /// # Errors
+    /// [`OptionsError`] when it could never fetch a page with these options.
+    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        if options.tabs == 0 {
+            return Err(OptionsError::NoTabs);
+        }
+        let slots = Semaphore::new(options.tabs.min(Semaphore::MAX_PERMITS));
         let inner = Inner { program, options, dialer, running: Mutex::new(None), closed: AtomicBool::new(false) };
-        Self { inner: Arc::new(inner), slots }
+        Ok(Self { inner: Arc::new(inner), slots })
     }
 
     /// Pages open at a time.
     pub fn max_in_flight(&self) -> usize {
-        self.inner.options.tabs.max(1)
+        self.inner.options.tabs
     }
 
     /// Starts the browser now, so that the first fetch need not wait for it.
