@@ -94,6 +94,9 @@ pub(crate) enum Command {
 /// Each URL is given to the fetcher that is likeliest to bring it for the least cost; a failure moves on to the next one. Every
 /// request is recorded as an attempt. A site that blocks is left alone for a while. A run that was interrupted is taken up
 /// where it stopped when the same command is given again.
+///
+/// Results come as they are there, not in the order of the input: each says which line of the input it belongs to. With --ordered
+/// they come in the order of the input, and a URL that hangs holds back the results of those after it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\"}; empty lines and \
@@ -119,6 +122,9 @@ pub(crate) struct FetchArgs {
     /// URLs under way at once
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
+    /// Give results in the order of the input, not as they come
+    #[arg(long)]
+    pub(crate) ordered: bool,
     /// A network that may be dialled although it is not public, as CIDR; repeatable
     #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
     pub(crate) allow_network: Vec<ipnet::IpNet>,

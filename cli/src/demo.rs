@@ -85,7 +85,7 @@ async fn crawl(
         for ((task, place), past) in tasks.into_iter().zip(places).zip(&mut history) {
             let report = task.await.map_err(|error| Failure::failed(format_args!("a bug in fetchwise: {error}")))?;
             if out.json {
-                let report = ReportJson::new(None, &report);
+                let report = ReportJson::new(None, None, &report);
                 out.object(&FetchJson { round: round + 1, place: place.name, report })?;
             }
             past.push(report);

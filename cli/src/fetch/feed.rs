@@ -1,5 +1,5 @@
 //! What to fetch, in order: from the command line, a file or stdin, read by a thread of its own so that a slow pipe holds
-//! up nothing else.
+//! up nothing else. Each item knows where it stands in the input, because results come in another order.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -18,11 +18,32 @@ const LINE_MAX_BYTES: usize = 1 << 20;
 /// Links read ahead.
 const AHEAD: usize = 256;
 
+/// Where an item stands in the input, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// So many arguments of the command line stand before it, and it is one itself.
+    Position(u64),
+    /// It is this line of a file or of stdin.
+    Line(u64),
+}
+
+impl Place {
+    /// The line, for an item that is one.
+    pub(crate) fn line(self) -> Option<u64> {
+        if let Self::Line(line) = self { Some(line) } else { None }
+    }
+
+    /// The position, for an argument.
+    pub(crate) fn position(self) -> Option<u64> {
+        if let Self::Position(position) = self { Some(position) } else { None }
+    }
+}
+
 /// One item of the input.
 #[derive(Debug)]
 pub(super) enum Item {
     /// Something to fetch.
-    Link(Link),
+    Link(Place, Link),
     /// A line that is nothing to fetch.
     Bad {
         /// Where it stands, counted from 1.
@@ -59,10 +80,10 @@ impl Feed {
     pub(super) fn start(args: &FetchArgs) -> Result<Self, Failure> {
         let total = total(args);
         let mut sources: Vec<Source> = Vec::new();
-        for url in &args.urls {
+        for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
                 "-" => Source::Lines(Lines::open(Path::new("-"), LINE_MAX_BYTES)?, PathBuf::from("stdin")),
-                url => Source::One(url.to_owned()),
+                url => Source::One(Place::Position(before + 1), url.to_owned()),
             });
         }
         if let Some(path) = &args.input {
@@ -84,7 +105,7 @@ impl Feed {
 }
 
 enum Source {
-    One(String),
+    One(Place, String),
     Lines(Lines, PathBuf),
 }
 
@@ -92,9 +113,9 @@ enum Source {
 fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
     for source in sources {
         let (mut lines, path) = match source {
-            Source::One(url) => {
+            Source::One(place, url) => {
                 let link = Link { fetcher: fetcher.map(str::to_owned), ..Link::new(url) };
-                if to.blocking_send(Item::Link(link)).is_err() {
+                if to.blocking_send(Item::Link(place, link)).is_err() {
                     return;
                 }
                 continue;
@@ -113,7 +134,7 @@ fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
             let item = match line.text {
                 Ok(text) => match link(&text, fetcher) {
                     None => continue,
-                    Some(Ok(link)) => Item::Link(link),
+                    Some(Ok(link)) => Item::Link(Place::Line(line.number), link),
                     Some(Err(error)) => Item::Bad { line: line.number, error },
                 },
                 Err(error) => Item::Bad { line: line.number, error: error.to_string() },

@@ -1,8 +1,9 @@
 //! `fetch`: the main job, for many URLs at once.
 //!
-//! Results come in the order of the input. A result is shown once its attempts outlive the process, and its link is noted as
-//! through once the result is flushed, so that a run which is killed loses nothing that was shown, and shows every result at
-//! least once when it is taken up again.
+//! A result is shown as soon as it is there, with its place in the input, so that one server that answers nothing holds up
+//! no other result; with `--ordered` results come in the order of the input. A result is shown once its attempts outlive the
+//! process, and its link is noted as through once the result is flushed, so that a run which is killed loses nothing that was
+//! shown, and shows every result at least once when it is taken up again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::failure::{Exit, Failure};
 use super::out::Out;
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
-use feed::{Feed, Item};
+use feed::{Feed, Item, Place};
 use fetchwise::journal::{Journal, State};
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use report::Show;
@@ -24,7 +25,8 @@ use resume::Resume;
 use stop::Stop;
 
 pub(super) mod assemble;
-mod feed;
+pub(super) mod feed;
+mod files;
 mod hangup;
 pub(super) mod report;
 mod resume;
@@ -36,11 +38,12 @@ const GRACE: Duration = Duration::from_secs(5);
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
-/// Results that wait for an earlier one, for each URL that may be under way.
+/// With `--ordered`: results that wait for an earlier one, for each URL that may be under way.
 const AHEAD: u64 = 64;
 
 /// Runs the command.
 pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    files::make_room_for(args.concurrency)?;
     let feed = Feed::start(args)?;
     let store = assemble::store(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
@@ -54,6 +57,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
             concurrency: usize::from(args.concurrency),
+            is_ordered: args.ordered,
             feed,
             resume,
             show: Show::new(out, total),
@@ -90,14 +94,16 @@ struct Run<'o> {
     pipeline: Arc<Pipeline>,
     journal: Arc<Journal>,
     concurrency: usize,
+    /// Whether results come in the order of the input.
+    is_ordered: bool,
     feed: Feed,
     resume: Resume,
     show: Show<'o>,
     stop: Stop,
     under_way: JoinSet<Report>,
-    /// The links under way, with their place in the input.
-    links: HashMap<Id, (u64, Link)>,
-    /// What is done and waits for what was begun before it.
+    /// The links under way, with their number among those begun and their place in the input.
+    links: HashMap<Id, (u64, Place, Link)>,
+    /// What is done and not shown yet, by the order in which it was begun.
     done: BTreeMap<u64, Done>,
     begun: u64,
     shown: u64,
@@ -106,7 +112,7 @@ struct Run<'o> {
 }
 
 enum Done {
-    Fetched(Link, Box<Report>),
+    Fetched(Place, Link, Box<Report>),
     Bad { line: u64, error: String },
 }
 
@@ -161,6 +167,10 @@ impl Run<'_> {
                 _ = health.tick() => self.look_at_log(),
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
+                    // Those that ended meanwhile share one wait for the log.
+                    while let Some(ended) = self.under_way.try_join_next_with_id() {
+                        self.ended(ended);
+                    }
                     self.show_done().await?;
                 }
                 item = self.feed.next(), if take => match item {
@@ -171,8 +181,8 @@ impl Run<'_> {
                         self.begun += 1;
                         self.show_done().await?;
                     }
-                    Some(Item::Link(link)) if self.resume.skips(&link) => self.show.skipped(),
-                    Some(Item::Link(link)) => self.begin(link),
+                    Some(Item::Link(_, link)) if self.resume.skips(&link) => self.show.skipped(),
+                    Some(Item::Link(place, link)) => self.begin(place, link),
                 },
             }
         }
@@ -196,12 +206,12 @@ impl Run<'_> {
         }
     }
 
-    /// How far the input may be ahead of the first result that is missing.
+    /// How many links may be begun and not shown. It stops nobody unless results have to wait for an earlier one.
     fn window(&self) -> u64 {
         self.concurrency as u64 * AHEAD
     }
 
-    fn begin(&mut self, link: Link) {
+    fn begin(&mut self, place: Place, link: Link) {
         let (pipeline, own) = (Arc::clone(&self.pipeline), link.clone());
         let handle = self.under_way.spawn(async move {
             let mut report = pipeline.fetch(&own).await;
@@ -209,7 +219,7 @@ impl Run<'_> {
             report.response = None;
             report
         });
-        self.links.insert(handle.id(), (self.begun, link));
+        self.links.insert(handle.id(), (self.begun, place, link));
         self.begun += 1;
     }
 
@@ -221,30 +231,32 @@ impl Run<'_> {
                 (error.id(), Report { error_type: Some(report::INTERNAL), message, ..Report::default() })
             }
         };
-        let Some((index, link)) = self.links.remove(&id) else { return };
+        let Some((index, place, link)) = self.links.remove(&id) else { return };
         let report = Report { url: link.url.clone(), ..report };
-        self.done.insert(index, Done::Fetched(link, Box::new(report)));
+        self.done.insert(index, Done::Fetched(place, link, Box::new(report)));
     }
 
-    /// Shows what is done up to the first result that is missing.
+    /// Shows what is done: all of it, or, where the order counts, what waits for nothing earlier.
     async fn show_done(&mut self) -> Result<(), Failure> {
-        if self.done.contains_key(&self.shown) {
+        if self.next_to_show().is_some() {
             self.settle().await;
         }
-        while let Some(done) = self.done.remove(&self.shown) {
+        while let Some(done) = self.next_to_show().and_then(|number| self.done.remove(&number)) {
             self.shown += 1;
             self.show_one(&done)?;
         }
         Ok(())
     }
 
+    fn next_to_show(&self) -> Option<u64> {
+        let (&first, _) = self.done.first_key_value()?;
+        (!self.is_ordered || first == self.shown).then_some(first)
+    }
+
     /// Shows everything that is done, at the end of a run that leaves some undone.
     async fn show_all_done(&mut self) -> Result<(), Failure> {
-        self.settle().await;
-        for done in std::mem::take(&mut self.done).into_values() {
-            self.show_one(&done)?;
-        }
-        Ok(())
+        self.is_ordered = false;
+        self.show_done().await
     }
 
     /// Waits for the log. One that fails, or stands still, says so at the end; results are shown all the same.
@@ -255,8 +267,8 @@ impl Run<'_> {
     fn show_one(&mut self, done: &Done) -> Result<(), Failure> {
         match done {
             Done::Bad { line, error } => self.show.bad_line(*line, error),
-            Done::Fetched(link, report) => {
-                self.show.report(link.id.as_deref(), report)?;
+            Done::Fetched(place, link, report) => {
+                self.show.report(*place, link.id.as_deref(), report)?;
                 self.resume.note(resume::hash(link));
                 Ok(())
             }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use super::feed::Place;
 use crate::failure::Failure;
 use crate::out::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
 use fetchwise::decision::Source;
@@ -17,16 +18,20 @@ use fetchwise::rfc3339;
 
 /// The error type of a link whose task panicked.
 pub(super) const INTERNAL: &str = "internal_error";
+/// The error type of a line of input that is nothing to fetch.
+const INVALID_LINE: &str = "invalid_line";
 
 /// A result as JSON has it.
 #[derive(Serialize)]
 pub(crate) struct ReportJson<'a> {
-    url: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// None for a line that is nothing to fetch.
+    url: Option<Cow<'a, str>>,
     id: Option<&'a str>,
+    line: Option<u64>,
+    position: Option<u64>,
     fetcher: Option<&'a str>,
     source: Option<&'static str>,
-    confidence: f64,
+    confidence: Option<f64>,
     status: Option<u16>,
     success: bool,
     error_type: Option<&'a str>,
@@ -40,14 +45,17 @@ pub(crate) struct ReportJson<'a> {
 }
 
 impl<'a> ReportJson<'a> {
-    /// The result of the link that the caller calls `id`.
-    pub(crate) fn new(id: Option<&'a str>, report: &'a Report) -> Self {
+    /// The result of the link that the caller calls `id`, with its place in the input where there is one.
+    pub(crate) fn new(place: Option<Place>, id: Option<&'a str>, report: &'a Report) -> Self {
         Self {
-            url: url(report),
+            url: Some(url(report)),
             id,
+            line: place.and_then(Place::line),
+            position: place.and_then(Place::position),
             fetcher: report.fetcher.as_deref(),
             source: report.source.map(Source::name),
-            confidence: report.confidence,
+            // Confidence is that of a fetcher: where none was chosen there is none.
+            confidence: report.fetcher.as_ref().map(|_| report.confidence),
             status: report.status,
             success: report.success,
             error_type: report.error_type,
@@ -68,16 +76,6 @@ fn url(report: &Report) -> Cow<'_, str> {
         true => Cow::Owned(shorten(&report.url)),
         false => Cow::Borrowed(&report.url),
     }
-}
-
-/// A line of input that is nothing to fetch, as JSON has it.
-#[derive(Serialize)]
-struct BadLineJson<'a> {
-    url: Option<&'a str>,
-    line: u64,
-    success: bool,
-    error_type: &'static str,
-    error: &'a str,
 }
 
 /// What a run adds up to.
@@ -135,12 +133,12 @@ impl<'o> Show<'o> {
     }
 
     /// One result.
-    pub(super) fn report(&mut self, id: Option<&str>, report: &Report) -> Result<(), Failure> {
+    pub(super) fn report(&mut self, place: Place, id: Option<&str>, report: &Report) -> Result<(), Failure> {
         self.sum.add(report);
         if self.out.json {
-            self.out.object(&ReportJson::new(id, report))?;
+            self.out.object(&ReportJson::new(Some(place), id, report))?;
         } else {
-            let line = words(&url(report), report);
+            let line = words(place, &url(report), report);
             let out = &mut *self.out;
             // Flushed while the bar is away, so that the two do not write over each other.
             self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;
@@ -153,7 +151,10 @@ impl<'o> Show<'o> {
         self.sum.unclassified += 1;
         match self.out.json {
             true => {
-                self.out.object(&BadLineJson { url: None, line, success: false, error_type: "invalid_line", error })?
+                let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
+                let report = Report { error_type, message, ..Report::default() };
+                let json = ReportJson::new(Some(Place::Line(line)), None, &report);
+                self.out.object(&ReportJson { url: None, ..json })?;
             }
             false => {
                 let text = format!("{}  input line {line}: {}", styled(ERROR, "failed"), plain(error));
@@ -203,10 +204,11 @@ impl<'o> Show<'o> {
 }
 
 /// A result in words.
-fn words(url: &str, report: &Report) -> String {
+fn words(place: Place, url: &str, report: &Report) -> String {
     let fetcher = report.fetcher.as_deref().unwrap_or("-");
     let source = report.source.map_or("-", Source::name);
-    let how = format!("{} {source}, {}", plain(fetcher), requests(report.requests.into()));
+    let line = place.line().map_or_else(String::new, |line| format!("line {line}, "));
+    let how = format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into()));
     if report.success {
         let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
         let bytes = HumanBytes(report.bytes);

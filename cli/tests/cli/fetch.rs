@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use fetchwise_testsite::origin::{Origin, Site};
@@ -66,7 +67,7 @@ fn every_url_ends_in_a_classified_outcome() {
         "http://e.org/\0".to_owned(),
     ];
     let input = place.write("urls.txt", lines.join("\n"));
-    let ran = place.run(&fetch(&["--input", &input]));
+    let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let got: Vec<_> = results.iter().map(|line| line["error_type"].as_str()).collect();
@@ -78,9 +79,70 @@ fn every_url_ends_in_a_classified_outcome() {
     assert!(recorded.iter().all(|line| line["url"].as_str().unwrap().len() < 200), "nothing odd is recorded");
     // A line that is no line is an error of the input.
     let input = place.write("long.txt", format!("{long}\n{}\n", origin.url(OTHER, "/x")));
-    let ran = place.run(&fetch(&["--input", &input]));
+    let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
     assert_eq!((ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()), (1, Some(1), Some(true)));
+}
+
+/// Two pages that come at once and, between them, one that takes longer than this file's patience.
+fn one_that_hangs(place: &Place, more: &[&str]) -> (Origin, Child, Receiver<String>) {
+    let origin = Origin::start([(HOST, Site::Static), (OTHER, Site::slow(PATIENCE * 2))]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(OTHER, "/hangs"), origin.url(HOST, "/b")];
+    let input = place.write("urls.txt", urls.join("\n"));
+    let mut child = place.spawn(&[&fetch(&["--input", &input, "--timeout", "600s"])[..], more].concat());
+    let results = lines(child.stdout.take().unwrap());
+    (origin, child, results)
+}
+
+fn line_number(result: &str) -> Option<u64> {
+    serde_json::from_str::<serde_json::Value>(result).unwrap()["line"].as_u64()
+}
+
+#[test]
+fn a_url_that_hangs_holds_nobody_back() {
+    let place = Place::new();
+    let (_origin, mut child, results) = one_that_hangs(&place, &[]);
+    let mut seen: Vec<_> = (0..2).map(|_| line_number(&results.recv_timeout(PATIENCE).unwrap())).collect();
+    seen.sort();
+    assert_eq!(seen, [Some(1), Some(3)]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn ordered_results_wait_for_what_stands_before_them() {
+    let place = Place::new();
+    let (origin, mut child, results) = one_that_hangs(&place, &["--ordered"]);
+    assert_eq!(line_number(&results.recv_timeout(PATIENCE).unwrap()), Some(1));
+    while origin.hits(HOST) < 2 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(results.recv_timeout(Duration::from_millis(300)).is_err(), "the third result waits for the second");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn arguments_have_a_position_and_lines_a_line() {
+    let place = Place::new();
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let urls = [origin.url(HOST, "/a"), origin.url(HOST, "/b")];
+    let input = place.write("urls.txt", format!("\n{}", origin.url(HOST, "/c")));
+    let ran = place.run(&fetch(&[&urls[0], &urls[1], "--input", &input, "--ordered"]));
+    let places: Vec<_> = ran.json().iter().map(|r| (r["position"].as_u64(), r["line"].as_u64())).collect();
+    assert_eq!(places, [(Some(1), None), (Some(2), None), (None, Some(2))]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn more_urls_at_once_than_the_process_may_open_files_is_an_error_that_says_how_many_fit() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let script = format!("ulimit -n 256; exec {program} fetch --concurrency 5000 http://127.0.0.1:9/");
+    let ran =
+        Ran::from(Command::new("sh").args(["-c", &script]).env("FETCHWISE_DATA_DIR", place.data()).output().unwrap());
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("--concurrency 5000") && ran.stderr.contains("256"), "{}", ran.stderr);
 }
 
 #[test]
@@ -116,9 +178,14 @@ fn a_line_may_have_an_id_a_fetcher_and_a_wish_of_its_own() {
         serde_json::json!({"url": url, "id": "seven", "fetcher": "direct_access"}),
         serde_json::json!({"url": url, "learning": false}),
     );
-    let ran = place.run_with(&fetch(&["-", "--router", &routes]), text);
+    let ran = place.run_with(&fetch(&["-", "--router", &routes, "--ordered"]), text);
     let lines = ran.json();
     assert_eq!((ran.code, lines.len()), (1, 4), "{}", ran.stdout);
+    let numbers: Vec<_> = lines.iter().map(|line| line["line"].as_u64()).collect();
+    assert_eq!(numbers, [Some(3), Some(4), Some(5), Some(6)]);
+    let fields = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert!(lines.iter().all(|line| fields(line) == fields(&lines[0])), "what is absent is null: {}", ran.stdout);
+    assert!(lines[1]["id"].is_null() && lines[2]["confidence"].is_null() && lines[3]["url"].is_null());
     assert_eq!((lines[0]["id"].as_str(), lines[0]["source"].as_str()), (Some("seven"), Some("hinted")));
     assert_eq!(lines[1]["source"].as_str(), Some("hard_coded"));
     assert_eq!(
