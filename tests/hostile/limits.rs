@@ -106,6 +106,54 @@ async fn a_folder_without_room_is_a_local_fault() {
     .await;
 }
 
+/// Has the shell run what follows in a network of its own, with nothing in it; none when that is not allowed here.
+fn without_network(then: &str) -> Option<String> {
+    let allowed = std::process::Command::new("unshare").args(["-n", "true"]).output();
+    let own = "if [ -z \"$OWN_NETWORK\" ]; then export OWN_NETWORK=1; exec unshare -n /bin/sh -c";
+    allowed.is_ok_and(|out| out.status.success()).then(|| format!("{own} '{then} exec \"$@\"' sh \"$@\"; fi"))
+}
+
+#[tokio::test]
+async fn a_machine_without_a_network_blames_no_site() {
+    if !is_alone() {
+        return match without_network("") {
+            Some(setup) => alone("limits::a_machine_without_a_network_blames_no_site", &setup),
+            None => println!("SKIPPED a machine without network: this one does not let us make one"),
+        };
+    }
+    bounded(async {
+        let fetcher = fetchwise::fetch::http::HttpFetcher::new(Default::default()).unwrap();
+        for url in ["http://example.org/", "http://93.184.215.14/", "http://[2606:4700::1]/"] {
+            let error = get(&fetcher, &url.parse().unwrap(), &within(10)).await.unwrap_err();
+            assert!(error.local, "{url}: {error:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn used_up_ports_are_a_local_fault() {
+    if !is_alone() {
+        let few = "ip link set lo up && echo \"50000 50003\" >/proc/sys/net/ipv4/ip_local_port_range || exit 77;";
+        let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
+        return match without_network(few).filter(|_| has_ip) {
+            Some(setup) => alone("limits::used_up_ports_are_a_local_fault", &setup),
+            None => println!("SKIPPED used up ports: this machine does not let us make a network"),
+        };
+    }
+    bounded(async {
+        let server = Hostile::start(Temper::GoesOnAndOn(1000)).await;
+        let fetcher = builder().build().unwrap();
+        let urls: Vec<url::Url> = (0..40).map(|n| server.url(&format!("/{n}"))).collect();
+        let limits = within(10);
+        let ends = join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await;
+        let failed: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+        assert!(!failed.is_empty(), "there were ports enough");
+        assert!(failed.iter().all(|error| error.local), "{failed:?}");
+    })
+    .await;
+}
+
 /// A program that does what a script says instead of starting Chromium.
 fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
@@ -141,6 +189,7 @@ async fn a_browser_that_cannot_start_is_not_to_be_had() {
         let browser = BrowserFetcher::new(broken, BrowserOptions::default(), dialer()).unwrap();
         let error = get(&browser, &server.url("/"), &within(10)).await.unwrap_err();
         assert!(error.unavailable && !error.local && error.message.contains("libfoo.so"), "{error:?}");
+        assert!(browser.why_not_started().is_some_and(|why| why.contains("libfoo.so")));
     })
     .await;
 }
