@@ -16,6 +16,8 @@ use crate::router::{Mode, RouteTable, TableError};
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
 
+/// A segment takes a good number of attempts; a file for each would be the end of any directory.
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// What `[importance]` prunes below, unless said otherwise.
 const IMPORTANCE_MIN: f64 = 0.02;
 /// What `[importance]` counts in full, unless said otherwise.
@@ -185,6 +187,8 @@ pub struct HttpConfig {
     pub max_redirects: Option<u32>,
     /// The `User-Agent`.
     pub user_agent: Option<String>,
+    /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// `[network]`
@@ -419,9 +423,20 @@ impl Config {
         for (key, value) in
             [("http.timeout_s", self.http.timeout_s), ("http.probe_timeout_s", self.http.probe_timeout_s)]
         {
-            if !value.is_none_or(|seconds| (0.001..=86_400.0).contains(&seconds)) {
-                return bad(key, &value, "it can be 0.001 to 86400");
+            if let Some(seconds) = value.filter(|seconds| !(0.001..=86_400.0).contains(seconds)) {
+                return bad(key, &seconds, "it can be 0.001 to 86400");
             }
+        }
+        if self.keys_max == Some(0) {
+            return bad("keys_max", &0, "it can be 1 or more");
+        }
+        if self.browser.tabs == Some(0) {
+            return bad("browser.tabs", &0, "it can be 1 or more; [browser] enabled = false does without a browser");
+        }
+        if let Some(bytes) = self.log.segment_bytes
+            && bytes < SEGMENT_BYTES_MIN
+        {
+            return bad("log.segment_bytes", &bytes, "it can be 65536 or more");
         }
         if self.http.max_body == Some(0) {
             return bad("http.max_body", &0, "it can be 1 or more");
@@ -444,8 +459,8 @@ impl Config {
             if !(0.0..=1.0).contains(&prior.success_rate) {
                 return bad("prior.success_rate", &prior.success_rate, "it can be 0 to 1");
             }
-            if !prior.samples.is_none_or(|samples| (0.0..=1e6).contains(&samples)) {
-                return bad("prior.samples", &prior.samples, "it can be 0 to 1000000");
+            if let Some(samples) = prior.samples.filter(|samples| !(0.0..=1e6).contains(samples)) {
+                return bad("prior.samples", &samples, "it can be 0 to 1000000");
             }
         }
         Ok(())
@@ -484,15 +499,18 @@ impl FetcherConfig {
             return bad("class", class, "it can be plain, rendering, stealth, archive, special or unknown");
         }
         for (key, value) in [("quality", self.quality), ("prior", self.prior)] {
-            if !value.is_none_or(|value| (0.0..=1.0).contains(&value)) {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
                 return bad(key, &value, "it can be 0 to 1");
             }
         }
-        if !self.cost.is_none_or(|cost| cost.is_finite() && cost > 0.0) {
-            return bad("cost", &self.cost, "it can be any number above 0");
+        if let Some(cost) = self.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
+            return bad("cost", &cost, "it can be any number above 0");
         }
-        if self.command.as_ref().is_some_and(|command| command.first().is_none_or(String::is_empty)) {
-            return bad("command", &self.command, "it needs a program");
+        if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
+            return bad("command", command, "it needs a program");
+        }
+        if self.max_in_flight == Some(0) {
+            return bad("max_in_flight", &0, "it can be 1 or more");
         }
         Ok(())
     }
@@ -588,6 +606,16 @@ mod tests {
         assert!(error_of("[importance]\nfull = 0.0").contains("importance.full"));
         assert!(error_of("mode = ").contains("c.toml"));
         assert!(error_of("[http]\ntimeout_s = 0.0").contains("http.timeout_s"));
+        for (text, message) in [
+            ("[http]\nprobe_timeout_s = -1.0", "http.probe_timeout_s is -1.0; it can be 0.001 to 86400"),
+            ("[browser]\ntabs = 0", "browser.tabs is 0; it can be 1 or more"),
+            ("[log]\nsegment_bytes = 1", "log.segment_bytes is 1; it can be 65536 or more"),
+            ("keys_max = 0", "keys_max is 0; it can be 1 or more"),
+            ("[[fetcher]]\nname = 'x'\ncost = -1.0", "fetcher \"x\": cost is -1.0; it can be any number above 0"),
+            ("[[fetcher]]\nname = 'x'\nmax_in_flight = 0", "max_in_flight is 0; it can be 1 or more"),
+        ] {
+            assert!(error_of(text).contains(message), "{}", error_of(text));
+        }
         assert!(error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'").contains("once"));
     }
 

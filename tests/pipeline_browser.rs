@@ -20,7 +20,8 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
     let origin = Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
-    let browser = Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())));
+    let browser =
+        Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = Selector::builder()
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright"))

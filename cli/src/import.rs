@@ -21,6 +21,8 @@ use fetchwise::journal::{self, Journal, JournalOptions, OpenCheck, maintain};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
+/// The bar moves on by so many bytes at a time.
+const TELL_EVERY: u64 = 64 << 10;
 /// Bad lines are named up to this many, then counted.
 const NAMED_MAX: u64 = 1000;
 
@@ -56,12 +58,12 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
     journal::ids(&dir, |id| {
         known.insert(id);
     })?;
-    let progress = Progress::new(&args.file);
+    let mut progress = Progress::new(&args.file);
     let mut target = Target { journal: &journal, known, cutoff: maintain::cutoff(&dir)?, now: settings.clock.now() };
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     while let Some(line) = lines.next_line().map_err(|error| unreadable(&args.file, &error))? {
-        progress.bar.inc(line.bytes);
+        progress.read(line.bytes);
         if line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
             continue;
         }
@@ -166,6 +168,8 @@ fn attempts(count: u64) -> String {
 /// A bar on a terminal, nothing elsewhere.
 struct Progress {
     bar: ProgressBar,
+    /// Bytes that the bar does not know of yet: telling it takes longer than reading a line.
+    untold: u64,
 }
 
 impl Progress {
@@ -179,6 +183,13 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}") {
             bar.set_style(style);
         }
-        Self { bar }
+        Self { bar, untold: 0 }
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.untold += bytes;
+        if self.untold >= TELL_EVERY {
+            self.bar.inc(std::mem::take(&mut self.untold));
+        }
     }
 }

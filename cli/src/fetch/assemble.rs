@@ -1,6 +1,7 @@
 //! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(crate) struct Wishes {
     pub(crate) timeout: Option<Duration>,
     /// The longest body.
     pub(crate) max_body: Option<u64>,
+    /// Certificate authorities to trust beside Mozilla's.
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -59,6 +62,7 @@ impl From<&FetchArgs> for Wishes {
             stealth_agent: None,
             timeout: args.timeout,
             max_body: args.max_body,
+            ca_file: args.ca_file.clone(),
         }
     }
 }
@@ -104,6 +108,11 @@ impl Crawler {
         Ok(Self { pipeline: Arc::new(builder.build().map_err(Failure::usage)?), journal, children })
     }
 
+    /// The browsers, for those who want to know how they are.
+    pub(crate) fn browsers(&self) -> &[Arc<BrowserFetcher>] {
+        &self.children.browsers
+    }
+
     /// Ends other programs, then writes and syncs what is left.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         drop(self.pipeline);
@@ -130,12 +139,20 @@ impl Children {
 
 /// Where delivered pages go, if anywhere.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
-    let cannot = |path: &Path, error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
+    let cannot = |option: &str, path: &Path, error: io::Error| {
+        let failure = Failure::failed(format_args!("{option} {}: cannot write there: {error}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                failure.advise("a file is in the way: name another folder")
+            }
+            _ => failure,
+        }
+    };
     Ok(match (&args.out, &args.warc) {
-        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot(dir, error))?)),
+        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
         (None, Some(path)) => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+                fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
             }
             let archive = Warc::open(path)?;
             if let Some(torn) = archive.torn() {
@@ -215,6 +232,9 @@ fn fetchers(
         if let Some(agent) = &config.http.user_agent {
             http = http.user_agent(agent);
         }
+        if let Some(file) = wishes.ca_file.as_ref().or(config.http.ca_file.as_ref()) {
+            http = http.ca_file(file).map_err(Failure::usage)?;
+        }
         builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
     }
     let mut stealth = BrowserOptions::stealth();
@@ -234,7 +254,7 @@ fn fetchers(
             Ok(program) => {
                 let tabs = config.browser.tabs.unwrap_or(options.tabs);
                 let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
-                let browser = Arc::new(browser);
+                let browser = Arc::new(browser.map_err(Failure::usage)?);
                 children.browsers.push(Arc::clone(&browser));
                 builder = builder.fetcher(browser);
             }

@@ -14,15 +14,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::args::FetchArgs;
 use super::failure::{Exit, Failure};
-use super::out::Out;
+use super::out::{Out, plain};
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
+use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use report::Show;
 use resume::Resume;
-use stop::Stop;
+use stop::{GRACE, Stop};
 
 pub(super) mod assemble;
 pub(super) mod feed;
@@ -32,8 +33,6 @@ pub(super) mod report;
 mod resume;
 pub(super) mod stop;
 
-/// What is under way may take so long after Ctrl-C.
-const GRACE: Duration = Duration::from_secs(5);
 /// The log gets so long to take what a result rests on.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
@@ -43,7 +42,8 @@ const AHEAD: u64 = 64;
 
 /// Runs the command.
 pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    files::make_room_for(args.concurrency)?;
+    out.patient()?;
+    let concurrency = files::at_once(args.concurrency);
     let feed = Feed::start(args)?;
     let store = assemble::store(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
@@ -56,7 +56,9 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
-            concurrency: usize::from(args.concurrency),
+            concurrency,
+            browsers: crawler.browsers().to_vec(),
+            browser_said: false,
             is_ordered: args.ordered,
             feed,
             resume,
@@ -109,6 +111,9 @@ struct Run<'o> {
     shown: u64,
     /// Whether somebody was told that the log is failing.
     is_degraded: bool,
+    browsers: Vec<Arc<BrowserFetcher>>,
+    /// Whether somebody was told that the browser does not start.
+    browser_said: bool,
 }
 
 enum Done {
@@ -122,6 +127,7 @@ impl Run<'_> {
         // Whatever is still under way is dropped before the journal closes.
         self.under_way.shutdown().await;
         let interrupted = ended?;
+        self.look_at_browsers();
         self.show_all_done().await?;
         let Self { resume, show, .. } = self;
         let sum = show.finish();
@@ -164,7 +170,10 @@ impl Run<'_> {
                 () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(interrupted);
                 }
-                _ = health.tick() => self.look_at_log(),
+                _ = health.tick() => {
+                    self.look_at_log();
+                    self.look_at_browsers();
+                }
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
                     // Those that ended meanwhile share one wait for the log.
@@ -203,6 +212,18 @@ impl Run<'_> {
                 self.show.note("fetchwise: the attempt log is being written again");
             }
             _ => {}
+        }
+    }
+
+    /// Says once that the browser does not start, and why.
+    fn look_at_browsers(&mut self) {
+        if self.browser_said {
+            return;
+        }
+        if let Some(why) = self.browsers.iter().find_map(|browser| browser.why_not_started()) {
+            self.browser_said = true;
+            let why = plain(&why);
+            self.show.note(&format!("fetchwise: warning: the browser does not start, and pages go without it: {why}"));
         }
     }
 
@@ -269,7 +290,9 @@ impl Run<'_> {
             Done::Bad { line, error } => self.show.bad_line(*line, error),
             Done::Fetched(place, link, report) => {
                 self.show.report(*place, link.id.as_deref(), report)?;
-                self.resume.note(resume::hash(link));
+                if resume::is_through(report) {
+                    self.resume.note(resume::hash(link));
+                }
                 Ok(())
             }
         }
