@@ -140,11 +140,12 @@ impl BackoffSettings {
     }
 }
 
-/// Reads a `Retry-After` value: seconds, or an HTTP date. None when it is neither, or lies in the past.
+/// Reads a `Retry-After` value: seconds, however many, or an HTTP date. None when it is neither, or lies in the past.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More than 64 bits of seconds are as long as any pause gets.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let at = httpdate::parse_http_date(value).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     let at = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?);
@@ -201,5 +202,7 @@ mod tests {
         assert_eq!(retry_after("Wed, 21 Oct 2015 07:00:00 GMT", now), None);
         assert_eq!(retry_after("soon", now), None);
         assert_eq!(retry_after("-5", now), None);
+        assert_eq!(retry_after("", now), None);
+        assert_eq!(retry_after(&"9".repeat(40), now), Some(Duration::from_secs(u64::MAX)));
     }
 }

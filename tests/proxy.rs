@@ -112,13 +112,17 @@ async fn ask(proxy: &FilteringProxy, request: &str) -> String {
 }
 
 async fn get(proxy: &FilteringProxy, url: &str) -> String {
-    ask(proxy, &format!("GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+    let known = proxy.authorization();
+    ask(proxy, &format!("GET {url} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: {known}\r\nConnection: close\r\n\r\n"))
+        .await
 }
 
 /// The answer to a CONNECT, up to the end of its head.
 async fn connect(proxy: &FilteringProxy, target: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
-    stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).await.unwrap();
+    let known = proxy.authorization();
+    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: {known}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -131,11 +135,12 @@ async fn plain_http_is_passed_on_without_what_is_meant_for_the_proxy() {
     bounded(async {
         let (origin, _) = mirror().await;
         let proxy = proxy().await;
+        let known = proxy.authorization();
         let answer = ask(
             &proxy,
             &format!(
                 "POST http://{origin}/path?q HTTP/1.1\r\nHost: elsewhere.example\r\nX-Kept: a\r\nX-Named: b\r\n\
-                 Proxy-Connection: keep-alive\r\nProxy-Authorization: c\r\nConnection: close, x-named\r\n\
+                 Proxy-Connection: keep-alive\r\nProxy-Authorization: {known}\r\nConnection: close, x-named\r\n\
                  Content-Length: 4\r\n\r\nbody"
             ),
         )
@@ -154,13 +159,51 @@ async fn plain_http_is_passed_on_without_what_is_meant_for_the_proxy() {
 }
 
 #[tokio::test]
+async fn who_does_not_know_the_password_gets_nowhere() {
+    bounded(async {
+        let (origin, connections) = mirror().await;
+        let (proxy, other) = (proxy().await, proxy().await);
+        let wrong = format!("Proxy-Authorization: {}\r\n", other.authorization());
+        let (user, password) = proxy.credentials();
+        let plain = format!("Proxy-Authorization: {user}:{password}\r\n");
+        for sent in ["", "Proxy-Authorization: Basic\r\n", &wrong, &plain] {
+            for request in [format!("GET http://{origin}/"), format!("CONNECT {origin}"), "GET /".to_owned()] {
+                let request = format!("{request} HTTP/1.1\r\nHost: x\r\n{sent}Connection: close\r\n\r\n");
+                let answer = ask(&proxy, &request).await;
+                assert!(answer.starts_with("HTTP/1.1 407 "), "{request}{answer}");
+                assert!(answer.contains("proxy-authenticate: Basic"), "{answer}");
+                assert!(!answer.contains("x-fetchwise"), "the secrets stay secret: {answer}");
+            }
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn its_own_answers_are_known_by_their_mark() {
+    bounded(async {
+        let (proxy, other) = (proxy().await, proxy().await);
+        let answer = get(&proxy, "http://127.0.0.2:9/").await;
+        let (_, rest) = answer.split_once("x-fetchwise-error: ").unwrap();
+        let value = rest.lines().next().unwrap();
+        assert_eq!(proxy.own_failure(value), Some(ErrorKind::RefusedAddress));
+        assert_eq!(other.own_failure(value), None);
+        assert_eq!(proxy.own_failure("refused_address"), None);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn one_connection_carries_many_requests() {
     bounded(async {
         let (origin, _) = mirror().await;
         let proxy = proxy().await;
         let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
         for n in 0..20 {
-            let request = format!("GET http://{origin}/{n} HTTP/1.1\r\nHost: {origin}\r\n\r\n");
+            let known = proxy.authorization();
+            let request =
+                format!("GET http://{origin}/{n} HTTP/1.1\r\nHost: {origin}\r\nProxy-Authorization: {known}\r\n\r\n");
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut seen = Vec::new();
             let wanted = format!("GET /{n}\n");
@@ -293,14 +336,15 @@ async fn an_origin_that_speaks_no_http_is_a_network_error() {
 async fn what_is_no_proxy_request_is_turned_down() {
     bounded(async {
         let proxy = proxy().await;
+        let known = format!("Proxy-Authorization: {}\r\nConnection: close", proxy.authorization());
         for request in [
             "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".to_owned(),
-            format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", proxy.addr()),
             "GET https://127.0.0.1/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(),
             "GET ftp://127.0.0.1/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(),
             "CONNECT 127.0.0.1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(),
             "nonsense\r\n\r\n".to_owned(),
         ] {
+            let request = request.replace("Connection: close", &known);
             let answer = ask(&proxy, &request).await;
             assert!(answer.starts_with("HTTP/1.1 400 "), "{request}{answer}");
         }

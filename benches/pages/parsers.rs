@@ -41,8 +41,8 @@ impl Markers {
             let also = strings("also");
             let also = also.iter().flat_map(|group| group.as_array().unwrap().clone());
             let find = strings("find").into_iter().chain(also);
-            let gate = rule.get("gate").and_then(toml::Value::as_integer).unwrap_or(0);
-            let holds_beside_much = gate > 1_500 || matches!(rule["grade"].as_str(), Some("presence" | "paywall"));
+            let chars = rule.get("max_visible_chars").and_then(toml::Value::as_integer).unwrap_or(0);
+            let holds_beside_much = chars > 1_500 || matches!(rule["grade"].as_str(), Some("presence" | "paywall"));
             let set = if holds_beside_much { &mut early } else { &mut late };
             set.extend(find.map(|v| literal(&v)));
             sentences.extend(strings("text").iter().map(literal));

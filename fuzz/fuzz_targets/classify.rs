@@ -69,6 +69,9 @@ fn check(page: &Page<'_>, verdict: &Verdict) {
             assert!(!delivered || (verdict.is_content() && !truncated), "{verdict:?}");
         }
     }
+    let short = spa || empty;
+    assert!(short || !verdict.wall_cues, "{verdict:?}");
+    assert!(verdict.redirect.as_ref().is_none_or(|target| empty && !target.is_empty()), "{verdict:?}");
     let mut found = Vec::new();
     heuristics(page, verdict, &mut found);
     assert!(found.iter().all(|heuristic| !heuristic.kind.is_empty() && !heuristic.value.is_empty()), "{found:?}");

@@ -45,13 +45,13 @@ const GRADES: [&str; 14] = [
     "spa",
     "paywall",
     "not_found",
-    "keyword",
+    "cue",
     "sure",
 ];
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
 const NUMBERS: [&str; 8] =
-    ["gate", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "gate_200", "max_links_200"];
+    ["max_visible_chars", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "max_visible_chars_200", "max_links_200"];
 const FLAGS: [&str; 8] =
     ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
 
@@ -77,7 +77,7 @@ fn toml(rules: &[Rule]) -> String {
         out += &format!(
             "[[rule]]\nid = \"r{}\"\ngrade = \"{}\"\nnote = \"x\"\n",
             rule.id,
-            GRADES[rule.grade as usize % 14]
+            GRADES[rule.grade as usize % GRADES.len()]
         );
         if let Some(vendor) = rule.vendor {
             out += &format!("vendor = \"v{vendor}\"\n");

@@ -77,13 +77,29 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// Records were still in memory when the log had to close, because the disk had failed them.
-    #[error("{records} records could not be written: {source}")]
+    /// The log is closed, and not all that it was given is in it.
+    #[error("the log has lost {lost}: {source}")]
     Unsaved {
-        /// How many records are lost with this process.
-        records: u64,
+        /// Every record since the log was opened that is not in it, refused ones included.
+        lost: Lost,
         /// The last failure.
         source: Box<Error>,
+    },
+    /// Somebody deleted the directory, or the segment that was being written, or moved it away. The log goes on in a new
+    /// directory or segment by itself.
+    #[error("{} was deleted or moved away, and with it the log has lost {lost}", path.display())]
+    Removed {
+        /// The data directory or the segment.
+        path: PathBuf,
+        /// The records that were in it. Those of earlier processes are not counted.
+        lost: Lost,
+    },
+    /// The directory was replaced by one in which another log is, or another process writes to it. Nothing more is written
+    /// there by this process.
+    #[error("{} holds another log, or another process has written to it: this process writes no more there", dir.display())]
+    TakenOver {
+        /// The data directory.
+        dir: PathBuf,
     },
     /// A file vanished under a reader: a compaction replaced it. Opening a new reader helps.
     #[error("{} was replaced by a compaction meanwhile; open the log again", file.display())]
@@ -189,6 +205,49 @@ impl fmt::Display for TornTail {
             "torn tail in {}: {} records kept, {} bytes of an unfinished write left out at byte {}",
             self.file, self.records_kept, self.bytes, self.offset
         )
+    }
+}
+
+/// How many records are not in the log, and will not be. Those whose sync failed count: some of them may be found after all.
+///
+/// ```
+/// use fetchwise_log::Lost;
+///
+/// assert_eq!(Lost::new(1).to_string(), "1 record");
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// So many.
+    pub records: u64,
+    /// True when there may be more that nobody could count: those that earlier processes had written to a directory that was
+    /// deleted.
+    pub at_least: bool,
+}
+
+impl Lost {
+    /// So many records.
+    pub fn new(records: u64) -> Self {
+        Self { records, at_least: false }
+    }
+
+    /// No record.
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Both losses together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { records: self.records.saturating_add(other.records), at_least: self.at_least || other.at_least }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at_least, plural) =
+            (if self.at_least { "at least " } else { "" }, if self.records == 1 { "" } else { "s" });
+        write!(f, "{at_least}{} record{plural}", self.records)
     }
 }
 

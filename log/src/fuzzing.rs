@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
-use crate::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::{Options, Reader, RepairOptions, Stepper, repair_with, verify_with};
 
 const DIR: &str = "/fuzz";
@@ -24,7 +24,7 @@ pub fn decode_frames(data: &[u8]) {
 
 /// Takes `data` for a snapshot file.
 pub fn decode_snapshot(data: &[u8]) {
-    let _ = crate::snapshot::parse(crate::scan::AlignedBuf::copy_of(data), Path::new("fuzz"));
+    let _ = crate::read::snapshot::parse(crate::read::scan::AlignedBuf::copy_of(data), Path::new("fuzz"));
 }
 
 /// Takes `data` for each of the manifests.

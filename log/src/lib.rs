@@ -21,42 +21,31 @@
 //! them first. Directories on network file systems without working `flock` are not protected from a second writer.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod ack;
-mod catalog;
-mod check;
+mod directory;
 mod error;
 pub mod format;
 pub mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod lock;
-mod log;
-mod maintain;
-mod manifest;
-mod reader;
-mod recover;
-mod repair;
-mod reserve;
-mod rewrite;
-mod scan;
-mod shard;
-mod snapshot;
-#[cfg(feature = "sim")]
-mod stepper;
-mod sync;
-mod worker;
-mod writer;
+mod read;
+mod upkeep;
+mod write;
 
-pub use error::{AppendError, Damage, Error, TornTail, WaitError};
+pub use error::{AppendError, Damage, Error, Lost, TornTail, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
-pub use log::{Durability, Flush, Log, Metrics, OnFull, Options, Record, State, Ticket};
-pub use maintain::{CompactOptions, CompactReport, Maintenance, Progress};
-pub use reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
-pub use recover::{Check, Recovery};
-pub use repair::{RepairOptions, RepairReport, VerifyReport, repair, repair_with, verify, verify_showing, verify_with};
-pub use snapshot::{
+pub use read::progress::Progress;
+pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
+pub use read::snapshot::{
     Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_with,
 };
+pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
+pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
+pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};
+pub use write::flush::Flush;
+pub use write::log::{Log, Ticket};
+pub use write::options::{Check, Durability, OnFull, Options, Record};
+pub use write::recover::Recovery;
+pub use write::shared::{Metrics, State};
 #[cfg(feature = "sim")]
-pub use stepper::Stepper;
+pub use write::stepper::Stepper;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use common::{dir, report, scaled};
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
 use fetchwise_log::{
-    AppendError, Durability, Error, Log, Maintenance, OnFull, Options, Reader, Record, Section, SnapshotMeta, State,
-    WaitError, load_snapshot_with,
+    AppendError, Durability, Error, Log, Lost, Maintenance, OnFull, Options, Reader, Record, Section, SnapshotMeta,
+    State, WaitError, load_snapshot_with,
 };
 
 fn options(durability: Durability) -> Options {
@@ -318,7 +318,7 @@ fn a_broken_disk_wakes_every_waiter_and_close_says_what_is_lost() {
     });
     assert!(matches!(log.flush().wait(), Err(WaitError::Degraded { .. })));
     match log.close() {
-        Err(Error::Unsaved { records: 8, .. }) => {}
+        Err(Error::Unsaved { lost, .. }) => assert_eq!(lost, Lost::new(8)),
         other => panic!("{other:?}"),
     }
     fs.set_failing(false);

@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::rules::{
-    Grade, HeaderTest, LATE_GATE, Part, Rule, RuleError, THIN_GATE, Table, TitleTests, Written, WrittenPlace,
-    fold_title, is_title_edge, value,
-};
+use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use super::grade::Grade;
 use super::scan::{Class, Pattern, PatternError, Scan};
+use super::table::{HeaderTest, Part, Rule, Table, TitleTests, fold_title, is_title_edge};
 use super::text;
 use super::walk::Place;
+use super::written::{RuleError, Written, WrittenPlace, value};
 
 /// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
 /// part of their rule was found: the shortest pattern sets the pace of a search.
@@ -30,12 +30,11 @@ enum Where {
     Short,
     Sentence,
     Refresh,
-    Nowhere,
 }
 
 /// A table under construction.
 #[derive(Default)]
-pub(super) struct Build {
+struct Build {
     rules: Vec<Rule>,
     vendors: Vec<Arc<str>>,
     patterns: Vec<Pattern>,
@@ -49,18 +48,30 @@ pub(super) struct Build {
     short_always: bool,
 }
 
+/// Compiles rules, each with the line it is written in.
+pub(super) fn compile(written: Vec<(usize, Written)>) -> Result<Table, RuleError> {
+    let mut build = Build::default();
+    for (line, rule) in written {
+        build.add(line, rule)?;
+    }
+    Ok(build.finish())
+}
+
 impl Build {
-    pub(super) fn add(&mut self, line: usize, w: Written) -> Result<(), RuleError> {
+    fn add(&mut self, line: usize, w: Written) -> Result<(), RuleError> {
         let index = u16::try_from(self.rules.len()).map_err(|_| value(line, &w.id, "id", "too many rules"))?;
         check(line, &w)?;
+        let conditions = w.conditions();
+        if let Some((field, problem)) = conditions.problem() {
+            return Err(value(line, &w.id, field, problem));
+        }
         let vendor = w.vendor.as_deref().map(|v| self.vendor(line, &w.id, v)).transpose()?;
-        let gate = w.gate.unwrap_or(w.grade.default_gate());
+        let max_visible_chars = w.max_visible_chars.unwrap_or(w.grade.default_max_visible_chars());
         let set = match w.grade {
-            Grade::Keyword => Where::Nowhere,
             Grade::Presence | Grade::Paywall => Where::Early,
             Grade::Spa => Where::Thin,
-            _ if gate > LATE_GATE => Where::Early,
-            _ if gate <= THIN_GATE => Where::Thin,
+            _ if max_visible_chars > LITTLE_TEXT => Where::Early,
+            _ if max_visible_chars <= HARDLY_ANY_TEXT => Where::Thin,
             _ => Where::Late,
         };
         let first_pattern = self.places.len();
@@ -77,23 +88,13 @@ impl Build {
             vendor,
             grade: w.grade,
             places: places(&w.places),
-            status: w.status,
-            gate,
-            gate_200: w.gate_200.unwrap_or(gate).min(gate),
-            max_links_200: w.max_links_200.unwrap_or(u32::MAX),
+            max_visible_chars,
+            max_visible_chars_200: w.max_visible_chars_200.unwrap_or(max_visible_chars).min(max_visible_chars),
             max_links: w.max_links.unwrap_or(u32::MAX),
-            max_inputs: w.max_inputs.unwrap_or(u32::MAX),
-            max_images: w.max_images.unwrap_or(u32::MAX),
-            max_frames: w.max_frames.unwrap_or(u32::MAX),
-            max_bytes: w.max_bytes.unwrap_or(u32::MAX),
-            noindex: w.noindex,
+            max_links_200: w.max_links_200.unwrap_or(u32::MAX),
+            conditions,
             refusal: w.refusal,
-            password: w.password,
-            mount: w.mount,
-            scripts: w.scripts,
             short: self.places[first_pattern..].contains(&Where::Short),
-            title_absent: w.title_absent,
-            component: w.component,
             application: w.application,
             confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
             framework: w.framework.map(Into::into),
@@ -181,7 +182,7 @@ impl Build {
         }));
     }
 
-    pub(super) fn finish(self) -> Table {
+    fn finish(self) -> Table {
         let scan = |sets: &[Where]| {
             Scan::new(
                 self.patterns.iter().zip(&self.places).enumerate().filter(|(_, (_, place))| sets.contains(place)).map(
@@ -239,9 +240,6 @@ fn check(line: usize, w: &Written) -> Result<(), RuleError> {
     }
     if w.confidence.is_some_and(|c| !(0.0..=1.0).contains(&c)) {
         return err("confidence", "must be from 0 to 1");
-    }
-    if w.status.iter().any(|s| !(100..=999).contains(s)) {
-        return err("status", "must be from 100 to 999");
     }
     let evidence =
         [&w.find, &w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];

@@ -1,24 +1,32 @@
 //! The decision: what was found in a page, weighed in one fixed order.
 //!
 //! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
-//! then shells of applications and emptiness. Every rule has a gate: with more visible text than that, it proves nothing.
+//! then shells of applications and emptiness. With more visible text than a rule allows, it proves nothing.
 
 use std::sync::Arc;
 
-use super::gather::{NO_GATE, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, script_bytes, vendor_bit};
-use super::rules::{Grade, Rule, Table};
+use memchr::memmem;
+
+use super::charset::Charset;
+use super::condition::Seen;
+use super::gather::{
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, read_redirect, script_bytes, vendor_bit,
+};
+
+use super::grade::Grade;
+use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, Scratch, sniff};
+use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
 use crate::response::{Page, header};
 
 /// Visible characters under which a page with a password field may be a log-in wall.
 const LOGIN_WALL_CHARS: u32 = 600;
 /// A page with status 200 that is furnished as a site's pages are is a wall only with so little to read ...
-const FURNISHED_GATE: u32 = 250;
+const FURNISHED_CHARS: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
-/// Words with a gate up to this are no evidence where something else explains them: a form that asks who one is, a status 404.
-const VAGUE_GATE: u32 = 500;
+/// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
+const VAGUE_CHARS: u32 = 500;
 
 /// Reads one page with the rules of `detector`.
 pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
@@ -26,6 +34,7 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
     scratch.title.clear();
     scratch.folded_title.clear();
     scratch.folded.clear();
+    scratch.text_hash = 0;
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
@@ -50,6 +59,10 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
         scratch.facts.forget();
     }
     weigh(table, page, scratch, &mut verdict);
+    verdict.text_hash = scratch.text_hash;
+    if verdict.has_spa || verdict.is_empty {
+        read_thin(table, page, (charset, body), scratch, &mut verdict);
+    }
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
         if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
@@ -68,9 +81,9 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         return false;
     }
     let facts = &scratch.facts;
-    let (mut gate, mut max_links) = match page.status {
-        200 => (rule.gate_200, rule.max_links.min(rule.max_links_200)),
-        _ => (rule.gate, rule.max_links),
+    let (mut max_visible_chars, mut max_links) = match page.status {
+        200 => (rule.max_visible_chars_200, rule.max_links.min(rule.max_links_200)),
+        _ => (rule.max_visible_chars, rule.max_links),
     };
     let wording = match rule.grade {
         Grade::Title | Grade::Sentence => true,
@@ -78,36 +91,23 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         _ => false,
     };
     if page.status == 200 && facts.furnished && wording {
-        (gate, max_links) = (gate.min(FURNISHED_GATE), max_links.min(FURNISHED_LINKS));
+        max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
+        max_links = max_links.min(FURNISHED_LINKS);
     }
-    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.gate <= VAGUE_GATE)) {
+    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
         return false;
     }
     // A page that is not there may say so in any words.
-    if matches!(page.status, 404 | 410) && wording && rule.gate <= VAGUE_GATE {
+    if matches!(page.status, 404 | 410) && wording && rule.max_visible_chars <= VAGUE_CHARS {
         return false;
     }
     // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
     if page.status == 401 && wording && rule.vendor.is_none() && header(page.headers, "www-authenticate").is_some() {
         return false;
     }
-    (rule.status.is_empty() || rule.status.contains(&page.status))
-        && (rule.gate >= NO_GATE || (facts.complete && facts.visible.chars <= gate))
+    (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))
         && facts.links <= max_links
-        && facts.inputs <= rule.max_inputs
-        && page.body.len() <= rule.max_bytes as usize
-        && facts.images <= rule.max_images
-        && facts.frames <= rule.max_frames
-        && (!rule.noindex || facts.noindex)
-        && rule.password.is_none_or(|wanted| wanted == facts.password)
-        && match rule.mount {
-            Some(true) => facts.mounts > 0,
-            Some(false) => facts.mounts == 0 && facts.components == 0,
-            None => true,
-        }
-        && (!rule.component || facts.components > 0)
-        && (!rule.scripts || facts.scripts > 0)
-        && (!rule.title_absent || facts.title.is_none())
+        && rule.conditions.hold(Seen { page, facts })
 }
 
 /// Fills in the verdict from what was found.
@@ -126,14 +126,15 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
     // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
     let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
-    let is_explained = |r: &Rule| r.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
+    let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
     let block = strongest(&|r| r.grade.blocks() && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            verdict.block_type = Some(if b.refusal && refused { "blocked_403" } else { "blocked_captcha" });
+            let challenges = holding().any(|(_, r)| r.grade.blocks() && !r.refusal && !is_explained(r));
+            verdict.block_type = Some(if challenges { "blocked_captcha" } else { "blocked_403" });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {
                 let named =
@@ -184,6 +185,50 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         }
         None => verdict.is_empty = true,
     }
+}
+
+/// What else there is to tell of a page with next to nothing to read: hints at a wall, and where it sends its reader.
+fn read_thin(
+    table: &Table,
+    page: &Page<'_>,
+    (charset, body): (Charset, &[u8]),
+    scratch: &Scratch,
+    verdict: &mut Verdict,
+) {
+    let found = &scratch.found;
+    let rules = || found.touched.iter().map(|&index| (index, &table.rules[index as usize], found.bits[index as usize]));
+    // All of a rule's evidence is there, and only its conditions do not hold. What rests on a shell's conditions alone, or on
+    // what any script may do, hints at nothing without them.
+    let lost = |(index, rule, bits): (u16, &Rule, u8)| {
+        rule.grade.is_of_walls()
+            && !matches!(rule.grade, Grade::Shell | Grade::Cue)
+            && bits & rule.needs == rule.needs
+            && !table.always.contains(&index)
+    };
+    let to_challenge = scratch.facts.to_challenge || rules().any(lost);
+    let cue = |(_, rule, bits): (u16, &Rule, u8)| rule.grade == Grade::Cue && holds(rule, bits, page, scratch);
+    verdict.wall_cues = to_challenge || rules().any(cue);
+    if to_challenge || !(200..300).contains(&page.status) {
+        return;
+    }
+    let Some(target) = read_redirect(charset, body, scratch) else { return };
+    // A cookie that a script sets is lost on who runs none, and the page would come again.
+    if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+        verdict.wall_cues = true;
+        return;
+    }
+    // Whatever application there is, its reader leaves it.
+    (verdict.has_spa, verdict.is_empty) = (false, true);
+    (verdict.framework, verdict.vendor, verdict.rule, verdict.grade, verdict.confidence) =
+        (None, None, None, None, 0.0);
+    verdict.redirect = Some(target);
+}
+
+/// Whether something in a page in lower case sets a cookie.
+fn sets_cookie(lower: &[u8]) -> bool {
+    [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
+        .iter()
+        .any(|how| memmem::find(lower, how).is_some())
 }
 
 fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {

@@ -9,11 +9,18 @@ use memchr::memmem;
 
 use super::attributes::{self, Attributes};
 use super::charset::Counting;
-use super::rules::LATE_GATE;
+use super::redirect;
 use super::tag::Tag;
 use super::text::Text;
 use super::token::{Finders, Open, Raw, Shape};
 use super::walk::{Place, Reader, Walk};
+
+/// Visible characters up to which a page has little text. Rules that hold beside no more are looked for in such pages only.
+pub(super) const LITTLE_TEXT: u32 = 1_500;
+
+/// Visible characters up to which a page has hardly any text. Rules that hold beside no more, and those for shells of
+/// applications, are looked for in such pages only.
+pub(super) const HARDLY_ANY_TEXT: u32 = 250;
 
 /// Tokens that any page may have before reading stops.
 const TOKENS_FREE: usize = 8 * 1024;
@@ -33,6 +40,10 @@ pub(super) struct Facts {
     pub(super) title: Option<Range<usize>>,
     /// Where `<meta http-equiv=refresh>` points, the first that names a URL or a delay.
     pub(super) refresh: Option<Range<usize>>,
+    /// The literal that the first script which does nothing else sets the location to, without its quotes.
+    pub(super) sent_to: Option<Range<usize>>,
+    /// What it refreshes or is sent to is what a rule knows for a challenge or a waiting room.
+    pub(super) to_challenge: bool,
     pub(super) links: u32,
     pub(super) images: u32,
     pub(super) inputs: u32,
@@ -243,10 +254,14 @@ impl Reader for Reading<'_> {
     fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
         if element == Raw::Script {
             self.facts.script_bytes += end - start;
+            if place == Place::Code && self.facts.sent_to.is_none() {
+                let literal = redirect::literal_in(&self.text[start..end]);
+                self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
+            }
         }
         match place {
             // Behind more text than this, reading may have stopped before it: then it is no title for anybody.
-            Place::Title if self.facts.visible.chars > LATE_GATE => {}
+            Place::Title if self.facts.visible.chars > LITTLE_TEXT => {}
             Place::Title => self.facts.title = Some(start..end),
             _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
         }

@@ -5,17 +5,21 @@
 
 use std::ops::Range;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::charset::Charset;
-use super::rules::{Grade, LATE_GATE, Rule, THIN_GATE, Table, fold_title};
+use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use super::grade::Grade;
 use super::scan::{Hit, Scan};
+use super::table::{Rule, Table, fold_title};
 use super::walk::Place;
-use super::{At, CONTENT_CHARS, Detector, Found, Scratch, text};
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch, redirect, text};
 use crate::response::Page;
 
 /// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
 pub(super) const NOSCRIPT_CONTENT_CHARS: u32 = 400;
-/// A gate from here on is none: the rule holds whatever text there is.
-pub(super) const NO_GATE: u32 = 100_000;
+/// From here on a limit of visible characters is none: the rule holds whatever text there is.
+pub(super) const NO_LIMIT: u32 = 100_000;
 /// Visible characters up to which an article is so short that all of it is near its end.
 const TEASER_CHARS: u32 = 600;
 /// How much of a page with little text is searched for late markers: so many bytes from its beginning ...
@@ -26,6 +30,8 @@ const LATE_TAIL: usize = 64 << 10;
 const MARKER_MAX: usize = 512;
 /// Bytes that are turned into lower case at once.
 const LOWER_AT_ONCE: usize = 16 << 10;
+/// Markers that only hint at something that are kept of one search.
+const CUES_MAX: usize = 64;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -119,16 +125,16 @@ pub(super) fn read_body(
     body: &[u8],
     scratch: &mut Scratch,
 ) -> u128 {
-    let gates = scratch.found.touched.iter().map(|rule| table.rules[*rule as usize].gate);
-    let mut enough = gates.filter(|gate| *gate < NO_GATE).fold(LATE_GATE, u32::max);
+    let limits = scratch.found.touched.iter().map(|rule| table.rules[*rule as usize].max_visible_chars);
+    let mut enough = limits.filter(|limit| *limit < NO_LIMIT).fold(LITTLE_TEXT, u32::max);
     if detector.options.count_all {
         enough = u32::MAX;
     }
     scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
     let mut wanted = enough.max(read_title(table, charset, body, scratch));
-    let little = scratch.facts.complete && scratch.facts.visible.chars <= LATE_GATE;
-    let (presence, gate) = search(table, little, scratch);
-    wanted = wanted.max(gate);
+    let little = scratch.facts.complete && scratch.facts.visible.chars <= LITTLE_TEXT;
+    let (presence, limit) = search(table, little, scratch);
+    wanted = wanted.max(limit);
     // A marker or a title may prove more than the text seen so far rules out.
     while !scratch.facts.complete && wanted > enough {
         enough = wanted;
@@ -160,21 +166,21 @@ pub(super) fn read_body(
 }
 
 /// Searches the body for all that may still prove something: in a page with little text, for more. Returns the vendors that
-/// are present, and the largest gate of what was found.
+/// are present, and the most visible characters beside which one of those found holds.
 fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
     scratch.hits.clear();
     let len = scratch.lower.len();
     if !little {
         return collect(&table.early, table, little, 0..len, scratch);
     }
-    let all = if scratch.facts.visible.chars <= THIN_GATE { &table.thin } else { &table.late };
+    let all = if scratch.facts.visible.chars <= HARDLY_ANY_TEXT { &table.thin } else { &table.late };
     let (head, tail) = ends(len);
     let mut found = collect(all, table, little, 0..head, scratch);
     if head < len {
         let middle = head.saturating_sub(MARKER_MAX)..len.min(tail + MARKER_MAX);
         for (scan, window) in [(&table.early, middle), (all, tail..len)] {
-            let (presence, gate) = collect(scan, table, little, window, scratch);
-            found = (found.0 | presence, found.1.max(gate));
+            let (presence, limit) = collect(scan, table, little, window, scratch);
+            found = (found.0 | presence, found.1.max(limit));
         }
     }
     found
@@ -187,13 +193,13 @@ fn ends(len: usize) -> (usize, usize) {
 }
 
 /// Keeps the hits of `scan` that may prove something with as much text as the page has. Returns the vendors that are present,
-/// and the largest gate.
+/// and the most visible characters beside which one of them holds.
 fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
     let Scratch { hits, lower, facts, .. } = scratch;
     let chars = facts.visible.chars;
     let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
     let from = window.start as u32;
-    let (mut presence, mut gate) = (0, 0);
+    let (mut presence, mut limit, mut cues_left) = (0, 0, CUES_MAX);
     scan.each(&lower[window], &table.patterns, |hit| {
         let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
         if rule.grade == Grade::Presence {
@@ -201,14 +207,22 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
             presence |= vendor_bit(rule);
             return before != presence;
         }
-        let may_hold = !little || (chars <= rule.gate && (rule.grade != Grade::Spa || thin));
+        if rule.grade == Grade::Cue {
+            // A few are enough, and words take no place away from markers that prove something.
+            if cues_left > 0 {
+                cues_left -= 1;
+                hits.push(Hit { start: hit.start + from, ..hit });
+            }
+            return false;
+        }
+        let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
         if may_hold {
-            gate = gate.max(if rule.gate < NO_GATE { rule.gate } else { 0 });
+            limit = limit.max(if rule.max_visible_chars < NO_LIMIT { rule.max_visible_chars } else { 0 });
             hits.push(Hit { start: hit.start + from, ..hit });
         }
         may_hold
     });
-    (presence, gate)
+    (presence, limit)
 }
 
 /// Finds out where the hits stand and keeps those that stand where their rules want them.
@@ -240,19 +254,19 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
     });
 }
 
-/// Compares the title. Returns the largest gate of the rules it belongs to.
+/// Compares the title. Returns the most visible characters beside which one of its rules holds.
 fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
     let Some(range) = scratch.facts.title.clone() else { return 0 };
     let range = range.start..range.end.min(range.start + TITLE_MAX);
-    let raw = if charset.needs_decoding() { &scratch.decoded[range] } else { &body[charset.bom..][range] };
+    let raw = original(charset, body, &scratch.decoded, range);
     scratch.title.clear();
     text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
     text::fold_into(&scratch.title, &mut scratch.folded_title);
     let title = fold_title(&scratch.folded_title);
     let tests = &table.titles;
-    let mut gate = 1;
+    let mut limit = 1;
     let mut is = |rule: u16| {
-        gate = gate.max(table.rules[rule as usize].gate);
+        limit = limit.max(table.rules[rule as usize].max_visible_chars);
         scratch.found.add(rule, 1, Place::Title, At::Title);
     };
     tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
@@ -260,7 +274,7 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
         tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
     }
-    gate
+    limit
 }
 
 /// What stands between the parts of a title.
@@ -278,13 +292,15 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, folded_title, found, lower, kept, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, text_hash, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
         text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
+    let visible = folded.split('\n').next().unwrap_or_default();
+    *text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
     folded.push_str(folded_title);
     table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
         let part = table.parts[hit.pattern as usize];
@@ -294,20 +310,41 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     });
 }
 
+/// Compares what the page refreshes to, and what a script sends its reader to.
 fn read_refresh(table: &Table, scratch: &mut Scratch) {
-    let Some(range) = scratch.facts.refresh.clone() else { return };
-    let found = &mut scratch.found;
-    let start = range.start as u32;
-    let target = &scratch.lower[range];
-    // A bare delay has no target.
-    if memchr::memchr(b'/', target).is_none() && memchr::memchr(b'?', target).is_none() {
-        return;
+    let Scratch { facts, found, lower, .. } = scratch;
+    for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
+        let start = range.start as u32;
+        let target = &lower[range];
+        // A bare delay has no target.
+        if memchr::memchr2(b'/', b'?', target).is_none() {
+            continue;
+        }
+        table.refreshes.each(target, &table.patterns, |hit| {
+            let part = table.parts[hit.pattern as usize];
+            facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
+            found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
+            true
+        });
     }
-    table.refreshes.each(target, &table.patterns, |hit| {
-        let part = table.parts[hit.pattern as usize];
-        found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
-        true
-    });
+}
+
+/// Where the page sends its reader, as it is written.
+pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) -> Option<Box<str>> {
+    let facts = &scratch.facts;
+    let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
+    let by_script = facts.sent_to.as_ref().and_then(|range| redirect::of_literal(&written(range)));
+    // A script runs before a refresh does.
+    by_script.or_else(|| {
+        let refresh = facts.refresh.as_ref().filter(|_| facts.moved)?;
+        redirect::of_refresh(&written(refresh))
+    })
+}
+
+/// A stretch of the page before it was turned into lower case.
+fn original<'a>(charset: Charset, body: &'a [u8], decoded: &'a [u8], range: Range<usize>) -> &'a [u8] {
+    let whole = if charset.needs_decoding() { decoded } else { body.get(charset.bom..).unwrap_or_default() };
+    whole.get(range).unwrap_or_default()
 }
 
 /// Bytes between `<script` and `</script`, wherever they stand.

@@ -32,21 +32,26 @@ mod attributes;
 mod block;
 mod charset;
 mod compile;
+mod condition;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
 mod gather;
+mod grade;
 mod grams;
 mod keywords;
+mod redirect;
 mod rules;
 mod scan;
 mod sniff;
+mod table;
 mod tag;
 mod text;
 mod token;
 mod verdict;
 mod walk;
+mod written;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,14 +60,15 @@ use arc_swap::ArcSwap;
 
 #[cfg(feature = "json")]
 pub use evaluate::{Class, EvaluateError, Labelled, Mistake, Report, Score, evaluate};
-pub use rules::{Grade, RuleError, RuleFileError};
+pub use grade::Grade;
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics, outcome};
 pub use walk::Place;
+pub use written::{RuleError, RuleFileError};
 
 use crate::response::Page;
 use facts::Facts;
-use rules::Table;
 use scan::Hit;
+use table::Table;
 use token::Finders;
 
 /// How a detector reads.
@@ -127,6 +133,8 @@ pub struct Scratch {
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
+    /// See [`Verdict::text_hash`].
+    text_hash: u64,
     title: String,
     /// The title as titles and sentences are compared.
     folded_title: String,
@@ -201,7 +209,7 @@ impl Default for Detector {
 impl Detector {
     /// The shipped rules. They are compiled at the first call, which takes a few milliseconds.
     pub fn new() -> Self {
-        Self::of(Table::shipped(), Mode::Rules)
+        Self::of(rules::shipped(), Mode::Rules)
     }
 
     /// The shipped rules and a user's, in the same TOML format (see `docs/detection.md`). A rule with the id of a shipped one
@@ -211,7 +219,7 @@ impl Detector {
     ///
     /// [`RuleError`], which names line and field. Nothing of a file with an error is used.
     pub fn with_rules(toml: &str) -> Result<Self, RuleError> {
-        Ok(Self::of(Arc::new(Table::new(Some(toml))?), Mode::Rules))
+        Ok(Self::of(Arc::new(rules::with(Some(toml))?), Mode::Rules))
     }
 
     /// As [`Detector::with_rules`], from a file.
@@ -245,7 +253,7 @@ impl Detector {
     /// # Ok::<(), fetchwise::detect::RuleError>(())
     /// ```
     pub fn reload(&self, toml: &str) -> Result<(), RuleError> {
-        self.table.store(Arc::new(Table::new(Some(toml))?));
+        self.table.store(Arc::new(rules::with(Some(toml))?));
         Ok(())
     }
 
@@ -262,12 +270,12 @@ impl Detector {
     /// The seeds' rule to the letter, for comparison: seven keywords anywhere in the bytes, or 403 or 429. Reloading changes
     /// nothing.
     pub fn keywords() -> Self {
-        Self::of(Arc::new(Table::empty()), Mode::Keywords)
+        Self::of(rules::none(), Mode::Keywords)
     }
 
     /// The shipped rules that name no vendor: how well a vendor nobody listed is recognised.
     pub fn generic() -> Self {
-        Self::of(Table::shipped_generic(), Mode::Rules)
+        Self::of(rules::shipped_generic(), Mode::Rules)
     }
 
     /// The same rules with other options.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::rules::Grade;
+use super::grade::Grade;
 use super::walk::Place;
 use crate::attempt::outcome::ErrorKind;
 use crate::heuristic::Heuristic;
@@ -86,7 +86,8 @@ pub struct Match {
 pub struct Verdict {
     /// A challenge or a refusal came instead of the content.
     pub is_blocked: bool,
-    /// `blocked_captcha` or `blocked_403`, when blocked.
+    /// When blocked: `blocked_captcha` where there is a challenge, `blocked_403` where there are only words of a refusal or the
+    /// status of one.
     pub block_type: Option<&'static str>,
     /// A waiting room: neither blocked nor content.
     pub is_queued: bool,
@@ -125,6 +126,19 @@ pub struct Verdict {
     pub bytes: u32,
     /// Vendors that are there; evidence of nothing.
     pub waf: Vendors,
+    /// Where a page with status 2xx and next to nothing to read sends its reader: by a `<meta http-equiv=refresh>` that waits ten
+    /// seconds at most, or by a script that does nothing but set the location to a literal URL. The target is as it was written,
+    /// escapes and entities decoded; resolve it against the page's URL. Such a page counts as empty, not as a shell. A refresh
+    /// that belongs to a challenge is none.
+    pub redirect: Option<Box<str>>,
+    /// A hash of the visible text, white space collapsed, of HTML with little text; 0 where there is much text or none. Two short
+    /// pages of a host with the same hash say the same, as walls do whatever they were asked for. The hash is the same for the
+    /// same version of this crate only.
+    pub text_hash: u64,
+    /// HTML with next to nothing to read that hints at a wall without proving one: words of a refusal or about robots, a captcha,
+    /// a marker of a challenge that did not count, a request's number, a demand for cookies or scripts. Such a page may be a
+    /// short wall that no rule knows: do not take it for a short page that is all there is.
+    pub wall_cues: bool,
 }
 
 impl Verdict {
@@ -147,12 +161,14 @@ impl Verdict {
             format!("waiting room{vendor}{rule}")
         } else if self.is_blocked {
             match self.block_type {
-                Some("blocked_403") => format!("refused{vendor} with 403 or 429{rule}"),
+                Some("blocked_403") => format!("refused{vendor}{rule}"),
                 _ => format!("challenge or block page{vendor}{rule}"),
             }
         } else if self.has_spa {
             let framework = self.framework.as_deref().unwrap_or("script");
             format!("{framework} shell with {} visible characters{rule}", self.text_chars)
+        } else if let Some(target) = &self.redirect {
+            format!("{} visible characters and a redirect to {target}", self.text_chars)
         } else if self.is_empty {
             format!("{} visible characters", self.text_chars)
         } else if !self.is_html {

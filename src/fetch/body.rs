@@ -1,7 +1,7 @@
 //! A response's body: bounded in length, and in memory only as far as its reader asked for.
 //!
 //! Invariant: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB; what is longer is in a
-//! temporary file that goes away with the [`Body`]. It must not know where the bytes come from, nor how they were encoded.
+//! temporary file without a name, which is gone with the [`Body`], and with the process however that ends. It must not know where the bytes come from, nor how they were encoded.
 
 use std::fmt;
 use std::fs::File;
@@ -9,7 +9,6 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use bytes::{Bytes, BytesMut};
-use tempfile::NamedTempFile;
 use tokio::task::spawn_blocking;
 
 use super::Limits;
@@ -22,7 +21,7 @@ const SPILL_CHUNK: usize = 256 << 10;
 pub struct Body {
     head: Bytes,
     len: u64,
-    spill: Option<NamedTempFile>,
+    spill: Option<File>,
 }
 
 impl Body {
@@ -33,7 +32,7 @@ impl Body {
     }
 
     /// A body of `len` bytes that is in `file` as a whole, with its beginning in memory too.
-    pub fn spilled(head: impl Into<Bytes>, len: u64, file: NamedTempFile) -> Self {
+    pub fn spilled(head: impl Into<Bytes>, len: u64, file: File) -> Self {
         Self { head: head.into(), len, spill: Some(file) }
     }
 
@@ -52,20 +51,19 @@ impl Body {
         self.len == 0
     }
 
-    /// The file that holds the whole body, when it is longer than what is in memory.
-    pub fn spill(&self) -> Option<&NamedTempFile> {
+    /// The file that holds the whole body, when it is longer than what is in memory. It has no name, and one position that
+    /// all who read it share: read it with [`Body::reader`].
+    pub fn spill(&self) -> Option<&File> {
         self.spill.as_ref()
     }
 
-    /// Reads the whole body from its first byte, from wherever it is. Blocks when it is in a file.
-    ///
-    /// # Errors
-    /// When the temporary file cannot be opened again.
-    pub fn reader(&self) -> io::Result<BodyReader<'_>> {
-        Ok(BodyReader(match &self.spill {
-            Some(file) => Source::File(file.reopen()?),
+    /// Reads the whole body from its first byte, from wherever it is. Blocks when it is in a file. Readers do not disturb each
+    /// other.
+    pub fn reader(&self) -> BodyReader<'_> {
+        BodyReader(match &self.spill {
+            Some(file) => Source::File { file, at: 0 },
             None => Source::Memory(&self.head),
-        }))
+        })
     }
 }
 
@@ -76,16 +74,30 @@ pub struct BodyReader<'a>(Source<'a>);
 #[derive(Debug)]
 enum Source<'a> {
     Memory(&'a [u8]),
-    File(File),
+    File { file: &'a File, at: u64 },
 }
 
 impl Read for BodyReader<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Source::Memory(bytes) => bytes.read(buf),
-            Source::File(file) => file.read(buf),
+            Source::File { file, at } => {
+                let read = read_at(file, buf, *at)?;
+                *at += read as u64;
+                Ok(read)
+            }
         }
     }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, at)
 }
 
 /// Takes a body in chunk by chunk and keeps it within its limits.
@@ -103,7 +115,7 @@ impl Read for BodyReader<'_> {
 /// let body = collector.finish().await?;
 /// assert_eq!(&body.head()[..], b"abcd");
 /// assert_eq!(body.len(), 7);
-/// assert_eq!(std::io::read_to_string(body.reader()?)?, "abcdefg");
+/// assert_eq!(std::io::read_to_string(body.reader())?, "abcdefg");
 /// # Ok(())
 /// # }
 /// ```
@@ -122,7 +134,7 @@ enum Spill {
     /// Everything so far fits into memory.
     No,
     Yes {
-        file: NamedTempFile,
+        file: File,
         pending: Vec<u8>,
     },
     /// A write failed, or was under way when its future was dropped.
@@ -231,12 +243,10 @@ impl BodyCollector {
     }
 }
 
-fn start_spill(head: &[u8], dir: Option<PathBuf>) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("fetchwise-body-");
+fn start_spill(head: &[u8], dir: Option<PathBuf>) -> io::Result<File> {
     let mut file = match dir {
-        Some(dir) => builder.tempfile_in(dir)?,
-        None => builder.tempfile()?,
+        Some(dir) => tempfile::tempfile_in(dir)?,
+        None => tempfile::tempfile()?,
     };
     file.write_all(head)?;
     Ok(file)
@@ -301,7 +311,7 @@ mod tests {
 
     fn read(body: &Body) -> Vec<u8> {
         let mut bytes = Vec::new();
-        body.reader().unwrap().read_to_end(&mut bytes).unwrap();
+        body.reader().read_to_end(&mut bytes).unwrap();
         bytes
     }
 
@@ -314,19 +324,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_body_is_whole_in_a_file_that_goes_away_with_it() {
+    async fn a_long_body_is_whole_in_a_file_that_has_no_name() {
         let chunk: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         let chunks: Vec<&[u8]> = std::iter::repeat_n(&chunk[..], 9).collect();
+        let dir = tempfile::tempdir().unwrap();
         for max_in_memory in [0, 1, 100_000, 150_000, 899_999] {
-            let body = collect(&limits(1 << 20, max_in_memory), &chunks).await.unwrap();
+            let limits = limits(1 << 20, max_in_memory);
+            let mut collector = BodyCollector::new(&limits).in_dir(Some(dir.path().to_owned()));
+            for chunk in &chunks {
+                collector.push(chunk).await.unwrap();
+            }
+            let body = collector.finish().await.unwrap();
+            assert!(body.spill().is_some());
             assert_eq!(body.head()[..], chunks.concat()[..max_in_memory]);
             assert_eq!(body.len(), 900_000);
             assert_eq!(read(&body), chunks.concat());
             assert_eq!(read(&body).len(), 900_000, "each reader starts at the first byte");
-            let path = body.spill().unwrap().path().to_owned();
-            assert!(path.exists());
-            drop(body);
-            assert!(!path.exists());
+            let (mut first, mut second) = (body.reader(), body.reader());
+            let (mut a, mut b) = ([0; 300], [0; 300]);
+            first.read_exact(&mut a).unwrap();
+            second.read_exact(&mut b).unwrap();
+            assert_eq!(a, b, "readers do not share a position");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing that a kill could leave behind");
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::guard::{AddressGuard, Refused};
+use super::limits;
 use crate::attempt::outcome::ErrorKind;
 
 /// How long one address is waited for before the next is tried beside it (RFC 8305).
@@ -32,7 +33,8 @@ pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>>
 
 /// Looks names up. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
 pub trait Resolve: Send + Sync {
-    /// The addresses of `host`, best first. An empty answer counts as a name that does not resolve.
+    /// The addresses of `host`, best first. An empty answer counts as a name that does not resolve; so does an error, unless it
+    /// is one of this machine's ([`limits::is_local_fault`]).
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
 }
 
@@ -42,7 +44,13 @@ pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+        Box::pin(async move {
+            match tokio::net::lookup_host((host, 0)).await {
+                Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+                // Without a network, or a descriptor to ask with, every name is "unknown".
+                Err(error) => Err(limits::why_no_lookup().unwrap_or(error)),
+            }
+        })
     }
 }
 
@@ -78,6 +86,15 @@ pub enum DialError {
         #[source]
         error: io::Error,
     },
+    /// This machine had no descriptor, port or network to do it with: nobody was asked for anything.
+    #[error("cannot connect to {host} from here: {error}")]
+    Local {
+        /// The host as it was asked for.
+        host: String,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
 }
 
 impl DialError {
@@ -86,8 +103,13 @@ impl DialError {
         match self {
             Self::Refused { .. } => ErrorKind::RefusedAddress,
             Self::Dns { .. } => ErrorKind::DnsError,
-            Self::Connect { .. } => ErrorKind::NetworkError,
+            Self::Connect { .. } | Self::Local { .. } => ErrorKind::NetworkError,
         }
+    }
+
+    /// Whether the fault is this machine's, so that it says nothing about the host.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Local { .. })
     }
 }
 
@@ -139,7 +161,13 @@ impl Dialer {
         let bare = without_brackets(host);
         match bare.parse::<IpAddr>() {
             Ok(literal) => Ok(vec![literal]),
-            Err(_) => self.resolver.lookup(bare).await.map_err(|error| dns(host, error.to_string())),
+            Err(_) => self.resolver.lookup(bare).await.map_err(|error| {
+                if limits::is_local_fault(&error) {
+                    DialError::Local { host: host.to_owned(), error }
+                } else {
+                    dns(host, error.to_string())
+                }
+            }),
         }
     }
 
@@ -177,6 +205,11 @@ impl Dialer {
                     // Requests are small and wait for their answer; a failure costs latency only.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
+                }
+                Some((_, Err(error))) if last_error.as_ref().is_some_and(DialError::is_local) => drop(error),
+                Some((address, Err(error))) if limits::is_local_dial_fault(&error, address) => {
+                    // One address that could not be tried is enough: it may have been the one that answers.
+                    last_error = Some(DialError::Local { host: host.to_owned(), error });
                 }
                 Some((address, Err(error))) => {
                     last_error = Some(DialError::Connect { host: host.to_owned(), address, error });

@@ -11,6 +11,7 @@ pub mod command;
 pub mod dial;
 pub mod guard;
 pub mod http;
+pub mod limits;
 pub mod proxy;
 
 use std::fmt;
@@ -110,12 +111,67 @@ pub struct FetchError {
     /// The fetcher itself is not to be had (its program does not start): nobody was asked for anything, and nothing is
     /// recorded.
     pub unavailable: bool,
+    /// This machine lacked something (file descriptors, ports, disk, a network, a browser that starts): it says nothing
+    /// about the host or the fetcher, so nothing is to be recorded against either. See [`limits`].
+    pub local: bool,
+    /// The limit of the request that ended it, when one did: with a higher one it may go on.
+    pub limit: Option<LimitMet>,
+}
+
+/// A limit of a request that its answer passed, with the value that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitMet {
+    /// [`Limits::deadline`].
+    Deadline(Duration),
+    /// [`Limits::max_body`].
+    Body(u64),
+    /// [`Limits::max_headers`].
+    Headers(usize),
+    /// [`Limits::max_redirects`].
+    Redirects(u32),
+    /// [`Limits::max_decompression_ratio`].
+    DecompressionRatio(u64),
+}
+
+impl LimitMet {
+    /// Whether `limits` allow more than the limit that was met.
+    ///
+    /// ```
+    /// use fetchwise::fetch::{LimitMet, Limits};
+    /// let full = Limits { max_redirects: 10, ..Limits::default() };
+    /// assert!(LimitMet::Redirects(5).is_wider_in(&full));
+    /// assert!(!LimitMet::Redirects(10).is_wider_in(&full));
+    /// ```
+    pub fn is_wider_in(self, limits: &Limits) -> bool {
+        match self {
+            Self::Deadline(met) => limits.deadline > met,
+            Self::Body(met) => limits.max_body > met,
+            Self::Headers(met) => limits.max_headers > met,
+            Self::Redirects(met) => limits.max_redirects > met,
+            Self::DecompressionRatio(met) => limits.max_decompression_ratio > met,
+        }
+    }
 }
 
 impl FetchError {
     /// An error of `kind`, before any response.
     pub fn new(kind: ErrorKind, message: impl Into<String>, duration: Duration) -> Self {
-        Self { kind, message: message.into(), duration, status: None, headers: Vec::new(), unavailable: false }
+        Self {
+            kind,
+            message: message.into(),
+            duration,
+            status: None,
+            headers: Vec::new(),
+            unavailable: false,
+            local: false,
+            limit: None,
+        }
+    }
+
+    /// This machine lacked something, so that the request could not be made or its answer not be kept.
+    pub fn local(message: impl Into<String>, duration: Duration) -> Self {
+        Self { local: true, ..Self::new(ErrorKind::NetworkError, message, duration) }
     }
 
     /// The fetcher cannot work at all.

@@ -5,19 +5,25 @@
 //! and anything at all through CONNECT (HTTPS, WebSockets); it reads nothing inside a tunnel, keeps nothing, and knows neither
 //! browsers nor pages.
 //!
-//! It listens on 127.0.0.1, on a port that the system chooses, and asks for no password: another process of this machine that
-//! finds the port can use it, to reach what the guard lets pass and nothing else.
+//! It listens on 127.0.0.1, on a port that the system chooses, and serves only who knows its password, which is made at random
+//! for each proxy: another process of this machine that finds the port cannot use it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
@@ -34,10 +40,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::dial::{Dialer, without_brackets};
 use super::guard::AddressGuard;
 use super::http::{Connector, MAX_HEAD, request_failure};
+use super::limits;
 use crate::attempt::outcome::ErrorKind;
 
-/// The header of the proxy's own answers to plain HTTP requests: the [`ErrorKind`] by its name. A server's header of this name
-/// is dropped on its way through.
+/// The header of the proxy's own answers to plain HTTP requests: the [`ErrorKind`] by its name, and a secret, without which it
+/// is not the proxy's. [`FilteringProxy::own_failure`] reads it. A server's header of this name is dropped on its way through;
+/// what comes through a tunnel is not looked at, and may say anything.
 pub const ERROR_HEADER: &str = "x-fetchwise-error";
 
 /// The header that says `1` when the proxy refused to dial. Dropped from a server's answer, too.
@@ -49,6 +57,9 @@ const MAX_CONNECTIONS: usize = 128;
 /// Destinations whose last failure is remembered.
 const MAX_FAILURES: usize = 256;
 
+/// The user name in [`FilteringProxy::credentials`].
+const USER: &str = "fetchwise";
+
 const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -56,7 +67,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// with it.
 ///
 /// A browser is told to use it with `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the second,
-/// Chromium dials loopback by itself), and to use no transport that passes it by: `--disable-quic` and
+/// Chromium dials loopback by itself), is given [`FilteringProxy::credentials`] when it asks for them, and is told to use no transport that passes it by: `--disable-quic` and
 /// `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
 ///
 /// ```no_run
@@ -66,6 +77,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// # async fn example() -> std::io::Result<()> {
 /// let proxy = FilteringProxy::start(AddressGuard::default()).await?;
 /// let flag = format!("--proxy-server=http://{}", proxy.addr());
+/// let (user, password) = proxy.credentials();
 /// // After a navigation failed:
 /// if let Some(failure) = proxy.failure("intranet.example", 443) {
 ///     println!("{}: {}", failure.kind, failure.message);
@@ -76,7 +88,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct FilteringProxy {
     addr: SocketAddr,
     failures: Arc<Failures>,
+    secrets: Arc<Secrets>,
+    local_faults: Arc<AtomicU64>,
     _stop: DropGuard,
+}
+
+/// What only the proxy and who started it know.
+struct Secrets {
+    /// What a client has to send: `Basic ...`.
+    authorization: String,
+    password: String,
+    /// Stands in the proxy's own answers. It is not the password: a page's scripts may get to see such an answer.
+    mark: String,
 }
 
 /// Why a destination was not reached.
@@ -86,6 +109,8 @@ pub struct ProxyFailure {
     pub kind: ErrorKind,
     /// What happened, for a person.
     pub message: String,
+    /// Whether the fault is this machine's ([`super::limits`]).
+    pub local: bool,
 }
 
 impl FilteringProxy {
@@ -105,6 +130,8 @@ impl FilteringProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
         let failures = Arc::new(Failures::default());
+        let secrets = Arc::new(Secrets::random()?);
+        let local_faults = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
         let relay = Arc::new(Relay {
             client: Client::builder(TokioExecutor::new())
@@ -116,10 +143,41 @@ impl FilteringProxy {
                 .build(Connector::new(dialer.clone())),
             dialer,
             failures: Arc::clone(&failures),
+            secrets: Arc::clone(&secrets),
+            local_faults: Arc::clone(&local_faults),
             stop: stop.clone(),
         });
         tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, relay)));
-        Ok(Self { addr, failures, _stop: stop.drop_guard() })
+        Ok(Self { addr, failures, secrets, local_faults, _stop: stop.drop_guard() })
+    }
+
+    /// The user and the password that it asks for (`Basic`, RFC 7617).
+    pub fn credentials(&self) -> (&str, &str) {
+        (USER, &self.secrets.password)
+    }
+
+    /// The value of the `Proxy-Authorization` header that says the same.
+    pub fn authorization(&self) -> &str {
+        &self.secrets.authorization
+    }
+
+    /// What the value of an [`ERROR_HEADER`] says, when this proxy wrote it. Ask only about answers to plain `http` requests:
+    /// the others come from servers.
+    pub fn own_failure(&self, header: &str) -> Option<ErrorKind> {
+        own_failure(header, &self.secrets.mark)
+    }
+
+    /// What stands in its own answers.
+    #[cfg(feature = "browser")]
+    pub(super) fn mark(&self) -> &str {
+        &self.secrets.mark
+    }
+
+    /// How often it has found that this machine lacks something: descriptors, ports, a network. What fails while this
+    /// grows may have failed for that.
+    pub fn local_faults(&self) -> u64 {
+        // Relaxed, here and where it is counted: a hint, which orders nothing.
+        self.local_faults.load(Ordering::Relaxed)
     }
 
     /// Where it listens.
@@ -151,7 +209,38 @@ struct Relay {
     dialer: Dialer,
     client: Client<Connector, Incoming>,
     failures: Arc<Failures>,
+    secrets: Arc<Secrets>,
+    local_faults: Arc<AtomicU64>,
     stop: CancellationToken,
+}
+
+impl Secrets {
+    fn random() -> io::Result<Self> {
+        let password = random_text()?;
+        let authorization = format!("Basic {}", STANDARD.encode(format!("{USER}:{password}")));
+        Ok(Self { authorization, password, mark: random_text()? })
+    }
+
+    /// Whether a client that sends these headers may use the proxy. Takes as long for a password that is nearly right.
+    fn let_pass(&self, headers: &HeaderMap) -> bool {
+        let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
+        let wanted = self.authorization.as_bytes();
+        sent.len() == wanted.len() && sent.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+}
+
+/// 128 bits from the system, as text.
+fn random_text() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// See [`FilteringProxy::own_failure`].
+pub(super) fn own_failure(header: &str, mark: &str) -> Option<ErrorKind> {
+    let (kind, sent) = header.split_once(' ')?;
+    ErrorKind::from_name(kind).filter(|_| sent == mark)
 }
 
 async fn accept(listener: TcpListener, relay: Arc<Relay>) {
@@ -164,7 +253,12 @@ async fn accept(listener: TcpListener, relay: Arc<Relay>) {
                 tokio::spawn(relay.stop.clone().run_until_cancelled_owned(connection));
             }
             // Out of file descriptors, most likely: they come back when connections end.
-            Err(_) => sleep(Duration::from_millis(50)).await,
+            Err(error) => {
+                if limits::is_local_fault(&error) {
+                    relay.local_faults.fetch_add(1, Ordering::Relaxed);
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 }
@@ -186,23 +280,36 @@ async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePer
 
 impl Relay {
     async fn answer(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
+        if !self.secrets.let_pass(request.headers()) {
+            let mut answer =
+                own_answer(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy serves the process that started it");
+            answer.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
+            return answer;
+        }
         if request.method() == Method::CONNECT {
             return self.tunnel(request, slot).await;
         }
         match (request.uri().scheme_str(), request.uri().authority().cloned()) {
             (Some("http"), Some(authority)) => self.forward(request, &authority).await,
-            _ => own_answer(StatusCode::BAD_REQUEST, None, "a forward proxy takes absolute http URLs and CONNECT only"),
+            _ => own_answer(StatusCode::BAD_REQUEST, "a forward proxy takes absolute http URLs and CONNECT only"),
         }
     }
 
     async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
         let target = request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
         let Some((host, port)) = target else {
-            return own_answer(StatusCode::BAD_REQUEST, None, "CONNECT needs a host and a port");
+            return own_answer(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
         };
         let dialled = match timeout(DIAL_TIMEOUT, self.dialer.dial(&host, port)).await {
-            Ok(dialled) => dialled.map_err(|error| ProxyFailure { kind: error.kind(), message: error.to_string() }),
-            Err(_) => Err(ProxyFailure { kind: ErrorKind::Timeout, message: format!("no answer from {host}") }),
+            Ok(dialled) => dialled.map_err(|error| ProxyFailure {
+                kind: error.kind(),
+                message: error.to_string(),
+                local: error.is_local(),
+            }),
+            Err(_) => {
+                let message = format!("no answer from {host}");
+                Err(ProxyFailure { kind: ErrorKind::Timeout, message, local: false })
+            }
         };
         let mut upstream = match dialled {
             Ok(stream) => stream,
@@ -235,8 +342,8 @@ impl Relay {
                 response.map(BodyExt::boxed)
             }
             Err(error) => {
-                let (kind, message) = request_failure(&error);
-                self.failed(host, port, ProxyFailure { kind, message })
+                let (kind, message, local) = request_failure(&error);
+                self.failed(host, port, ProxyFailure { kind, message, local })
             }
         }
     }
@@ -247,24 +354,28 @@ impl Relay {
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::BAD_GATEWAY,
         };
-        let answer = own_answer(status, Some(failure.kind), &failure.message);
+        let mut answer = own_answer(status, &failure.message);
+        let headers = answer.headers_mut();
+        // Letters, digits and a space: there is no such text that is no header value.
+        if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark)) {
+            headers.insert(ERROR_HEADER, value);
+        }
+        if failure.kind == ErrorKind::RefusedAddress {
+            headers.insert(REFUSED_HEADER, HeaderValue::from_static("1"));
+        }
+        if failure.local {
+            self.local_faults.fetch_add(1, Ordering::Relaxed);
+        }
         self.failures.remember(host, port, failure);
         answer
     }
 }
 
-fn own_answer(status: StatusCode, kind: Option<ErrorKind>, text: &str) -> Answer {
+fn own_answer(status: StatusCode, text: &str) -> Answer {
     let body = Full::new(Bytes::from(format!("fetchwise: {text}\n")));
     let mut answer = Response::new(body.map_err(|never| match never {}).boxed());
     *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if let Some(kind) = kind {
-        headers.insert(ERROR_HEADER, HeaderValue::from_static(kind.name()));
-        if kind == ErrorKind::RefusedAddress {
-            headers.insert(REFUSED_HEADER, HeaderValue::from_static("1"));
-        }
-    }
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
 }
 
@@ -333,7 +444,29 @@ mod tests {
     use super::*;
 
     fn failure(message: &str) -> ProxyFailure {
-        ProxyFailure { kind: ErrorKind::DnsError, message: message.to_owned() }
+        ProxyFailure { kind: ErrorKind::DnsError, message: message.to_owned(), local: false }
+    }
+
+    #[test]
+    fn only_who_knows_the_password_is_let_pass() {
+        let secrets = Secrets::random().expect("random numbers");
+        let headers = |value: &str| {
+            let value = HeaderValue::try_from(value).expect("a header value");
+            HeaderMap::from_iter([(PROXY_AUTHORIZATION, value)])
+        };
+        assert!(secrets.let_pass(&headers(&secrets.authorization)));
+        assert!(!secrets.let_pass(&HeaderMap::new()));
+        assert!(!secrets.let_pass(&headers(&Secrets::random().expect("random numbers").authorization)));
+        assert!(!secrets.let_pass(&headers(&secrets.authorization[1..])));
+        assert_ne!(secrets.password, secrets.mark);
+    }
+
+    #[test]
+    fn a_failure_without_the_proxys_mark_is_nobodys() {
+        assert_eq!(own_failure("dns_error 1234", "1234"), Some(ErrorKind::DnsError));
+        for forged in ["dns_error", "dns_error ", "dns_error 1235", "dns_error 12345", "gremlins 1234", ""] {
+            assert_eq!(own_failure(forged, "1234"), None, "{forged}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! whole.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -16,6 +16,9 @@ use crate::response::header;
 
 /// The readable part of a name is not longer than this.
 const STEM_MAX: usize = 80;
+
+/// What is copied at a time.
+const COPY_CHUNK: usize = 256 << 10;
 
 /// A folder of pages.
 #[derive(Debug)]
@@ -37,21 +40,22 @@ impl Files {
     /// Where the page of `url` goes, below the folder.
     fn name(url: &Url, content_type: Option<&str>) -> PathBuf {
         let host = clean(url.host_str().unwrap_or("unknown"));
-        let path: String = url.path().trim_matches('/').to_owned() + url.query().map(|_| "_q").unwrap_or_default();
+        let path = url.path().trim_matches('/');
         let suffix = UrlFeatures::extract(url).ok().and_then(|features| features.suffix);
         let stem = match &suffix {
-            Some(suffix) => path.get(..path.len().saturating_sub(suffix.as_str().len())).unwrap_or(&path),
-            None => &path,
+            Some(suffix) => path.get(..path.len().saturating_sub(suffix.as_str().len())).unwrap_or(path),
+            None => path,
         };
         let stem = clean(stem);
         let stem = if stem.is_empty() { "index".to_owned() } else { stem };
+        let query = if url.query().is_some() { "_q" } else { "" };
         let extension = match &suffix {
             Some(suffix) => suffix.as_str().to_owned(),
             None => extension_of(content_type).to_owned(),
         };
         // The hash tells apart what cleaning has made alike: case, queries, ports, long paths.
         let hash = xxh3_64(identity(url).as_bytes());
-        Path::new(&host).join(format!("{stem}-{hash:016x}{extension}"))
+        Path::new(&host).join(format!("{stem}{query}-{hash:016x}{extension}"))
     }
 }
 
@@ -61,7 +65,7 @@ impl Store for Files {
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
         let mut file = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?;
-        io::copy(&mut page.response.body.reader()?, file.as_file_mut())?;
+        io::copy(&mut BufReader::with_capacity(COPY_CHUNK, page.response.body.reader()), file.as_file_mut())?;
         file.as_file_mut().flush()?;
         readable(file.as_file())?;
         file.persist(&path).map_err(|error| error.error)?;
@@ -81,14 +85,16 @@ fn readable(_: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Letters, digits, dots, dashes; all else becomes `_`. Never empty in a way that leaves the folder, never long.
+/// Letters, digits, dots, dashes; all else becomes `_`. Never empty in a way that leaves the folder, never long, and never
+/// what a program that is given the name would take for an option.
 fn clean(text: &str) -> String {
     let kept: String = text
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
         .take(STEM_MAX)
         .collect();
-    kept.trim_matches('.').replace("..", "_")
+    let kept = kept.trim_matches('.').replace("..", "_");
+    if kept.starts_with('-') { kept.replacen('-', "_", 1) } else { kept }
 }
 
 /// The suffix for a content type.
@@ -133,6 +139,20 @@ mod tests {
             assert!(!name.contains(".."), "{name}");
         }
         assert!(name(&format!("http://e.org/{}", "x".repeat(5000)), "").len() < 200);
+    }
+
+    #[test]
+    fn an_extension_stays_where_a_query_follows_it() {
+        let name = name("http://e.org/report.pdf?version=2", "text/html");
+        assert!(name.starts_with("e.org/report_q-") && name.ends_with(".pdf"), "{name}");
+    }
+
+    #[test]
+    fn no_name_begins_with_a_dash() {
+        for url in ["http://e.org/-rf", "http://-e.example/", "http://e.org/.-x", "http://e.org/--help.txt"] {
+            let name = name(url, "text/html");
+            assert!(name.split('/').all(|part| !part.starts_with('-')), "{name}");
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ pub(crate) async fn error_kind(url: &Url) -> ErrorKind {
 
 pub(crate) fn body(response: &Response) -> Vec<u8> {
     let mut bytes = Vec::new();
-    response.body.reader().unwrap().read_to_end(&mut bytes).unwrap();
+    response.body.reader().read_to_end(&mut bytes).unwrap();
     bytes
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
+use super::system::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
 /// The file system of the machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,10 +20,14 @@ struct RealFile(File);
 #[derive(Debug)]
 struct RealLock {
     /// Closing the descriptor releases the lock; the file stays.
-    _file: File,
+    file: File,
 }
 
-impl LockGuard for RealLock {}
+impl LockGuard for RealLock {
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        is_file_at(&self.file, path)
+    }
+}
 
 impl Fs for RealFs {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
@@ -67,7 +71,7 @@ impl Fs for RealFs {
             Ok(()) => {
                 // The text is for people; a full disk must not keep anybody from holding the lock.
                 let _ = write_holder(&mut file, holder);
-                Ok(LockAttempt::Held(Box::new(RealLock { _file: file })))
+                Ok(LockAttempt::Held(Box::new(RealLock { file })))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
@@ -103,6 +107,27 @@ fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;
     file.write_all(holder.as_bytes())
+}
+
+/// Whether `path` leads to the open `file`.
+fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let own = file.metadata()?;
+        Ok((own.dev(), own.ino()) == (found.dev(), found.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        // Windows does not let anybody delete a file that is open.
+        let _ = (file, found);
+        Ok(true)
+    }
 }
 
 impl FsFile for RealFile {
@@ -157,5 +182,9 @@ impl FsFile for RealFile {
     fn drop_cache(&self) {
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
         let _ = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        is_file_at(&self.0, path)
     }
 }

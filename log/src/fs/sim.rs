@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
+use super::system::{Fs, FsFile, LockAttempt, LockGuard, SyncSite};
 
 const SECTOR: usize = 512;
 
@@ -69,7 +69,9 @@ struct World {
     durable_names: BTreeMap<PathBuf, usize>,
     name_ops: Vec<NameOp>,
     dirs: BTreeSet<PathBuf>,
-    locks: BTreeMap<PathBuf, String>,
+    /// Locks that are held, with a number of their own.
+    locks: BTreeMap<PathBuf, (u64, String)>,
+    locks_taken: u64,
     random: u64,
     now_ms: i64,
     calls: u64,
@@ -263,6 +265,16 @@ impl SimFs {
         world.durable_names.remove(path);
     }
 
+    /// Deletes a directory with everything in it behind the log's back, durably. Open files stay open and lead nowhere.
+    pub fn lose_dir(&self, dir: &Path) {
+        let mut world = self.world();
+        world.names.retain(|path, _| !path.starts_with(dir));
+        world.durable_names.retain(|path, _| !path.starts_with(dir));
+        world.name_ops.retain(|op| op.dir().is_none_or(|at| !at.starts_with(dir)));
+        world.locks.retain(|path, _| !path.starts_with(dir));
+        world.dirs.retain(|known| !known.starts_with(dir));
+    }
+
     /// Every file.
     pub fn files(&self) -> Vec<PathBuf> {
         self.world().names.keys().cloned().collect()
@@ -316,6 +328,12 @@ impl World {
 
     fn inode(&mut self, id: usize) -> io::Result<&mut Inode> {
         self.inodes.get_mut(id).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// An error when there is no directory for `path`.
+    fn find_dir(&self, path: &Path) -> io::Result<()> {
+        let found = path.parent().is_some_and(|dir| self.dirs.contains(dir));
+        if found { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn name_op(&mut self, op: NameOp) {
@@ -415,13 +433,22 @@ struct SimFile {
 struct SimLock {
     fs: SimFs,
     path: PathBuf,
+    number: u64,
 }
 
-impl LockGuard for SimLock {}
+impl LockGuard for SimLock {
+    // Looking changes nothing, so it is no call at which something could go wrong.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.fs.world().locks.get(path).is_some_and(|(number, _)| *number == self.number))
+    }
+}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.fs.world().locks.remove(&self.path);
+        let mut world = self.fs.world();
+        if world.locks.get(&self.path).is_some_and(|(number, _)| *number == self.number) {
+            world.locks.remove(&self.path);
+        }
     }
 }
 
@@ -451,6 +478,7 @@ impl Fs for SimFs {
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn FsFile>> {
         let (mut world, _) = self.change(true)?;
+        world.find_dir(path)?;
         if world.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -498,11 +526,14 @@ impl Fs for SimFs {
 
     fn try_lock(&self, path: &Path, holder: &str) -> io::Result<LockAttempt> {
         let (mut world, _) = self.change(true)?;
-        if let Some(holder) = world.locks.get(path) {
+        world.find_dir(path)?;
+        if let Some((_, holder)) = world.locks.get(path) {
             return Ok(LockAttempt::Taken(holder.clone()));
         }
-        world.locks.insert(path.to_owned(), holder.to_owned());
-        Ok(LockAttempt::Held(Box::new(SimLock { fs: self.clone(), path: path.to_owned() })))
+        world.locks_taken += 1;
+        let number = world.locks_taken;
+        world.locks.insert(path.to_owned(), (number, holder.to_owned()));
+        Ok(LockAttempt::Held(Box::new(SimLock { fs: self.clone(), path: path.to_owned(), number })))
     }
 
     fn random(&self) -> u64 {
@@ -607,4 +638,9 @@ impl FsFile for SimFile {
     }
 
     fn drop_cache(&self) {}
+
+    // Looking changes nothing, so it is no call at which something could go wrong.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.fs.world().names.get(path) == Some(&self.inode))
+    }
 }

@@ -35,6 +35,21 @@ const KINDS: &[(&str, ErrorKind)] = &[
     ("ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
 ];
 
+/// What Chromium itself, or this machine, lacked. Its one proxy is ours and on this machine.
+const LOCAL: &[&str] = &[
+    "ERR_INSUFFICIENT_RESOURCES",
+    "ERR_OUT_OF_MEMORY",
+    "ERR_FILE_NO_SPACE",
+    "ERR_NO_BUFFER_SPACE",
+    "ERR_NETWORK_IO_SUSPENDED",
+    "ERR_PROXY_CONNECTION_FAILED",
+];
+
+/// Whether the error is this machine's fault.
+pub(super) fn is_local(error_text: &str) -> bool {
+    LOCAL.contains(&error_text.trim().trim_start_matches("net::"))
+}
+
 /// What the error text of a failed navigation counts as, e.g. `net::ERR_NAME_NOT_RESOLVED` as `dns_error`.
 pub(super) fn kind_of(error_text: &str) -> ErrorKind {
     let name = error_text.trim().trim_start_matches("net::");
@@ -58,6 +73,12 @@ pub(super) fn is_from_proxy(error_text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_browser_lacks_is_no_fault_of_the_sites() {
+        assert!(is_local("net::ERR_INSUFFICIENT_RESOURCES") && is_local("net::ERR_PROXY_CONNECTION_FAILED"));
+        assert!(!is_local("net::ERR_CONNECTION_REFUSED") && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED"));
+    }
 
     #[test]
     fn network_errors_count_as_the_table_of_outcomes_says() {

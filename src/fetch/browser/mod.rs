@@ -28,7 +28,7 @@ pub use process::LaunchError;
 
 use super::dial::Dialer;
 use super::proxy::FilteringProxy;
-use super::{FetchError, FetchFuture, Fetcher, Request, Response};
+use super::{FetchError, FetchFuture, Fetcher, LimitMet, Request, Response};
 use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
 use cdp::{Cdp, Event};
@@ -38,6 +38,9 @@ use watch::{Failure, Patience, Watch};
 
 /// A browser that answers nothing for so long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
+
+/// A start that takes more than this part of the deadline leaves the page too little of it.
+const LAUNCH_SHARE: u32 = 10;
 
 /// How a [`BrowserFetcher`] behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
@@ -191,23 +194,26 @@ impl BrowserFetcher {
         let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
         let _slot = self.slots.acquire().await.map_err(|_| closed())?;
         let started = Instant::now();
-        // A browser that does not start says nothing about the page.
-        if let Ok(Err(why)) = tokio::time::timeout(request.limits.deadline, Inner::running(&self.inner)).await {
-            return Err(FetchError::unavailable(why.to_string()));
+        // A browser that does not start, or not in time, says nothing about the page.
+        match tokio::time::timeout(request.limits.deadline, Inner::running(&self.inner)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => return Err(launch_error(&why, started.elapsed())),
+            Err(_) => {
+                let message = format!("Chromium was not ready within {} ms", request.limits.deadline.as_millis());
+                return Err(FetchError::local(message, started.elapsed()));
+            }
         }
+        let launched = started.elapsed();
         let mut watch = None;
         let work = self.work(request, started, &mut watch);
-        let result = match tokio::time::timeout(request.limits.deadline, work).await {
+        let result = match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), work).await {
             Ok(result) => result,
-            Err(_) => Err(Failure {
-                kind: ErrorKind::Timeout,
-                message: format!("the page was not there after {} ms", request.limits.deadline.as_millis()),
-                ask_proxy: None,
-            }),
+            Err(_) => Err(timed_out(request.limits.deadline, launched, watch.is_some())),
         };
         let duration = started.elapsed();
         let failed = |failure: Failure, watch: Option<Watch>| {
-            let mut error = FetchError::new(failure.kind, failure.message, duration);
+            let error = FetchError::new(failure.kind, failure.message, duration);
+            let mut error = FetchError { local: failure.local, limit: failure.limit, ..error };
             if let Some(document) = watch.as_ref().and_then(Watch::document) {
                 error.status = document.status;
                 error.headers = document.headers;
@@ -227,6 +233,7 @@ impl BrowserFetcher {
             ("http" | "https", Some(Host::Domain(_))) => Ok(()),
             ("http" | "https", Some(address)) => match self.inner.dialer.check(&address.to_string()).await {
                 Ok(()) => Ok(()),
+                Err(why) if why.is_local() => Err(FetchError::local(why.to_string(), Duration::ZERO)),
                 Err(why) => error(why.kind(), why.to_string()),
             },
             _ => error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned()),
@@ -241,9 +248,11 @@ impl BrowserFetcher {
             give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
         let (running, opened) = self.open_tab().await?;
+        let faults = running.proxy.local_faults();
         let result = match opened {
             Ok(mut tab) => {
-                let watch = Watch::new(tab.main_frame(), request.limits.clone(), patience, Instant::now());
+                let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
+                let watch = Watch::new(frame, mark, request.limits.clone(), patience, Instant::now());
                 tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
             }
             Err(failure) => Err(failure),
@@ -253,7 +262,7 @@ impl BrowserFetcher {
                 let how = running.death().await;
                 Err(Failure { message: format!("{} ({how})", tab::GONE), ..failure })
             }
-            Err(failure) => Err(running.explain(failure)),
+            Err(failure) => Err(running.explain(failure, faults)),
             Ok(loaded) => Ok(loaded),
         }
     }
@@ -262,14 +271,12 @@ impl BrowserFetcher {
     async fn open_tab(&self) -> Result<(Arc<Running>, Result<Tab, Failure>), Failure> {
         let mut replaced = false;
         loop {
-            let running = Inner::running(&self.inner).await.map_err(|error| Failure {
-                kind: ErrorKind::NetworkError,
-                message: error.to_string(),
-                ask_proxy: None,
-            })?;
+            let running = Inner::running(&self.inner)
+                .await
+                .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
             // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
             let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
-            let opened = Tab::open(&running.cdp, running.proxy.addr(), &running.disguise).await;
+            let opened = Tab::open(&running.cdp, &running.proxy, &running.disguise).await;
             if opened.is_ok() {
                 suspicion.dispel();
             }
@@ -342,12 +349,15 @@ impl Running {
         }
     }
 
-    /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why.
-    fn explain(&self, failure: Failure) -> Failure {
+    /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why. `faults` is what it counted
+    /// of this machine's faults when the fetch began.
+    fn explain(&self, mut failure: Failure, faults: u64) -> Failure {
+        // What may pass by itself, and failed while this machine lacked something, most likely failed for that.
+        failure.local |= failure.kind.is_transient() && self.proxy.local_faults() > faults;
         let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
         let known = url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
         match known {
-            Some(known) => Failure { kind: known.kind, message: known.message, ask_proxy: None },
+            Some(known) => Failure { local: known.local, ..Failure::new(known.kind, known.message) },
             None => failure,
         }
     }
@@ -359,6 +369,24 @@ impl Running {
             None => "it was closed".to_owned(),
         }
     }
+}
+
+/// What a browser that does not start counts as: nothing that a second try would mend, or a lack of something here.
+fn launch_error(why: &LaunchError, took: Duration) -> FetchError {
+    if why.is_local() { FetchError::local(why.to_string(), took) } else { FetchError::unavailable(why.to_string()) }
+}
+
+/// The deadline passed. A page that had to wait for the browser had less time than its limit says.
+fn timed_out(deadline: Duration, launched: Duration, asked: bool) -> Failure {
+    let failure = |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
+    if !asked {
+        let message = format!("Chromium opened no tab within {} ms", deadline.as_millis());
+        return Failure { local: true, ..failure(message) };
+    }
+    let local = launched > deadline / LAUNCH_SHARE;
+    let wait =
+        if local { format!(", {} ms of which Chromium took to start", launched.as_millis()) } else { String::new() };
+    Failure { local, ..failure(format!("the page was not there after {} ms{wait}", deadline.as_millis())) }
 }
 
 /// A tab that is being opened. When that is given up, somebody looks after the browser.

@@ -15,6 +15,7 @@ use tokio::process::Command;
 use tokio::sync::oneshot;
 
 use crate::fetch::child::{ChildGroup, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::limits::is_local_spawn_fault;
 
 /// How long Chromium may take from its start to its DevTools socket.
 const LAUNCH_MAX: Duration = Duration::from_secs(20);
@@ -78,9 +79,9 @@ const FLAGS: &[&str] = &[
     "--disable-renderer-backgrounding",
 ];
 
-/// Settings for which there is no flag. Without an authentication scheme that it knows, Chromium takes a 401 as it
-/// comes; otherwise it asks a person for a password, and an image that needs one is waited for for ever.
-const LOCAL_STATE: &str = r#"{"auth":{"schemes":"none"}}"#;
+/// Settings for which there is no flag. The filtering proxy asks for a password in the basic scheme. Of a scheme that it does
+/// not know Chromium takes the 401 as it comes; of one that it knows it tells the tab, which says that there is no password.
+const LOCAL_STATE: &str = r#"{"auth":{"schemes":"basic"}}"#;
 
 /// Settings of the profile, which the pages' contexts inherit. The first keeps Chromium from asking a host of Google's
 /// whether a certificate error is a hotel's doing; the others repeat flags that have come and gone.
@@ -110,6 +111,8 @@ pub enum LaunchError {
     NoSocket {
         /// What it did instead.
         what: String,
+        /// It still ran, and might have come up later.
+        slow: bool,
         /// The end of its standard error, ready to be added to a sentence.
         last_words: String,
     },
@@ -125,6 +128,18 @@ pub enum LaunchError {
     /// The proxy that it goes through did not start.
     #[error("cannot start the filtering proxy: {0}")]
     Proxy(io::Error),
+}
+
+impl LaunchError {
+    /// Whether it may start another time: it was slow, or this machine lacked something that comes back.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Spawn { source, .. } => is_local_spawn_fault(source),
+            Self::NoSocket { slow, .. } => *slow,
+            Self::Socket(_) | Self::Profile(_) | Self::Proxy(_) => true,
+            Self::Closed => false,
+        }
+    }
 }
 
 /// A Chromium that runs, and what has to go with it.
@@ -152,12 +167,12 @@ impl Process {
             tokio::spawn(read_stderr(BufReader::new(stderr), tail.clone(), found));
         }
         let mut process = Self { group, profile: Some(profile), tail };
-        let what = match tokio::time::timeout(LAUNCH_MAX, socket).await {
+        let (what, slow) = match tokio::time::timeout(LAUNCH_MAX, socket).await {
             Ok(Ok(socket)) => return Ok((process, socket)),
-            Ok(Err(_)) => format!("ended at its start ({})", process.exit_text().await),
-            Err(_) => format!("gave no DevTools socket within {} s", LAUNCH_MAX.as_secs()),
+            Ok(Err(_)) => (format!("ended at its start ({})", process.exit_text().await), false),
+            Err(_) => (format!("gave no DevTools socket within {} s", LAUNCH_MAX.as_secs()), true),
         };
-        Err(LaunchError::NoSocket { what, last_words: process.tail.last_words(5) })
+        Err(LaunchError::NoSocket { what, slow, last_words: process.tail.last_words(5) })
     }
 
     /// The process id of the browser.

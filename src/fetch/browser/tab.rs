@@ -4,7 +4,6 @@
 //! What the events mean is [`Watch`]'s; this file carries out what it says and moves the bytes. Every wait in here ends
 //! with the browser or is cut off by the caller's deadline: dropping the future disposes of the tab.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -15,7 +14,8 @@ use chromiumoxide::cdp::browser_protocol::browser::{
 };
 use chromiumoxide::cdp::browser_protocol::emulation::SetUserAgentOverrideParams;
 use chromiumoxide::cdp::browser_protocol::fetch::{
-    self, ContinueRequestParams, RequestPattern, RequestStage, TakeResponseBodyAsStreamParams,
+    self, AuthChallengeResponse, AuthChallengeResponseResponse, ContinueRequestParams, ContinueWithAuthParams,
+    RequestPattern, RequestStage, TakeResponseBodyAsStreamParams,
 };
 use chromiumoxide::cdp::browser_protocol::inspector;
 use chromiumoxide::cdp::browser_protocol::io::ReadParams;
@@ -35,8 +35,9 @@ use tokio::sync::mpsc;
 use super::cdp::{CallError, Cdp, Event};
 use super::watch::{Action, Document, Failure, State, Watch};
 use crate::attempt::outcome::ErrorKind;
-use crate::fetch::Limits;
 use crate::fetch::body::{Body, BodyCollector, BodyError};
+use crate::fetch::proxy::FilteringProxy;
+use crate::fetch::{LimitMet, Limits};
 
 /// Puts the document's text together and says how long it is.
 const SERIALIZE: &str = include_str!("dom.js");
@@ -77,6 +78,8 @@ pub(super) struct Tab {
     context: Context,
     session: String,
     target: String,
+    /// The user and the password that the proxy asks for.
+    credentials: (String, String),
     events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -98,10 +101,10 @@ impl Drop for Context {
 
 impl Tab {
     /// Opens a tab in a context of its own, whose every request goes to `proxy`, and sets it up.
-    pub(super) async fn open(cdp: &Cdp, proxy: SocketAddr, disguise: &Disguise) -> Result<Self, CallError> {
+    pub(super) async fn open(cdp: &Cdp, proxy: &FilteringProxy, disguise: &Disguise) -> Result<Self, CallError> {
         let create = CreateBrowserContextParams {
             dispose_on_detach: Some(true),
-            proxy_server: Some(format!("http://{proxy}")),
+            proxy_server: Some(format!("http://{}", proxy.addr())),
             // Without this Chromium dials loopback itself, past the proxy.
             proxy_bypass_list: Some("<-loopback>".to_owned()),
             ..Default::default()
@@ -121,7 +124,9 @@ impl Tab {
         let session: String = cdp.call(None, attach).await?.session_id.into();
         let events = cdp.listen(&session);
         context.session = Some(session.clone());
-        let tab = Self { cdp: cdp.clone(), context, session, target: target.into(), events };
+        let (user, password) = proxy.credentials();
+        let credentials = (user.to_owned(), password.to_owned());
+        let tab = Self { cdp: cdp.clone(), context, session, target: target.into(), credentials, events };
         tab.set_up(disguise).await?;
         Ok(tab)
     }
@@ -134,7 +139,9 @@ impl Tab {
             request_stage: Some(RequestStage::Response),
             ..Default::default()
         };
-        let intercept = fetch::EnableParams { patterns: Some(vec![documents]), handle_auth_requests: None };
+        // Chromium tells us who asks for a password only where it also asks whether the request may go out.
+        let all = RequestPattern { request_stage: Some(RequestStage::Request), ..Default::default() };
+        let intercept = fetch::EnableParams { patterns: Some(vec![documents, all]), handle_auth_requests: Some(true) };
         let user_agent = async {
             match &disguise.user_agent {
                 Some(user_agent) => self.set(SetUserAgentOverrideParams::new(user_agent)).await,
@@ -227,6 +234,18 @@ impl Tab {
         match watch.on(event, Instant::now()) {
             Action::None => {}
             Action::Continue(request) => self.send(ContinueRequestParams::new(request)),
+            Action::Authenticate { request, to_proxy } => {
+                let response = if to_proxy {
+                    AuthChallengeResponse {
+                        username: Some(self.credentials.0.clone()),
+                        password: Some(self.credentials.1.clone()),
+                        ..AuthChallengeResponse::new(AuthChallengeResponseResponse::ProvideCredentials)
+                    }
+                } else {
+                    AuthChallengeResponse::new(AuthChallengeResponseResponse::CancelAuth)
+                };
+                self.send(ContinueWithAuthParams::new(request, response));
+            }
             Action::CloseDialog { accept } => self.send(HandleJavaScriptDialogParams::new(accept)),
         }
     }
@@ -281,7 +300,8 @@ impl Tab {
         let units: usize = units.parse().map_err(|_| Reading::Again)?;
         if units as u64 > limits.max_body {
             let message = format!("the document is longer than {} bytes", limits.max_body);
-            return Err(Reading::Failed(failure(ErrorKind::TooLarge, &message)));
+            let limit = LimitMet::Body(limits.max_body);
+            return Err(Reading::Failed(Failure::past(limit, ErrorKind::TooLarge, message)));
         }
         let mut collector = BodyCollector::new(limits);
         let foreign = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
@@ -370,7 +390,7 @@ fn loaded(watch: &Watch, body: Body, was_in: Option<String>) -> Result<Loaded, F
 }
 
 fn failure(kind: ErrorKind, message: &str) -> Failure {
-    Failure { kind, message: message.to_owned(), ask_proxy: None }
+    Failure::new(kind, message)
 }
 
 fn gone() -> Failure {
@@ -388,8 +408,11 @@ pub(super) fn call_failure(error: &CallError) -> Failure {
 }
 
 fn body_failure(error: BodyError) -> Failure {
-    let kind = if matches!(error, BodyError::TooLarge { .. }) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
-    failure(kind, &error.to_string())
+    match error {
+        BodyError::TooLarge { limit } => Failure::past(LimitMet::Body(limit), ErrorKind::TooLarge, error.to_string()),
+        // The disk is ours.
+        BodyError::Io(_) => Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) },
+    }
 }
 
 fn until_instant(at: Instant) -> tokio::time::Instant {

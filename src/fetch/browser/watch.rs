@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use super::cdp::Event;
 use super::errors;
 use crate::attempt::outcome::ErrorKind;
-use crate::fetch::Limits;
-use crate::fetch::proxy::ERROR_HEADER;
+use crate::fetch::proxy::{ERROR_HEADER, own_failure};
+use crate::fetch::{LimitMet, Limits};
 use crate::response::{Header, header};
 
 /// How long a navigation that was given up may wait for the one that takes its place.
@@ -32,6 +32,8 @@ pub(super) enum Action {
     Continue(String),
     /// Close the dialog that is open.
     CloseDialog { accept: bool },
+    /// Answer who asks for a password: with the proxy's, or that there is none.
+    Authenticate { request: String, to_proxy: bool },
 }
 
 /// Where the page stands.
@@ -58,6 +60,22 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// The proxy said no on the way to this URL, and knows why.
     pub(super) ask_proxy: Option<String>,
+    /// This machine's fault.
+    pub(super) local: bool,
+    /// The limit of the request that ended it.
+    pub(super) limit: Option<LimitMet>,
+}
+
+impl Failure {
+    /// A failure that nobody else is asked about.
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), ask_proxy: None, local: false, limit: None }
+    }
+
+    /// The page went past `limit`.
+    pub(super) fn past(limit: LimitMet, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(kind, message) }
+    }
 }
 
 /// A navigation of the main frame, and the response it brought.
@@ -99,6 +117,10 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Watch {
     main_frame: String,
+    /// What stands in the proxy's own answers.
+    proxy_mark: String,
+    /// Requests for which the proxy has been given its password: it asks once.
+    authenticated: HashSet<String>,
     limits: Limits,
     patience: Patience,
     /// The newest navigation of the main frame.
@@ -127,10 +149,18 @@ enum End {
 }
 
 impl Watch {
-    /// A tab that was just told to navigate; `main_frame` is its top frame.
-    pub(super) fn new(main_frame: String, limits: Limits, patience: Patience, now: Instant) -> Self {
+    /// A tab that was just told to navigate; `main_frame` is its top frame, and its proxy signs with `proxy_mark`.
+    pub(super) fn new(
+        main_frame: String,
+        proxy_mark: String,
+        limits: Limits,
+        patience: Patience,
+        now: Instant,
+    ) -> Self {
         Self {
             main_frame,
+            proxy_mark,
+            authenticated: HashSet::new(),
             limits,
             patience,
             current: None,
@@ -207,6 +237,7 @@ impl Watch {
             "Network.loadingFinished" => self.with(event, now, Self::on_finished),
             "Network.loadingFailed" => self.with(event, now, Self::on_failed),
             "Fetch.requestPaused" => self.with(event, now, Self::on_paused),
+            "Fetch.authRequired" => self.with(event, now, Self::on_auth),
             "Page.frameNavigated" => self.with(event, now, Self::on_navigated),
             "Page.loadEventFired" => {
                 if self.current.as_ref().is_some_and(|d| d.committed) {
@@ -256,7 +287,8 @@ impl Watch {
                 current.url = event.request.url;
             }
             if self.hops > self.limits.max_redirects {
-                self.fail(ErrorKind::RedirectLoop, format!("more than {} redirects", self.limits.max_redirects));
+                let max = self.limits.max_redirects;
+                self.fail_past(LimitMet::Redirects(max), ErrorKind::RedirectLoop, format!("more than {max} redirects"));
             }
         }
         Action::None
@@ -289,14 +321,15 @@ impl Watch {
         let (decoded, encoded) = (current.decoded, current.encoded);
         let packed = header(&current.headers, "content-encoding").is_some();
         if decoded > self.limits.max_body {
-            self.fail(ErrorKind::TooLarge, format!("the body is longer than {} bytes", self.limits.max_body));
+            self.fail_too_long();
         } else if packed
             && decoded > RATIO_FROM
             && encoded > 0
             && decoded / encoded > self.limits.max_decompression_ratio
         {
             let ratio = self.limits.max_decompression_ratio;
-            self.fail(ErrorKind::TooLarge, format!("the body unpacks to more than {ratio} times its size"));
+            let message = format!("the body unpacks to more than {ratio} times its size");
+            self.fail_past(LimitMet::DecompressionRatio(ratio), ErrorKind::TooLarge, message);
         }
         Action::None
     }
@@ -331,9 +364,9 @@ impl Watch {
     fn fail_or_abort(&mut self, error_text: &str, url: &str, now: Instant) {
         let from_proxy = errors::is_from_proxy(error_text);
         let failure = Failure {
-            kind: errors::kind_of(error_text),
-            message: error_text.to_owned(),
             ask_proxy: from_proxy.then(|| url.to_owned()),
+            local: errors::is_local(error_text),
+            ..Failure::new(errors::kind_of(error_text), error_text)
         };
         let answered = self.current.as_ref().is_some_and(|d| d.status.is_some());
         if answered && error_text.contains("ERR_HTTP_RESPONSE_CODE_FAILURE") {
@@ -363,10 +396,11 @@ impl Watch {
         let Some(current) = &mut self.current else { return Action::Continue(request) };
         let headers: Vec<Header> =
             event.response_headers.unwrap_or_default().into_iter().map(|h| Header::new(h.name, h.value)).collect();
-        if let Some(kind) = header(&headers, ERROR_HEADER).and_then(ErrorKind::from_name) {
-            // The proxy's own answer, which never passes on such a header of a server's.
+        // Through a tunnel the proxy says nothing: such a header is a server's.
+        let signed = header(&headers, ERROR_HEADER).filter(|_| event.request.url.starts_with("http://"));
+        if let Some(kind) = signed.and_then(|value| own_failure(value, &self.proxy_mark)) {
             let message = format!("the proxy says {kind}");
-            let failure = Failure { kind, message, ask_proxy: Some(event.request.url) };
+            let failure = Failure { ask_proxy: Some(event.request.url), ..Failure::new(kind, message) };
             self.stop(End::Failed(failure));
             return Action::None;
         }
@@ -380,9 +414,11 @@ impl Watch {
         let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
         let announced = header(headers, "content-length").and_then(|n| n.trim().parse::<u64>().ok());
         if head_bytes > self.limits.max_headers {
-            self.fail(ErrorKind::TooLarge, format!("the headers are longer than {} bytes", self.limits.max_headers));
+            let max = self.limits.max_headers;
+            let message = format!("the headers are longer than {max} bytes");
+            self.fail_past(LimitMet::Headers(max), ErrorKind::TooLarge, message);
         } else if announced.is_some_and(|n| n > self.limits.max_body) {
-            self.fail(ErrorKind::TooLarge, format!("the body is longer than {} bytes", self.limits.max_body));
+            self.fail_too_long();
         } else if matches!(status, 204 | 205 | 304) {
             self.stop(End::Bodyless);
         } else if !is_rendered(headers) {
@@ -392,6 +428,13 @@ impl Watch {
         }
         // The request stays paused: the tab reads its body, or goes away.
         Action::None
+    }
+
+    /// Only the proxy has a password; a server that asks for one gets none, and its 401 is the page.
+    fn on_auth(&mut self, event: AuthRequired, _now: Instant) -> Action {
+        let to_proxy = event.auth_challenge.source.as_deref() == Some("Proxy")
+            && self.authenticated.insert(event.request_id.clone());
+        Action::Authenticate { request: event.request_id, to_proxy }
     }
 
     fn on_navigated(&mut self, event: Navigated, now: Instant) -> Action {
@@ -419,7 +462,16 @@ impl Watch {
     }
 
     fn fail(&mut self, kind: ErrorKind, message: String) {
-        self.stop(End::Failed(Failure { kind, message, ask_proxy: None }));
+        self.stop(End::Failed(Failure::new(kind, message)));
+    }
+
+    fn fail_past(&mut self, limit: LimitMet, kind: ErrorKind, message: String) {
+        self.stop(End::Failed(Failure::past(limit, kind, message)));
+    }
+
+    fn fail_too_long(&mut self) {
+        let max = self.limits.max_body;
+        self.fail_past(LimitMet::Body(max), ErrorKind::TooLarge, format!("the body is longer than {max} bytes"));
     }
 
     /// The first end stands.
@@ -510,6 +562,18 @@ struct Paused {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthRequired {
+    request_id: String,
+    auth_challenge: Challenge,
+}
+
+#[derive(Deserialize)]
+struct Challenge {
+    source: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct HeaderEntry {
     name: String,
     value: String,
@@ -556,7 +620,7 @@ mod tests {
                 give_in: start + Duration::from_secs(20),
             };
             let limits = Limits { max_body: 1000, max_redirects: 2, ..Limits::default() };
-            Self { watch: Watch::new("top".to_owned(), limits, patience, start), start }
+            Self { watch: Watch::new("top".to_owned(), "mark".to_owned(), limits, patience, start), start }
         }
 
         fn at(&self, ms: u64) -> Instant {
@@ -707,7 +771,7 @@ mod tests {
         for (headers, kind) in [
             (json!([{"name": "content-length", "value": "1001"}]), ErrorKind::TooLarge),
             (json!([{"name": "x", "value": "y".repeat(70_000)}]), ErrorKind::TooLarge),
-            (json!([{"name": ERROR_HEADER, "value": "refused_address"}]), ErrorKind::RefusedAddress),
+            (json!([{"name": ERROR_HEADER, "value": "refused_address mark"}]), ErrorKind::RefusedAddress),
         ] {
             let mut tape = Tape::new();
             tape.request(0, "d", "http://a/", "Document");
@@ -719,6 +783,37 @@ mod tests {
         tape.request(0, "d", "http://a/", "Document");
         tape.on(1, "Network.dataReceived", json!({"requestId": "d", "dataLength": 1001, "encodedDataLength": 1}));
         assert_eq!(tape.failure(2), ErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn a_server_cannot_speak_for_the_proxy() {
+        for (url, value) in
+            [("https://a/", "dns_error mark"), ("http://a/", "dns_error"), ("http://a/", "dns_error mask")]
+        {
+            let mut tape = Tape::new();
+            tape.request(0, "d", url, "Document");
+            let headers =
+                json!([{"name": ERROR_HEADER, "value": value}, {"name": "Content-Type", "value": "text/html"}]);
+            assert_eq!(
+                tape.response(1, "d", url, 403, headers),
+                Action::Continue("paused-d".to_owned()),
+                "{url} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_proxy_is_told_its_password_once_and_a_server_none() {
+        let mut tape = Tape::new();
+        let mut asks = |source: &str| {
+            let params = json!({"requestId": "r", "authChallenge": {"source": source, "origin": "http://127.0.0.1:1",
+                "scheme": "basic", "realm": "r"}});
+            tape.on(0, "Fetch.authRequired", params)
+        };
+        let answer = |to_proxy| Action::Authenticate { request: "r".to_owned(), to_proxy };
+        assert_eq!(asks("Server"), answer(false));
+        assert_eq!(asks("Proxy"), answer(true));
+        assert_eq!(asks("Proxy"), answer(false), "what is asked again is not the proxy's question");
     }
 
     #[test]

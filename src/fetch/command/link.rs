@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::CommandOptions;
 use super::wire::{self, Answer};
 use crate::fetch::child::{ChildGroup, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::limits::is_local_spawn_fault;
 
 /// How long a child may take to end once its standard input is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
@@ -41,6 +42,14 @@ pub enum CommandError {
         /// The program as it was named.
         program: String,
         /// Why not.
+        reason: String,
+    },
+    /// This machine lacked what the program needs: a process, a descriptor, a folder for bodies.
+    #[error("cannot start '{program}' now: {reason}")]
+    Local {
+        /// The program as it was named.
+        program: String,
+        /// What was missing.
         reason: String,
     },
     /// It died, or was ended because it broke the protocol.
@@ -159,9 +168,14 @@ impl Drop for Link {
 impl Running {
     fn start(options: &Arc<CommandOptions>) -> Result<Arc<Self>, CommandError> {
         let Some((name, arguments)) = options.argv.split_first() else { return Err(CommandError::NoProgram) };
-        let spawn_error =
-            |error: io::Error| CommandError::Spawn { program: program(options), reason: spawn_reason(&error) };
-        let scratch = tempfile::Builder::new().prefix("fetchwise-command-").tempdir().map_err(spawn_error)?;
+        let local = |what: &str, error: &io::Error| CommandError::Local {
+            program: program(options),
+            reason: format!("{what}: {error}"),
+        };
+        let scratch = tempfile::Builder::new()
+            .prefix("fetchwise-command-")
+            .tempdir()
+            .map_err(|error| local("no folder for its bodies", &error))?;
         let mut command = Command::new(name);
         command
             .args(arguments)
@@ -173,7 +187,13 @@ impl Running {
         if let Some(dir) = &options.current_dir {
             command.current_dir(dir);
         }
-        let mut group = ChildGroup::spawn(command, Some(scratch.path())).map_err(spawn_error)?;
+        let mut group = ChildGroup::spawn(command, Some(scratch.path())).map_err(|error| {
+            if is_local_spawn_fault(&error) {
+                local("it does not start", &error)
+            } else {
+                CommandError::Spawn { program: program(options), reason: spawn_reason(&error) }
+            }
+        })?;
         let tail = Tail::default();
         let child = group.child();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -10,7 +10,7 @@ mod wire;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,16 @@ use url::Url;
 
 use super::body::{Body, BodyCollector, BodyError};
 use super::dial::Dialer;
-use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
+use super::limits::is_local_fault;
+use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::attempt::outcome::ErrorKind;
 use link::{Link, Running, Trouble};
 use wire::{Answer, Content, Reply};
 
 pub use link::CommandError;
+
+/// What is read at a time of a body in a file.
+const COPY_CHUNK: usize = 256 << 10;
 
 /// How a [`CommandFetcher`] is run.
 #[derive(Clone, Debug)]
@@ -122,7 +126,8 @@ impl CommandFetcher {
             Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
             Err(_) => {
                 let message = format!("{} gave no answer within {} ms", self.program(), deadline.as_millis());
-                Err(FetchError::new(ErrorKind::Timeout, message, started.elapsed()))
+                let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
+                Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
             }
         }
     }
@@ -136,7 +141,7 @@ impl CommandFetcher {
         let reply = match waiting.answer().await {
             Ok(Answer::Response(reply)) => reply,
             Ok(Answer::Error { kind, message, status, headers }) => {
-                return Err(FetchError { status, headers, ..self.told(&kind, &message) });
+                return Err(FetchError { status, headers, ..self.told(&kind, &message, request.limits) });
             }
             Ok(Answer::Nonsense(why)) => {
                 return Err(error(
@@ -167,6 +172,9 @@ impl CommandFetcher {
                 {
                     Duration::from_millis(wait_ms)
                 }
+                Err(lack @ CommandError::Local { .. }) => {
+                    return Err(FetchError::local(lack.to_string(), Duration::ZERO));
+                }
                 Err(other) => return Err(FetchError::unavailable(other.to_string())),
             };
             tokio::time::sleep(wait).await;
@@ -180,7 +188,7 @@ impl CommandFetcher {
             ("http" | "https", Some(host)) if !host.is_empty() => host,
             _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host")),
         };
-        self.dialer.check(host).await.map_err(|why| error(why.kind(), why))
+        self.dialer.check(host).await.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why) })
     }
 
     async fn respond(&self, request: Request<'_>, reply: Reply, running: &Running) -> Result<Response, FetchError> {
@@ -192,7 +200,8 @@ impl CommandFetcher {
         };
         let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
         let result = if head_bytes > limits.max_headers {
-            Err((ErrorKind::TooLarge, format!("the headers are longer than {} bytes", limits.max_headers)))
+            let message = format!("the headers are longer than {} bytes", limits.max_headers);
+            Err(past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message))
         } else {
             match content {
                 Content::Bytes(bytes) => collect(&bytes, limits).await,
@@ -201,7 +210,7 @@ impl CommandFetcher {
         };
         match result {
             Ok(body) => Ok(Response { status, headers, body, final_url, duration: Duration::ZERO, truncated }),
-            Err((kind, message)) => Err(FetchError { status: Some(status), headers, ..error(kind, message) }),
+            Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }
     }
 
@@ -221,27 +230,35 @@ impl CommandFetcher {
         Ok(url)
     }
 
-    async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, (ErrorKind, String)> {
+    async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, FetchError> {
         let broken = |why: std::io::Error| {
             let message = format!("{} names the body {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
-            (ErrorKind::NetworkError, message)
+            FetchError { local: is_local_fault(&why), ..error(ErrorKind::NetworkError, message) }
         };
         let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
         let found = tokio::task::spawn_blocking(move || link::in_scratch(&scratch, &name)).await;
         let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
-        let result = copy_in(&path, limits).await;
+        let opened = tokio::fs::File::open(&path).await;
         // It is ours now, read or not.
         let _ = tokio::fs::remove_file(&path).await;
-        result.map_err(|why| match why {
-            BodyError::Io(why) => broken(why),
-            other => body_error(&other),
-        })
+        let mut file = opened.map_err(broken)?;
+        let mut collector = BodyCollector::new(limits);
+        let mut chunk = vec![0; COPY_CHUNK];
+        loop {
+            match file.read(&mut chunk).await.map_err(broken)? {
+                0 => return collector.finish().await.map_err(|why| body_error(&why)),
+                read => collector.push(&chunk[..read]).await.map_err(|why| body_error(&why))?,
+            }
+        }
     }
 
-    /// An error that the child told.
-    fn told(&self, kind: &str, message: &str) -> FetchError {
+    /// An error that the child told. It was told `limits`, and may have met one.
+    fn told(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
         let message: String = message.chars().take(1000).collect();
         match ErrorKind::from_name(kind) {
+            Some(known @ ErrorKind::RedirectLoop) => past(LimitMet::Redirects(limits.max_redirects), known, message),
+            Some(known @ ErrorKind::TooLarge) => past(LimitMet::Body(limits.max_body), known, message),
+            Some(known @ ErrorKind::Timeout) => past(LimitMet::Deadline(limits.deadline), known, message),
             Some(known) => error(known, message),
             None => {
                 let kind: String = kind.chars().take(100).collect();
@@ -256,27 +273,23 @@ impl CommandFetcher {
     }
 }
 
-async fn collect(bytes: &[u8], limits: &Limits) -> Result<Body, (ErrorKind, String)> {
+async fn collect(bytes: &[u8], limits: &Limits) -> Result<Body, FetchError> {
     let mut collector = BodyCollector::new(limits);
     collector.push(bytes).await.map_err(|e| body_error(&e))?;
     collector.finish().await.map_err(|e| body_error(&e))
 }
 
-async fn copy_in(path: &Path, limits: &Limits) -> Result<Body, BodyError> {
-    let mut file = tokio::fs::File::open(path).await.map_err(BodyError::Io)?;
-    let mut collector = BodyCollector::new(limits);
-    let mut chunk = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut chunk).await.map_err(BodyError::Io)? {
-            0 => return collector.finish().await,
-            read => collector.push(&chunk[..read]).await?,
-        }
+fn body_error(why: &BodyError) -> FetchError {
+    match why {
+        BodyError::TooLarge { limit } => past(LimitMet::Body(*limit), ErrorKind::TooLarge, why),
+        // The disk is ours.
+        BodyError::Io(_) => FetchError::local(why.to_string(), Duration::ZERO),
     }
 }
 
-fn body_error(why: &BodyError) -> (ErrorKind, String) {
-    let kind = if matches!(why, BodyError::TooLarge { .. }) { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
-    (kind, why.to_string())
+/// The answer went past `limit`.
+fn past(limit: LimitMet, kind: ErrorKind, message: impl ToString) -> FetchError {
+    FetchError { limit: Some(limit), ..error(kind, message) }
 }
 
 /// Its duration is filled in by the one who measures it.

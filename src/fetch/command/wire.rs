@@ -101,6 +101,7 @@ pub(super) fn read(line: &[u8]) -> Result<(u64, Answer), BadLine> {
 fn read_answer(line: &[u8]) -> Result<Answer, String> {
     let message: Message<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let headers = message.headers.map(Headers::list).unwrap_or_default();
+    check_headers(&headers)?;
     if let Some(status) = message.status.filter(|status| !(100..=599).contains(status)) {
         return Err(format!("{status} is no HTTP status"));
     }
@@ -118,6 +119,19 @@ fn read_answer(line: &[u8]) -> Result<Answer, String> {
         _ => return Err("more than one of body, body_base64 and body_path".to_owned()),
     };
     Ok(Answer::Response(Reply { status, headers, content, final_url: message.final_url, truncated: message.truncated }))
+}
+
+/// Refuses headers that HTTP could not have carried: an archive or a log that takes them in would read back something else.
+fn check_headers(headers: &[Header]) -> Result<(), String> {
+    for Header { name, value } in headers {
+        if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return Err(format!("{} is no name of a header", excerpt(name.as_bytes())));
+        }
+        if value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return Err(format!("the header {name} has a line break or a NUL in its value"));
+        }
+    }
+    Ok(())
 }
 
 /// The id in the beginning of a line that is too long to be read as a whole: `{"id": 7, ...`.
@@ -174,7 +188,7 @@ enum Headers {
 impl Headers {
     fn list(self) -> Vec<Header> {
         match self {
-            Self::Pairs(pairs) => pairs.into_iter().map(|(name, value)| Header::new(name, value)).collect(),
+            Self::Pairs(pairs) => pairs.into_iter().flat_map(|(name, value)| lines(&name, &value)).collect(),
             Self::Object(map) => map.into_iter().flat_map(|(name, value)| values(&name, value)).collect(),
         }
     }
@@ -182,10 +196,19 @@ impl Headers {
 
 fn values(name: &str, value: serde_json::Value) -> Vec<Header> {
     match value {
-        serde_json::Value::String(text) => vec![Header::new(name, text)],
+        serde_json::Value::String(text) => lines(name, &text),
         serde_json::Value::Array(many) => many.into_iter().flat_map(|value| values(name, value)).collect(),
         serde_json::Value::Number(number) => vec![Header::new(name, number.to_string())],
         _ => Vec::new(),
+    }
+}
+
+/// Browsers hand several `Set-Cookie` headers over as one, a line each.
+fn lines(name: &str, value: &str) -> Vec<Header> {
+    if name.eq_ignore_ascii_case("set-cookie") {
+        value.split('\n').map(|line| Header::new(name, line)).collect()
+    } else {
+        vec![Header::new(name, value)]
     }
 }
 
@@ -254,6 +277,22 @@ mod tests {
             assert!(read(line.as_bytes()).is_err(), "{line}");
         }
         assert!(read(&[b'{', 0xff, b'}']).is_err());
+    }
+
+    #[test]
+    fn headers_that_http_cannot_carry_are_refused() {
+        for (headers, part) in [
+            (r#"[["x\r\ny: z","1"]]"#, "no name of a header"),
+            (r#"[["","1"]]"#, "no name of a header"),
+            (r#"{"a b":"1"}"#, "no name of a header"),
+            (r#"{"x":"1\r\ny: z"}"#, "line break"),
+            (r#"[["x","\u0000"]]"#, "NUL"),
+        ] {
+            let why = nonsense(&format!(r#"{{"id":7,"status":200,"headers":{headers}}}"#));
+            assert!(why.contains(part), "{headers}: {why}");
+        }
+        let cookies = response(r#"{"id":7,"status":200,"headers":{"set-cookie":"a=1\nb=2"}}"#);
+        assert_eq!(cookies.headers, [Header::new("set-cookie", "a=1"), Header::new("set-cookie", "b=2")]);
     }
 
     #[test]

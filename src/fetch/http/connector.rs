@@ -6,13 +6,11 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use http::{Extensions, Response, Uri};
-use hyper::body::Incoming;
+use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::Error;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -54,7 +52,7 @@ impl Service<Uri> for Connector {
             let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
             let keep = open.fetch_add(1, Ordering::Relaxed) < KEEP_ALIVE_AT_MOST;
-            Ok(DialledStream { io: TokioIo::new(stream), link: Link::default(), keep, _open: OpenCount(open) })
+            Ok(DialledStream { io: TokioIo::new(stream), keep, _open: OpenCount(open) })
         })
     }
 }
@@ -63,7 +61,6 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(crate) struct DialledStream {
     io: TokioIo<TcpStream>,
-    link: Link,
     keep: bool,
     _open: OpenCount,
 }
@@ -77,35 +74,9 @@ impl Drop for OpenCount {
     }
 }
 
-/// What is known of the connection that served a request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Link {
-    served: Arc<AtomicBool>,
-}
-
-impl Link {
-    /// Whether the connection that failed so had brought an answer before: when it breaks now, the server may just have closed it
-    /// while it was idle.
-    pub(super) fn was_reused(error: &Error) -> bool {
-        let mut extras = Extensions::new();
-        if let Some(connected) = error.connect_info() {
-            connected.get_extras(&mut extras);
-        }
-        extras.get::<Self>().is_some_and(|link| link.served.load(Ordering::Relaxed))
-    }
-
-    /// Notes that this answer came over its connection.
-    pub(super) fn answered(response: &Response<Incoming>) {
-        if let Some(link) = response.extensions().get::<Self>() {
-            // Relaxed: a request that still reads "never served" reports an error that it could have spared.
-            link.served.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(self.link.clone());
+        let connected = Connected::new();
         if !self.keep {
             // Serves the request that it was dialled for, and is closed then.
             connected.poison();

@@ -58,6 +58,8 @@ pub(super) enum DecodeError {
     Body(#[from] BodyError),
     #[error("{raw} bytes unpacked to more than {decoded} bytes, past the limit of {ratio} to 1")]
     Bomb { raw: u64, decoded: u64, ratio: u64 },
+    #[error("the body is encoded {codings} times over; {MAX_STACKED} codings are undone at most")]
+    Stacked { codings: usize },
 }
 
 /// Reads `incoming` to its end, undoing the codings that `headers` name.
@@ -72,7 +74,7 @@ pub(super) async fn read(
     if incoming.size_hint().lower() > limits.max_body {
         return Err(too_large());
     }
-    let codings = codings(headers);
+    let codings = codings(headers)?;
     if codings.is_empty() {
         return read_as_is(incoming, collector).await;
     }
@@ -137,7 +139,7 @@ enum Coding {
 }
 
 /// The codings of a response in the order in which they are undone, up to the first one that nobody knows.
-fn codings(headers: &HeaderMap) -> Vec<Coding> {
+fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, DecodeError> {
     let mut applied = Vec::new();
     for value in headers.get_all(CONTENT_ENCODING) {
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -150,12 +152,11 @@ fn codings(headers: &HeaderMap) -> Vec<Coding> {
                 "zstd" => applied.push(Some(Coding::Zstd)),
                 _ => applied.push(None),
             }
-            if applied.len() > MAX_STACKED {
-                return Vec::new();
-            }
         }
     }
-    applied.into_iter().rev().map_while(|coding| coding).collect()
+    let undone: Vec<Coding> = applied.into_iter().rev().map_while(|coding| coding).collect();
+    // What is left encoded must not pass for a page.
+    if undone.len() > MAX_STACKED { Err(DecodeError::Stacked { codings: undone.len() }) } else { Ok(undone) }
 }
 
 async fn undo(coding: Coding, encoded: Reader) -> io::Result<Reader> {
@@ -243,7 +244,7 @@ mod tests {
         for value in values {
             headers.append(CONTENT_ENCODING, value.parse().unwrap());
         }
-        codings(&headers)
+        codings(&headers).unwrap()
     }
 
     #[test]
@@ -263,7 +264,14 @@ mod tests {
         assert_eq!(codings_of(&["rot13"]), []);
         assert_eq!(codings_of(&["rot13, gzip"]), [Gzip]);
         assert_eq!(codings_of(&["gzip, rot13"]), []);
-        assert_eq!(codings_of(&["gzip, gzip, gzip, gzip"]), []);
+    }
+
+    #[test]
+    fn more_codings_than_are_undone_are_refused() {
+        let mut headers = HeaderMap::new();
+        headers.append(CONTENT_ENCODING, "gzip, gzip, gzip, gzip".parse().unwrap());
+        assert!(matches!(codings(&headers), Err(DecodeError::Stacked { codings: 4 })));
+        assert_eq!(codings_of(&["gzip, identity, gzip, gzip"]).len(), 3);
     }
 
     #[test]

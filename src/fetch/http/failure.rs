@@ -2,11 +2,15 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use h2::Reason;
 
 use crate::attempt::outcome::ErrorKind;
+use crate::fetch::body::BodyError;
 use crate::fetch::dial::DialError;
+use crate::fetch::limits::is_local_fault;
+use crate::fetch::{FetchError, LimitMet};
 
 use super::decode::DecodeError;
 use super::redirect::RedirectError;
@@ -16,17 +20,31 @@ use super::redirect::RedirectError;
 pub(super) struct Failure {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
+    /// This machine's fault.
+    pub(super) local: bool,
+    /// The limit of the request that ended it.
+    pub(super) limit: Option<LimitMet>,
 }
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), local: false, limit: None }
+    }
+
+    /// The answer went past `limit`.
+    pub(super) fn past(limit: LimitMet, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(kind, message) }
+    }
+
+    /// The error that the fetcher ends with.
+    pub(super) fn into_error(self, duration: Duration) -> FetchError {
+        FetchError { local: self.local, limit: self.limit, ..FetchError::new(self.kind, self.message, duration) }
     }
 
     /// No answer came, or none that is HTTP.
     pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
         if let Some(dial) = find::<DialError>(error) {
-            return Self::new(dial.kind(), dial.to_string());
+            return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
         }
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::new(ErrorKind::TlsError, tls.to_string());
@@ -36,21 +54,42 @@ impl Failure {
         let too_large_2 = find::<h2::Error>(error)
             .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
         let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
-        Self::new(kind, chain_text(error))
+        let local = find::<io::Error>(error).is_some_and(is_local_fault);
+        Self { local, ..Self::new(kind, chain_text(error)) }
     }
 }
 
 impl From<DecodeError> for Failure {
     fn from(error: DecodeError) -> Self {
-        // A disk that is full is a limit of this machine: neutral, as the limits that were configured.
-        Self::new(ErrorKind::TooLarge, error.to_string())
+        let message = error.to_string();
+        match error {
+            DecodeError::Body(BodyError::TooLarge { limit }) => {
+                Self::past(LimitMet::Body(limit), ErrorKind::TooLarge, message)
+            }
+            // The disk is ours, whatever it suffers from.
+            DecodeError::Body(BodyError::Io(_)) => Self { local: true, ..Self::new(ErrorKind::NetworkError, message) },
+            DecodeError::Bomb { ratio, .. } => {
+                Self::past(LimitMet::DecompressionRatio(ratio), ErrorKind::TooLarge, message)
+            }
+            DecodeError::Stacked { .. } => Self::new(ErrorKind::TooLarge, message),
+        }
     }
 }
 
 impl From<RedirectError> for Failure {
     fn from(error: RedirectError) -> Self {
-        Self::new(ErrorKind::RedirectLoop, error.to_string())
+        let limit = match error {
+            RedirectError::TooMany(max) => Some(LimitMet::Redirects(max)),
+            _ => None,
+        };
+        Self { limit, ..Self::new(ErrorKind::RedirectLoop, error.to_string()) }
     }
+}
+
+/// Whether the server said, in HTTP/2, that it ends the connection and did not look at this request.
+pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error)
+        .is_some_and(|error| error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
 }
 
 /// The first error of type `T` in the chain of causes, also when an `io::Error` hides it.

@@ -8,17 +8,20 @@
 //! none passes from one fetch to the next.
 //!
 //! What it does not do: run scripts, read robots.txt, or repeat a request that failed. One exception to the last: when a
-//! pooled connection turns out to have been closed while it was idle, the request goes out once more on a new one, since the
-//! server never answered the first.
+//! pooled connection turns out to have been closed while it was idle, before a byte of an answer came back, the request goes
+//! out once more, since the server never answered the first.
 
 mod connector;
 mod cookies;
 mod decode;
 mod failure;
 mod redirect;
+mod watched;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::future::{Future as _, poll_fn};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,16 +34,18 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::capture_connection;
+use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use url::Url;
 
 use super::body::BodyCollector;
 use super::dial::{Dialer, Resolve, SystemResolver};
 use super::guard::AddressGuard;
-use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
+use super::{FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
 
@@ -48,6 +53,7 @@ pub(crate) use connector::Connector;
 use cookies::Cookies;
 use failure::Failure;
 use redirect::{Chain, is_redirect};
+use watched::{InFlight, Link, Watching};
 
 /// The name under which the plain fetcher's attempts are logged unless it is given another one.
 pub const DEFAULT_NAME: &str = "direct_access";
@@ -96,7 +102,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// ```
 pub struct HttpFetcher {
     name: String,
-    client: Client<HttpsConnector<Connector>, Empty<Bytes>>,
+    client: Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>,
     headers: HeaderMap,
     temp_dir: Option<PathBuf>,
 }
@@ -139,9 +145,13 @@ impl Fetcher for HttpFetcher {
             let failure = match ended {
                 Ok(Ok(done)) => return Ok(done.into_response(answer, start.elapsed())),
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::new(ErrorKind::Timeout, format!("no end within {:?}", request.limits.deadline)),
+                Err(_) => {
+                    let deadline = request.limits.deadline;
+                    let message = format!("no end within {deadline:?}");
+                    Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
+                }
             };
-            let mut error = FetchError::new(failure.kind, failure.message, start.elapsed());
+            let mut error = failure.into_error(start.elapsed());
             if let Some(Answer { status, headers }) = answer {
                 error.status = Some(status.as_u16());
                 error.headers = headers_as_text(&headers);
@@ -184,7 +194,8 @@ impl HttpFetcher {
         loop {
             *answer = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
-            let (head, body) = self.get(chain.current(), same_origin, &cookies).await?.into_parts();
+            let (response, _flight) = self.get(chain.current(), same_origin, &cookies).await?;
+            let (head, body) = response.into_parts();
             let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
             if is_redirect(*status) {
@@ -202,10 +213,17 @@ impl HttpFetcher {
         }
     }
 
-    async fn get(&self, url: &Url, same_origin: bool, cookies: &Cookies) -> Result<http::Response<Incoming>, Failure> {
+    /// The head of the answer to one request, and what says that the request is still under way while its body is read.
+    async fn get(
+        &self,
+        url: &Url,
+        same_origin: bool,
+        cookies: &Cookies,
+    ) -> Result<(http::Response<Incoming>, Option<InFlight>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
-        let mut resent = false;
+        // All connections that the pool keeps to a host may have been closed by it.
+        let mut stale = 0;
         loop {
             let mut request = http::Request::new(Empty::new());
             *request.uri_mut() = uri.clone();
@@ -218,28 +236,48 @@ impl HttpFetcher {
             if let Some(cookies) = &cookies {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
-            match self.client.request(request).await {
+            let (ended, flight) = self.send(request).await;
+            match ended {
                 Ok(response) => {
-                    connector::Link::answered(&response);
-                    return Ok(response);
+                    Link::answered(&response);
+                    return Ok((response, flight));
                 }
-                Err(error) => {
-                    let failure = Failure::of_request(&error);
-                    let stale = failure.kind == ErrorKind::NetworkError && connector::Link::was_reused(&error);
-                    if !stale || resent {
-                        return Err(failure);
-                    }
-                    resent = true;
-                }
+                Err(error) if stale < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => stale += 1,
+                Err(error) => return Err(Failure::of_request(&error)),
             }
         }
     }
+
+    /// Sends one request, and watches the connection that it goes out on.
+    async fn send(
+        &self,
+        mut request: http::Request<Empty<Bytes>>,
+    ) -> (Result<http::Response<Incoming>, Error>, Option<InFlight>) {
+        let captured = capture_connection(&mut request);
+        let mut flight = None;
+        let mut sending = self.client.request(request);
+        let ended = poll_fn(|cx| {
+            let polled = Pin::new(&mut sending).poll(cx);
+            if flight.is_none() {
+                flight = InFlight::on(&captured);
+            }
+            polled
+        });
+        let ended = ended.await;
+        (ended, flight)
+    }
 }
 
-/// What a request that hyper's client gave up counts as, and why it did.
-pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String) {
-    let Failure { kind, message } = Failure::of_request(error);
-    (kind, message)
+/// Whether the server closed a kept connection instead of answering: its request was never looked at.
+fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
+    Link::of_error(error)
+        .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
+}
+
+/// What a request that hyper's client gave up counts as, why it did, and whether that was this machine's fault.
+pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String, bool) {
+    let Failure { kind, message, local, .. } = Failure::of_request(error);
+    (kind, message, local)
 }
 
 fn uri_of(url: &Url) -> Result<Uri, Failure> {
@@ -261,7 +299,7 @@ fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
     let len: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if len > limits.max_headers {
         let message = format!("{len} bytes of headers, past the limit of {}", limits.max_headers);
-        return Err(Failure::new(ErrorKind::TooLarge, message));
+        return Err(Failure::past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message));
     }
     Ok(())
 }
@@ -349,6 +387,22 @@ impl HttpFetcherBuilder {
         self
     }
 
+    /// Trusts the certificate authorities in a file (PEM, one or more) beside Mozilla's.
+    ///
+    /// # Errors
+    /// [`BuildError::CaFile`] when it cannot be read, and when there is no certificate in it.
+    pub fn ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, BuildError> {
+        let path = path.as_ref();
+        let failed = |reason: String| BuildError::CaFile { path: path.to_owned(), reason };
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let found = read.map_err(|error| failed(error.to_string()))?;
+        if found.is_empty() {
+            return Err(failed("there is no certificate in it (PEM is expected)".to_owned()));
+        }
+        self.roots.extend(found);
+        Ok(self)
+    }
+
     /// The `User-Agent` to send. Default: [`DEFAULT_USER_AGENT`].
     #[must_use]
     pub fn user_agent(self, value: impl Into<String>) -> Self {
@@ -381,6 +435,7 @@ impl HttpFetcherBuilder {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(Connector::new(Dialer::with_resolver(self.guard, self.resolver)));
+        let connector = Watching(connector);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -448,6 +503,14 @@ pub enum BuildError {
     TransportHeader {
         /// The name that was configured.
         name: String,
+    },
+    /// A file of certificate authorities cannot be read.
+    #[error("cannot read certificates from {}: {reason}", path.display())]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A root certificate cannot be read.
     #[error("a root certificate cannot be read: {0}")]

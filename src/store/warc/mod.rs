@@ -2,13 +2,14 @@
 //! ends in `.gz`.
 //!
 //! The block of a record is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding` and
-//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. Records are made whole before they are
-//! appended in one write, so that a crash can only cut the last one. [`Warc::open`] cuts what is left of that off and keeps it
+//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. One record is appended at a time, and
+//! what could not be appended as a whole is taken back, so that a crash can only cut the last one. Memory does not grow with
+//! the page: a long body goes from its temporary file to the archive piece by piece. [`Warc::open`] cuts what is left of that off and keeps it
 //! beside the archive: no record that is whole is ever lost, and nothing is appended to half a record.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,6 +26,15 @@ mod tail;
 /// Headers that speak of the transfer, which the stored block no longer has.
 const TRANSFER_HEADERS: [&str; 5] =
     ["content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"];
+
+/// What a record ends with.
+const RECORD_END: &[u8] = b"\r\n\r\n";
+
+/// Of a long body so much is in memory at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Records whose block is not longer are made in memory and appended in one write.
+const IN_MEMORY: u64 = 4 << 20;
 
 /// An archive that is appended to.
 #[derive(Debug)]
@@ -119,7 +129,7 @@ impl Warc {
                 .warc_type(RecordType::WarcInfo)
                 .date(Utc::now())
                 .header(WarcHeader::ContentType, "application/warc-fields");
-            archive.append(record, info.into_bytes()).map_err(failed)?;
+            archive.append(record, info.len() as u64, &mut info.as_bytes()).map_err(failed)?;
         }
         Ok(archive)
     }
@@ -129,23 +139,67 @@ impl Warc {
         self.torn.as_ref()
     }
 
-    fn append(&self, record: RecordBuilder, body: Vec<u8>) -> io::Result<()> {
-        let record = record.body(body).build().map_err(io::Error::other)?;
-        let mut bytes = WarcWriter::new(BufWriter::new(Vec::new()));
-        bytes.write(&record)?;
-        let bytes = bytes.into_inner().map_err(io::Error::other)?;
-        let bytes = if self.gzip {
-            let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::default());
-            encoder.write_all(&bytes)?;
-            encoder.finish()?
+    /// Appends one record whose block is the `len` bytes of `block`.
+    fn append(&self, record: RecordBuilder, len: u64, block: &mut dyn Read) -> io::Result<()> {
+        let head = head_of(record, len)?;
+        // Compressing takes its time: not while others wait for the file.
+        if len <= IN_MEMORY {
+            let mut bytes = Vec::new();
+            if self.gzip {
+                bytes = compress(bytes, &head, len, block)?;
+            } else {
+                write_record(&mut bytes, &head, len, block)?;
+            }
+            self.take_in(|file| file.write_all(&bytes))
+        } else if !self.gzip {
+            self.take_in(|file| write_record(file, &head, len, block))
         } else {
-            bytes
-        };
+            let mut member = compress(self.scratch_file()?, &head, len, block)?;
+            member.rewind()?;
+            self.take_in(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
+        }
+    }
+
+    /// A file without a name, beside the archive: where the record must find room anyway.
+    fn scratch_file(&self) -> io::Result<File> {
+        tempfile::tempfile_in(folder_of(&self.path))
+    }
+
+    /// Has the file for `write` alone; takes back what it wrote when it fails.
+    fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = file.metadata()?.len();
         // Half a record would swallow the next one.
-        file.write_all(&bytes).inspect_err(|_| drop(file.set_len(whole)))
+        write(&mut file).inspect_err(|_| drop(file.set_len(whole)))
     }
+}
+
+/// The head of a record whose block has `len` bytes, with the empty line at its end.
+fn head_of(record: RecordBuilder, len: u64) -> io::Result<Vec<u8>> {
+    let (mut headers, _) = record.body(Vec::new()).build().map_err(io::Error::other)?.into_raw_parts();
+    headers.as_mut().insert(WarcHeader::ContentLength, len.to_string().into_bytes());
+    let mut head = WarcWriter::new(BufWriter::new(Vec::new()));
+    head.write_raw(headers, b"")?;
+    let mut head = head.into_inner().map_err(io::Error::other)?;
+    // The writer ends a record; here the block is still to come.
+    head.truncate(head.len() - RECORD_END.len());
+    Ok(head)
+}
+
+fn write_record(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<()> {
+    out.write_all(head)?;
+    let copied = io::copy(&mut BufReader::with_capacity(CHUNK, block.take(len)), out)?;
+    if copied != len {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came"));
+    }
+    out.write_all(RECORD_END)
+}
+
+/// The record as one gzip member, in `out`.
+fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<W> {
+    let mut encoder = GzEncoder::new(out, Compression::default());
+    write_record(&mut encoder, head, len, block)?;
+    encoder.finish()
 }
 
 /// Cuts off half a record at the end of `file`, after it has been put aside.
@@ -192,8 +246,11 @@ fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
 
 /// Makes new names in the folder of `path` last. Windows has no such call and needs none.
 fn sync_dir(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) { File::open(folder_of(path))?.sync_all() } else { Ok(()) }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 impl Store for Warc {
@@ -205,11 +262,13 @@ impl Store for Warc {
             response.headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
         for header in kept {
             // A header with a line break in it would be two; it cannot come from a parser, and must not go into an archive.
+            if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
+                continue;
+            }
             let value: String = header.value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
             block.extend_from_slice(format!("{}: {value}\r\n", header.name).as_bytes());
         }
         block.extend_from_slice(format!("Content-Length: {}\r\n\r\n", response.body.len()).as_bytes());
-        response.body.reader()?.read_to_end(&mut block)?;
         let date = DateTime::<Utc>::from_timestamp_millis(page.at.as_millis()).unwrap_or_default();
         let record = RecordBuilder::default()
             .warc_type(RecordType::Response)
@@ -218,7 +277,8 @@ impl Store for Warc {
             .header(WarcHeader::ContentType, "application/http; msgtype=response")
             .header(WarcHeader::Unknown("x-fetchwise-fetcher".to_owned()), page.fetcher)
             .header(WarcHeader::Unknown("x-fetchwise-asked-for".to_owned()), page.url.as_str());
-        self.append(record, block)?;
+        let len = block.len() as u64 + response.body.len();
+        self.append(record, len, &mut block.as_slice().chain(response.body.reader()))?;
         Ok(self.path.clone())
     }
 }

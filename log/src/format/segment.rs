@@ -1,9 +1,12 @@
-//! The bytes of segments: headers, frames, records, seals and digests, as FORMAT.md lays them out.
+//! The bytes of segments: header pages, frames, seals and digests, as FORMAT.md sections 2.1, 2.2 and 3 lay them out.
 //!
 //! Owns: encoding and decoding, pure functions of bytes. Invariant: decoding never panics and never accepts what FORMAT.md
 //! calls bad. Must not know: files, the chain of segments, what a payload means.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::bytes::{Put, Take, is_sealed, seal_bytes};
+use super::record::PAYLOAD_LEN_MAX;
 
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"\x89FWL\r\n\x1a\n";
@@ -19,12 +22,6 @@ pub const HEADER_LEN: usize = 4096;
 pub const FRAME_HEADER_LEN: usize = 48;
 /// Frames start at multiples of this.
 pub const FRAME_ALIGN: u64 = 16;
-/// Length of a record's header.
-pub const RECORD_HEADER_LEN: usize = 16;
-/// Largest payload of a frame.
-pub const PAYLOAD_LEN_MAX: usize = 16 << 20;
-/// Largest record.
-pub const RECORD_LEN_MAX: usize = PAYLOAD_LEN_MAX - RECORD_HEADER_LEN;
 /// Length of a seal's payload.
 pub const SEAL_LEN: usize = 48;
 /// "No time is known."
@@ -327,69 +324,6 @@ pub(crate) fn header_crc(nonce: u64, offset: u64, header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt), &header[8..FRAME_HEADER_LEN])
 }
 
-/// A record as the log sees it: bytes with a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordRef<'a> {
-    /// The application's kind.
-    pub kind: u16,
-    /// The application's schema version.
-    pub schema: u16,
-    /// Records with one key keep their order in a parallel replay.
-    pub key_hash: u64,
-    /// The record's own bytes. Delivered by a [`Reader`](crate::Reader) they start at an address divisible by 8 (not
-    /// always by 16), so types with an alignment of up to 8 can be read in place; others must be copied first.
-    pub payload: &'a [u8],
-}
-
-/// Appends a record to a frame's payload.
-pub fn put_record(out: &mut Vec<u8>, record: &RecordRef<'_>) {
-    // The caller has checked the length against `RECORD_LEN_MAX`.
-    out.extend_from_slice(&(record.payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&record.kind.to_le_bytes());
-    out.extend_from_slice(&record.schema.to_le_bytes());
-    out.extend_from_slice(&record.key_hash.to_le_bytes());
-    out.extend_from_slice(record.payload);
-    out.resize(out.len().next_multiple_of(8), 0);
-}
-
-/// Length of a record in a frame's payload.
-pub fn record_len(payload_len: usize) -> usize {
-    (RECORD_HEADER_LEN + payload_len).next_multiple_of(8)
-}
-
-/// The records of a payload.
-#[derive(Clone, Debug)]
-pub struct Records<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Records<'a> {
-    /// Of a payload that [`count_records`] has accepted; of any other, up to the first that makes no sense.
-    pub fn new(payload: &'a [u8]) -> Self {
-        Self { rest: payload }
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = RecordRef<'a>;
-
-    fn next(&mut self) -> Option<RecordRef<'a>> {
-        let header = self.rest.get(..RECORD_HEADER_LEN)?;
-        let mut r = Take { bytes: header, at: 0 };
-        let (len, kind, schema, key_hash) = (r.u32() as usize, r.u16(), r.u16(), r.u64());
-        let payload = self.rest.get(RECORD_HEADER_LEN..)?.get(..len)?;
-        self.rest = self.rest.get(record_len(len)..)?;
-        Some(RecordRef { kind, schema, key_hash, payload })
-    }
-}
-
-/// How many records a payload holds; `None` when it does not end with the end of one.
-pub fn count_records(payload: &[u8]) -> Option<u64> {
-    let mut records = Records::new(payload);
-    let count = records.by_ref().count() as u64;
-    records.rest.is_empty().then_some(count)
-}
-
 /// What a seal says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
@@ -426,81 +360,13 @@ impl Seal {
     }
 }
 
-/// Writes the checksum of all bytes but the last four into the last four.
-pub(crate) fn seal_bytes(bytes: &mut [u8]) {
-    let at = bytes.len() - 4;
-    let crc = crc32c::crc32c(&bytes[..at]);
-    bytes[at..].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// Whether the last four bytes are the checksum of the others.
-pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
-    let Some((body, crc)) = bytes.split_last_chunk::<4>() else { return false };
-    crc32c::crc32c(body) == u32::from_le_bytes(*crc)
-}
-
-/// Writes fields one after the other into a block that is known to be large enough.
-pub(crate) struct Put<'a> {
-    pub(crate) bytes: &'a mut [u8],
-    pub(crate) at: usize,
-}
-
 impl Put<'_> {
-    pub(crate) fn put(&mut self, field: &[u8]) -> &mut Self {
-        self.bytes[self.at..self.at + field.len()].copy_from_slice(field);
-        self.at += field.len();
-        self
-    }
-
-    pub(crate) fn u32(&mut self, v: u32) -> &mut Self {
-        self.put(&v.to_le_bytes())
-    }
-
-    pub(crate) fn u64(&mut self, v: u64) -> &mut Self {
-        self.put(&v.to_le_bytes())
-    }
-
     fn link(&mut self, link: &Link) -> &mut Self {
         self.u64(link.valid_len).u64(link.last_seq).u64(link.digest)
     }
 }
 
-/// Reads fields one after the other; past the end they are zero.
-pub(crate) struct Take<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) at: usize,
-}
-
 impl Take<'_> {
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut out = [0; N];
-        if let Some(bytes) = self.bytes.get(self.at..self.at + N) {
-            out.copy_from_slice(bytes);
-        }
-        self.at += N;
-        out
-    }
-
-    pub(crate) fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.array())
-    }
-
-    pub(crate) fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.array())
-    }
-
-    pub(crate) fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.array())
-    }
-
-    pub(crate) fn i64(&mut self) -> i64 {
-        i64::from_le_bytes(self.array())
-    }
-
-    pub(crate) fn bytes16(&mut self) -> [u8; 16] {
-        self.array()
-    }
-
     fn link(&mut self) -> Link {
         Link { valid_len: self.u64(), last_seq: self.u64(), digest: self.u64() }
     }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::error::WaitError;
-use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 
 /// What a waiter waits for. Sequence numbers are exclusive ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,26 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{SegmentReport, lost_behind, scan_segment};
+use super::options::Check;
+use super::writer::{Batch, Setup, Writer, new_store};
+use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
-use crate::manifest::SEGMENTS;
-use crate::scan::{Extent, Scanner, Step};
-use crate::writer::{Batch, Setup, Writer};
-
-/// How much [`Log::open`](crate::Log::open) reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Check {
-    /// Every frame of every segment. Safe without further thought.
-    #[default]
-    Full,
-    /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a snapshot.
-    Tail,
-}
+use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
+use crate::read::judge::{SegmentReport, scan_segment};
+use crate::read::scan::{Extent, Scanner, Step};
 
 /// What a writer found when it opened a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +70,7 @@ pub(crate) fn recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
 fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     let fs = &*plan.fs;
     let catalog = Catalog::read(fs, plan.dir)?;
-    check_fingerprints(&catalog, plan.fingerprint, plan.accepts)?;
+    catalog.check_fingerprints(plan.fingerprint, plan.accepts)?;
     if !catalog.damage.is_empty() {
         return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: catalog.damage });
     }
@@ -95,7 +85,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
     recovery.rewritten = tail.rest.iter().map(|b| u64::from(b.count)).sum();
     recovery.next_seq = tail.durable.last_seq + 1 + recovery.rewritten;
     let last_file = catalog.chain.last().map_or(SEGMENTS, |s| &s.file.name);
-    if let Some(lost) = lost_behind(&catalog, last_file, recovery.next_seq - 1) {
+    if let Some(lost) = catalog.lost_behind(last_file, recovery.next_seq - 1) {
         return Err(Error::Corrupt { dir: plan.dir.to_owned(), damage: vec![lost] });
     }
     let mut writer = Writer::new(Setup {
@@ -113,6 +103,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
             .ok_or_else(|| Error::Invalid("no segment number left".into()))?,
         manifest_generation: catalog.segments.map_or(0, |m| m.generation),
         durable_seq: tail.durable.last_seq,
+        here_since: recovery.next_seq,
     });
     remove_unfinished(fs, plan.dir, &catalog);
     // An empty last segment is as good as a new one.
@@ -213,16 +204,6 @@ fn find_tail(fs: &dyn Fs, dir: &Path, segment: &ChainSegment, report: &SegmentRe
     })
 }
 
-pub(crate) fn check_fingerprints(catalog: &Catalog, own: [u8; 16], accepts: &[[u8; 16]]) -> Result<(), Error> {
-    for segment in &catalog.chain {
-        let found = segment.file.header.fingerprint;
-        if found != own && !accepts.contains(&found) {
-            return Err(Error::FingerprintMismatch { file: segment.file.path.clone(), expected: own, found });
-        }
-    }
-    Ok(())
-}
-
 /// Removes what a writer that died left unfinished. Best effort: the names are never read.
 fn remove_unfinished(fs: &dyn Fs, dir: &Path, catalog: &Catalog) {
     for name in &catalog.unfinished {
@@ -230,14 +211,4 @@ fn remove_unfinished(fs: &dyn Fs, dir: &Path, catalog: &Catalog) {
             let _ = fs.remove(&dir.join(name));
         }
     }
-}
-
-/// A random UUID, version 4.
-fn new_store(fs: &dyn Fs) -> [u8; 16] {
-    let mut store = [0; 16];
-    store[..8].copy_from_slice(&fs.random().to_le_bytes());
-    store[8..].copy_from_slice(&fs.random().to_le_bytes());
-    store[6] = store[6] & 0x0f | 0x40;
-    store[8] = store[8] & 0x3f | 0x80;
-    store
 }

@@ -5,14 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::options::{Options, Record};
+use super::recover::{Plan, Recovery, recover};
+use super::writer::{Batch, Writer};
+use crate::directory::lock::{Guard, LOCK, acquire};
 use crate::error::Error;
-use crate::format::put_record;
+use crate::format::{HEADER_LEN, RecordRef, put_record};
 use crate::fs::Fs;
-use crate::lock::{Guard, LOCK, acquire};
-use crate::log::{Options, Record};
-use crate::recover::{Plan, Recovery, recover};
-use crate::writer::{Batch, Writer};
-use crate::{RecordRef, format};
 
 /// A log that does what it is told, when it is told.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl Stepper {
             dir,
             fingerprint: options.fingerprint,
             accepts: &options.accepts,
-            segment_bytes: options.segment_bytes.max(format::HEADER_LEN as u64 * 2),
+            segment_bytes: options.segment_bytes.max(HEADER_LEN as u64 * 2),
             check: options.check,
             begin_segment: options.begin_segment,
         };

@@ -10,9 +10,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::Error;
 use crate::format::{RECORD_HEADER_LEN, RecordRef, Records, record_len};
-use crate::maintain::Progress;
-use crate::reader::{Reader, Summary};
-use crate::scan::AlignedBuf;
+use crate::read::progress::Progress;
+use crate::read::reader::{Reader, Summary};
+use crate::read::scan::AlignedBuf;
 
 /// A batch is handed out when it has this many bytes.
 const BATCH_BYTES: usize = 512 << 10;

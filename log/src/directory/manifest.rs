@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::format::{MAJOR, MINOR, Put, Take, is_sealed, seal_bytes};
+use crate::format::{MAJOR, MINOR, Put, Take, is_sealed, seal_bytes, snapshot_name};
 use crate::fs::{Fs, SyncSite, read_full_at, sync, write_all_at};
 
 /// Name of the writer's manifest.
@@ -48,6 +48,13 @@ pub(crate) struct SnapshotRef {
     pub(crate) hash: [u8; 16],
     /// The manifest generation that first named it; part of the file's name.
     pub(crate) generation: u32,
+}
+
+impl SnapshotRef {
+    /// The file's name.
+    pub(crate) fn file_name(&self) -> String {
+        snapshot_name(self.covers_seq, self.generation)
+    }
 }
 
 /// Which snapshots count, and below which number segments may be missing.

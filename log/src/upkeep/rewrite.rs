@@ -6,14 +6,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::catalog::segment_name;
 use crate::error::Error;
+use crate::format::segment_name;
 use crate::format::{
     FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, INCOMPAT_REWRITTEN, Link, MINOR, RecordRef, Seal,
     SegmentHeader, TIME_UNKNOWN, next_digest, payload_crc, put_record, record_len,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
-use crate::scan::{Extent, Scanner, Step};
+use crate::read::scan::{Extent, Scanner, Step};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;

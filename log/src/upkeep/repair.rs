@@ -6,91 +6,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::{Catalog, ChainSegment, segment_name};
-use crate::check::{GoodFrame, scan_segment};
+use crate::directory::lock::{LOCK, acquire};
+use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, HEADER_LEN, Link, Records, SegmentHeader};
+use crate::format::{parse_snapshot_name, segment_name};
 use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
-use crate::lock::{LOCK, acquire};
-use crate::maintain::{Maintenance, Progress};
-use crate::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, SnapshotRef, publish};
-use crate::reader::{Reader, Summary};
-use crate::rewrite::{Builder, Identity};
-use crate::scan::{Extent, Scanner, Step};
-use crate::snapshot::{ParseError, load_snapshot_with, parse, publish_manifest};
+use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
+use crate::read::judge::{GoodFrame, scan_segment};
+use crate::read::scan::{Extent, Scanner, Step};
+use crate::read::snapshot::{ParseError, parse};
+use crate::upkeep::compact::Maintenance;
+use crate::upkeep::rewrite::{Builder, Identity};
+use crate::upkeep::snapshot::publish_manifest;
+use crate::upkeep::verify::verify_with;
 
 const QUARANTINE: &str = "quarantine";
-
-/// What [`verify`] found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyReport {
-    /// Segments in the log.
-    pub segments: usize,
-    /// What a pass over every record found: damage of segments and manifests, and a torn tail.
-    pub log: Summary,
-    /// The newest good snapshot covers the records up to here.
-    pub snapshot_seq: Option<u64>,
-    /// Snapshots that are named but not good; the log is usable all the same.
-    pub snapshots_rejected: Vec<Damage>,
-    /// Records below the floor that no good snapshot covers, or other damage of the snapshots that loses something.
-    pub snapshot_damage: Vec<Damage>,
-    /// Records up to here may be gone from the segments.
-    pub floor_seq: u64,
-}
-
-impl VerifyReport {
-    /// True when nothing is damaged. A torn tail and left-over files are no damage.
-    pub fn is_sound(&self) -> bool {
-        self.log.damage.is_empty() && self.snapshots_rejected.is_empty() && self.snapshot_damage.is_empty()
-    }
-}
-
-/// Checks everything in `dir`: checksums, chain, continuity, manifests, snapshots. Reads only, takes no lock.
-///
-/// # Errors
-///
-/// [`Error::NewerFormat`], or what the system says. Damage is in the report.
-pub fn verify(dir: &Path) -> Result<VerifyReport, Error> {
-    verify_with(Arc::new(RealFs), dir)
-}
-
-/// As [`verify`], on another file system.
-pub fn verify_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<VerifyReport, Error> {
-    check_all(fs, dir, &mut |_| {})
-}
-
-/// As [`verify`], telling `progress` after each segment.
-///
-/// # Errors
-///
-/// As [`verify`].
-pub fn verify_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
-    check_all(Arc::new(RealFs), dir, progress)
-}
-
-fn check_all(fs: Arc<dyn Fs>, dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, Error> {
-    let reader = Reader::open_with(fs.clone(), dir)?;
-    let mut log = Summary { damage: reader.damage().to_vec(), ..Summary::default() };
-    let total = reader.segments().map(|segment| segment.bytes).sum();
-    let mut done = 0;
-    for (index, segment) in reader.segments().enumerate() {
-        log.merge(reader.segment_for_each(index, 0, |_, _| {})?);
-        done += segment.bytes;
-        progress(Progress { done, total });
-    }
-    let mut report = VerifyReport { segments: reader.segments().len(), log, ..VerifyReport::default() };
-    report.floor_seq = reader.floor_seq();
-    match load_snapshot_with(fs, dir) {
-        Ok(search) => {
-            report.snapshot_seq = search.snapshot.map(|s| s.meta().covers_seq);
-            report.snapshots_rejected = search.rejected;
-        }
-        Err(Error::Corrupt { damage, .. }) => report.snapshot_damage = damage,
-        Err(e) => return Err(e),
-    }
-    Ok(report)
-}
 
 /// What to mend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,7 +165,7 @@ impl Repair<'_> {
             let file = self.fs.open(&path).map_err(|e| Error::io("read", &path, e))?;
             let len = file.len().map_err(|e| Error::io("read", &path, e))?;
             let size = usize::try_from(len).map_err(|_| Error::Invalid(format!("{name} is too large")))?;
-            let mut bytes = crate::scan::AlignedBuf::zeroed(size);
+            let mut bytes = crate::read::scan::AlignedBuf::zeroed(size);
             read_full_at(&*file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", &path, e))?;
             match parse(bytes, &path) {
                 Ok((snapshot, hash, of)) if of == store && snapshot.meta().covers_seq == covers_seq => {
@@ -550,13 +482,4 @@ fn copy(from: &dyn FsFile, to: &dyn FsFile, offset: u64, len: u64) -> std::io::R
         done += read as u64;
     }
     sync(to, SyncSite::Quarantine)
-}
-
-/// Sequence number and generation in a snapshot's name.
-fn parse_snapshot_name(name: &str) -> Option<(u64, u32)> {
-    let (covers, generation) = name.strip_prefix("snap-")?.strip_suffix(".fws")?.split_once('-')?;
-    if covers.len() != 16 || generation.len() != 8 {
-        return None;
-    }
-    Some((u64::from_str_radix(covers, 16).ok()?, u32::from_str_radix(generation, 16).ok()?))
 }

@@ -1,54 +1,24 @@
 //! The directory read as a chain of segments: which files count, up to where, and which are missing.
 //!
-//! Owns: listing, header pages, the rules of FORMAT.md section 3. Invariant: reads only, takes no lock, and looks at no
-//! frame; so it is cheap and works beside a running writer. Must not know: what to do about damage.
+//! Owns: listing the directory, and the rules of FORMAT.md section 3. Invariant: reads only and takes no lock, so it works
+//! beside a running writer; of a healthy log it reads the header pages alone, so it is cheap. Frames are read only to name the
+//! exact records that a missing segment had. Must not know: what to do about damage.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::chain::{ChainSegment, SegmentFile, newer, open_segment};
+use super::judge::{refine_damage, scan_segment};
+use super::scan::Extent;
+use crate::directory::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
 use crate::error::{Damage, Error};
-use crate::format::{HEADER_LEN, HeaderError, Link, SegmentHeader};
-use crate::fs::{Fs, FsFile, read_full_at};
-use crate::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
-use crate::scan::Extent;
+use crate::format::{HEADER_LEN, SegmentHeader, parse_segment_name, segment_name};
+use crate::fs::Fs;
 
 /// How often a listing is repeated when files vanish while it is read.
 const RACES_MAX: usize = 8;
 /// So many files stay open, so that a compaction beside a reader takes nothing away from it.
 const OPEN_FILES_MAX: usize = 256;
-
-/// A segment file with a good header.
-#[derive(Debug)]
-pub(crate) struct SegmentFile {
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) header: SegmentHeader,
-    pub(crate) file_len: u64,
-    open: Option<Box<dyn FsFile>>,
-}
-
-/// A segment that is part of the log.
-#[derive(Debug)]
-pub(crate) struct ChainSegment {
-    pub(crate) file: SegmentFile,
-    pub(crate) extent: Extent,
-    /// What the successor says of the end; for an ordinary segment that has one.
-    pub(crate) stated: Option<Link>,
-    /// Known durable from outside the file: the manifest.
-    pub(crate) durable_off: u64,
-    /// The last sequence number known durable, from the manifest.
-    pub(crate) durable_seq: u64,
-}
-
-impl ChainSegment {
-    /// The sequence number after this segment, as far as headers tell.
-    pub(crate) fn next_seq(&self) -> Option<u64> {
-        if self.file.header.is_rewritten() {
-            return Some(self.file.header.alias_next_seq());
-        }
-        self.stated.map(|link| link.last_seq.saturating_add(1))
-    }
-}
 
 /// A directory, understood.
 #[derive(Debug, Default)]
@@ -93,6 +63,47 @@ impl Catalog {
         self.snapshot.and_then(|s| s.current).map_or(0, |s| s.covers_seq)
     }
 
+    /// The last sequence number of the log that is known to be durable, by what is on disk.
+    pub(crate) fn proven_seq(&self, fs: &dyn Fs) -> Result<u64, Error> {
+        let Some(last) = self.chain.last() else { return Ok(self.floor_seq()) };
+        if last.file.header.is_rewritten() {
+            return Ok(last.file.header.alias.last_seq);
+        }
+        last.file.with_file(fs, |file| {
+            let proven = scan_segment(fs, last, file, &mut |_| true)?.proven;
+            let mut next_seq = last.file.header.first_seq;
+            scan_segment(fs, last, file, &mut |frame| {
+                let covered = frame.end <= proven;
+                if covered {
+                    next_seq = frame.header.next_seq();
+                }
+                covered
+            })?;
+            Ok(next_seq - 1)
+        })
+    }
+
+    /// A snapshot is only taken of records that are durable; so when it covers more than the log has, which ends with
+    /// `last_seq` in `file`, the log has lost some.
+    pub(crate) fn lost_behind(&self, file: &str, last_seq: u64) -> Option<Damage> {
+        let covers_seq = self.covers_seq();
+        (covers_seq > last_seq).then(|| {
+            let what = "a snapshot holds what records taught that the log has lost";
+            Damage { file: file.to_owned(), offset: 0, len: 0, records: Some((last_seq + 1, covers_seq)), what }
+        })
+    }
+
+    /// Refuses segments whose schema fingerprint is neither this build's `own` nor one that it `accepts`.
+    pub(crate) fn check_fingerprints(&self, own: [u8; 16], accepts: &[[u8; 16]]) -> Result<(), Error> {
+        for segment in &self.chain {
+            let found = segment.file.header.fingerprint;
+            if found != own && !accepts.contains(&found) {
+                return Err(Error::FingerprintMismatch { file: segment.file.path.clone(), expected: own, found });
+            }
+        }
+        Ok(())
+    }
+
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
         // The floor before the listing: it only rises, so a segment that was unlinked after this look was listed, or the
         // listing is repeated because opening it failed.
@@ -121,7 +132,7 @@ impl Catalog {
         catalog.resolve(files);
         catalog.recheck_floor(fs, dir)?;
         let mut damage = std::mem::take(&mut catalog.damage);
-        crate::check::refine_damage(fs, &catalog.chain, &mut damage)?;
+        refine_damage(fs, &catalog.chain, &mut damage)?;
         catalog.damage = damage;
         Ok(catalog)
     }
@@ -296,31 +307,6 @@ impl Catalog {
     }
 }
 
-impl SegmentFile {
-    /// Runs `f` with the open file.
-    pub(crate) fn with_file<T>(
-        &self,
-        fs: &dyn Fs,
-        f: impl FnOnce(&dyn FsFile) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        if let Some(file) = &self.open {
-            return f(&**file);
-        }
-        let file = match fs.open(&self.path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Replaced { file: self.path.clone() }),
-            Err(e) => return Err(Error::io("read", &self.path, e)),
-        };
-        let mut page = vec![0; HEADER_LEN];
-        let read = read_full_at(&*file, &mut page, 0).map_err(|e| Error::io("read", &self.path, e))?;
-        page.truncate(read);
-        match SegmentHeader::decode(&page) {
-            Ok(header) if header == self.header => f(&*file),
-            _ => Err(Error::Replaced { file: self.path.clone() }),
-        }
-    }
-}
-
 enum Entry {
     Good(SegmentFile),
     Unreadable { number: u32, first_seq: u64, damage: Damage },
@@ -347,59 +333,4 @@ impl Entry {
             Self::Unreadable { .. } => None,
         }
     }
-}
-
-/// Opens a segment and reads its header page: an error for I/O, the inner error for damage.
-fn open_segment(
-    fs: &dyn Fs,
-    dir: &Path,
-    name: &str,
-    number: u32,
-    first_seq: u64,
-    keep_open: bool,
-) -> Result<Result<SegmentFile, Damage>, Error> {
-    let path = dir.join(name);
-    let file = match fs.open(&path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Error::Replaced { file: path }),
-        Err(e) => return Err(Error::io("read", &path, e)),
-    };
-    let mut page = vec![0; HEADER_LEN];
-    let read = read_full_at(&*file, &mut page, 0).map_err(|e| Error::io("read", &path, e))?;
-    page.truncate(read);
-    let file_len = file.len().map_err(|e| Error::io("read", &path, e))?;
-    let damaged = |what| {
-        let records = Some((first_seq, u64::MAX));
-        Damage { file: name.to_owned(), offset: 0, len: file_len, records, what }
-    };
-    let header = match SegmentHeader::decode(&page) {
-        Ok(header) => header,
-        Err(HeaderError::Newer(found)) => return Err(newer(&path, found)),
-        Err(HeaderError::Bad(what)) => return Ok(Err(damaged(what))),
-    };
-    if header.number != number || header.first_seq != first_seq {
-        return Ok(Err(damaged("the file's name and its header disagree")));
-    }
-    let open = keep_open.then_some(file);
-    Ok(Ok(SegmentFile { name: name.to_owned(), path, header, file_len, open }))
-}
-
-fn newer(path: &Path, found: String) -> Error {
-    let supported = format!("{}.x", crate::format::MAJOR);
-    Error::NewerFormat { file: path.to_owned(), found, supported }
-}
-
-/// The name of a segment.
-pub(crate) fn segment_name(number: u32, first_seq: u64) -> String {
-    format!("seg-{number:08x}-{first_seq:016x}.fwl")
-}
-
-/// Number and first sequence number in a segment's name.
-pub(crate) fn parse_segment_name(name: &str) -> Option<(u32, u64)> {
-    let (number, first_seq) = name.strip_prefix("seg-")?.strip_suffix(".fwl")?.split_once('-')?;
-    let hex = |s: &str, len| s.len() == len && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if !hex(number, 8) || !hex(first_seq, 16) {
-        return None;
-    }
-    Some((u32::from_str_radix(number, 16).ok()?, u64::from_str_radix(first_seq, 16).ok()?))
 }

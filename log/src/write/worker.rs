@@ -1,21 +1,24 @@
 //! The writer thread: takes records from the queue, cuts frames, syncs when it is due, retries when the disk has failed.
 //!
-//! Owns: the loop and its timing. Invariants: records are written in the order of their numbers, whatever order they come
+//! Owns: the loop and its timing, and looking whether the directory is still there. Invariants: records are written in the order of their numbers, whatever order they come
 //! in; nobody waits for a record that is only kept back to share a frame; a degraded log leaves records in the queue, so
 //! that its bounds hold; however the thread ends, nobody is left waiting. Must not know: how bytes are laid out.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use crate::ack::Health;
-use crate::error::Error;
+use super::ack::Health;
+use super::home::Home;
+use super::options::{Durability, Options};
+use super::shared::{Message, Queued, Shared};
+use super::writer::{Batch, Writer};
+use crate::error::{Error, Lost};
 use crate::format::{RecordRef, put_record, record_len};
-use crate::log::{Durability, Message, Options, Queued, Shared};
-use crate::writer::{Batch, Writer};
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
@@ -25,11 +28,17 @@ const RETAINED_MAX: usize = 8 << 20;
 const IDLE: Duration = Duration::from_millis(50);
 /// Of the interval, lingering takes at most one part in so many.
 const LINGER_PART: u32 = 8;
+/// How often the thread looks whether its directory is still there.
+const LOOK: Duration = Duration::from_millis(500);
+/// A log whose directory was deleted stays degraded for so long before it goes on in a new one, so that a host which looks a
+/// few times a second gets to see it.
+const REMOVAL_SHOWN: Duration = Duration::from_millis(500);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// The writer thread.
 pub(crate) struct Worker {
+    home: Home,
     writer: Writer,
     shared: Arc<Shared>,
     incoming: Receiver<Message>,
@@ -48,6 +57,13 @@ pub(crate) struct Worker {
     dirty_since: Option<Instant>,
     last_record: Instant,
     retry: Option<Retry>,
+    look_at: Instant,
+    /// The directory was found missing, and has not been taken anew yet.
+    is_homeless: bool,
+    /// The last removal, for whoever closes the log.
+    removed: Option<Error>,
+    /// Records of earlier processes are in the directory.
+    has_older: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -59,6 +75,7 @@ struct Retry {
 
 impl Worker {
     pub(crate) fn new(
+        home: Home,
         writer: Writer,
         shared: Arc<Shared>,
         incoming: Receiver<Message>,
@@ -67,6 +84,7 @@ impl Worker {
         next_seq: u64,
     ) -> Self {
         Self {
+            home,
             writer,
             shared,
             incoming,
@@ -80,6 +98,10 @@ impl Worker {
             dirty_since: None,
             last_record: Instant::now(),
             retry: None,
+            look_at: Instant::now() + LOOK,
+            is_homeless: false,
+            removed: None,
+            has_older: next_seq > 1,
         }
     }
 
@@ -92,13 +114,23 @@ impl Worker {
             if let Err(error) = self.step(closing) {
                 self.degrade(&error);
                 if closing {
-                    let records = self.writer.retained_records() + self.early.len() as u64;
-                    return Err(Error::Unsaved { records, source: Box::new(error) });
+                    let lost = self.shared.lost().and(self.unsaved());
+                    return Err(Error::Unsaved { lost, source: Box::new(error) });
                 }
             } else if closing {
-                return Ok(());
+                return match self.removed.take() {
+                    Some(error) if !self.shared.gone().is_nothing() => {
+                        Err(Error::Unsaved { lost: self.shared.lost(), source: Box::new(error) })
+                    }
+                    _ => Ok(()),
+                };
             }
         }
+    }
+
+    /// What has a number, and cannot be counted on to be found on disk when this thread ends now.
+    fn unsaved(&self) -> Lost {
+        Lost::new(self.shared.next_seq().saturating_sub(self.writer.found_next()))
     }
 
     /// Waits for something to do, then takes records until a frame is full or the queue is empty.
@@ -110,16 +142,10 @@ impl Worker {
                 return;
             }
         }
-        let first = match self.deadline() {
-            Some(deadline) => match self.incoming.recv_deadline(deadline) {
-                Ok(message) => message,
-                Err(RecvTimeoutError::Timeout) => return,
-                Err(RecvTimeoutError::Disconnected) => return self.shared.closing.store(true, Ordering::SeqCst),
-            },
-            None => match self.incoming.recv() {
-                Ok(message) => message,
-                Err(_) => return self.shared.closing.store(true, Ordering::SeqCst),
-            },
+        let first = match self.incoming.recv_deadline(self.deadline()) {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => return self.shared.closing.store(true, Ordering::SeqCst),
         };
         if matches!(first, Message::Record(_)) {
             // What a power loss may cost counts from here.
@@ -173,19 +199,16 @@ impl Worker {
         }
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Instant {
         if self.retry.is_some() {
-            return Some(Instant::now());
+            return Instant::now();
         }
         let sync_at = match (self.durability, self.dirty_since) {
             (Durability::Interval(interval), Some(since)) => Some(since + interval),
             _ => None,
         };
         let idle_at = (self.writer.is_dirty() || self.writer.is_unmarked()).then(|| self.last_record + IDLE);
-        match (sync_at, idle_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [sync_at, idle_at].into_iter().flatten().fold(self.look_at, Instant::min)
     }
 
     fn accept(&mut self, record: Queued) {
@@ -231,7 +254,12 @@ impl Worker {
     /// Writes what is there and syncs when it is due.
     fn step(&mut self, closing: bool) -> Result<(), Error> {
         self.shared.retry_now.store(false, Ordering::SeqCst);
-        let done = self.try_step(closing);
+        let mut done = self.try_step(closing);
+        if done.is_err() && !self.is_homeless {
+            // In a deleted directory it may be the next segment that cannot be made: what is behind that is better said.
+            self.look_at = Instant::now();
+            done = self.look(closing).and(done);
+        }
         self.shared.publish_counts(&self.writer.counts);
         if !self.writer.is_dirty() {
             self.dirty_since = None;
@@ -245,6 +273,7 @@ impl Worker {
     }
 
     fn try_step(&mut self, closing: bool) -> Result<(), Error> {
+        self.look(closing)?;
         self.writer.pump()?;
         if closing {
             return self.writer.close();
@@ -271,14 +300,66 @@ impl Worker {
         Ok(())
     }
 
+    /// Looks whether directory and segment are where they were, when it is time to. Once they are not, everything that is no
+    /// longer on disk is counted, and the next look takes the directory anew.
+    fn look(&mut self, closing: bool) -> Result<(), Error> {
+        let now = Instant::now();
+        let is_due = now >= self.look_at || self.retry.is_some() || closing;
+        // The first segment is not begun in a directory that was emptied since the log was opened.
+        if !is_due && self.writer.has_segment() {
+            return Ok(());
+        }
+        self.look_at = now + LOOK;
+        if !self.is_homeless
+            && let Some(error) = self.find_removal()?
+        {
+            self.is_homeless = true;
+            self.removed = Some(error.clone());
+            // A log that is being closed has no later look.
+            if !closing {
+                return Err(error);
+            }
+        }
+        if self.is_homeless {
+            self.home.retake(self.writer.tenant())?;
+            // What is in memory goes to a new segment with the next write.
+            self.is_homeless = false;
+        }
+        Ok(())
+    }
+
+    /// What was deleted or moved away since the last look, with how much of the log.
+    fn find_removal(&mut self) -> Result<Option<Error>, Error> {
+        let segment = self.writer.missing_segment().map(Path::to_owned);
+        if segment.is_none() && self.home.is_held() {
+            return Ok(None);
+        }
+        let own = self.writer.tenant();
+        if self.home.tenant()?.is_some_and(|tenant| tenant.store == own.store) {
+            let Some(path) = segment else {
+                // The lock file alone: taken anew, if nobody else came first.
+                self.home.retake(own)?;
+                return Ok(None);
+            };
+            let lost = Lost::new(self.writer.lose_segment());
+            self.shared.add_gone(lost);
+            return Ok(Some(Error::Removed { path, lost }));
+        }
+        let mut lost = Lost::new(self.writer.lose_directory());
+        lost.at_least = std::mem::take(&mut self.has_older);
+        self.shared.add_gone(lost);
+        Ok(Some(Error::Removed { path: self.home.dir().to_owned(), lost }))
+    }
+
     fn degrade(&mut self, error: &Error) {
         let now = Instant::now();
+        if self.retry.is_none() {
+            self.shared.degraded.fetch_add(1, Ordering::Relaxed);
+        }
         let pause = match self.retry {
+            _ if matches!(error, Error::Removed { .. }) => REMOVAL_SHOWN,
             Some(retry) => (retry.pause * 2).min(RETRY_MAX),
-            None => {
-                self.shared.degraded.fetch_add(1, Ordering::Relaxed);
-                RETRY_MIN
-            }
+            None => RETRY_MIN,
         };
         self.retry = Some(Retry { at: now + pause, pause, last: now });
         let reason = error.to_string().into();

@@ -8,13 +8,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
-use crate::check::{GoodFrame, lost_behind, scan_segment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
-use crate::recover::check_fingerprints;
-use crate::scan::{AlignedBuf, Extent};
+use crate::read::catalog::Catalog;
+use crate::read::judge::{GoodFrame, scan_segment};
+use crate::read::scan::{AlignedBuf, Extent};
 
 /// The log as it was when the reader was opened, and for the last segment as it is when that is read.
 ///
@@ -103,7 +102,7 @@ impl Reader {
     ///
     /// [`Error::FingerprintMismatch`].
     pub fn check_fingerprints(&self, known: &[[u8; 16]]) -> Result<(), Error> {
-        check_fingerprints(&self.catalog, known.first().copied().unwrap_or_default(), known)
+        self.catalog.check_fingerprints(known.first().copied().unwrap_or_default(), known)
     }
 
     /// The directory.
@@ -223,7 +222,7 @@ impl Reader {
         }
         if whole && at_end {
             let last_seq = segment.next_seq().map_or(report.end.last_seq, |next| next - 1);
-            summary.damage.extend(lost_behind(&self.catalog, &segment.file.name, last_seq));
+            summary.damage.extend(self.catalog.lost_behind(&segment.file.name, last_seq));
         }
         Ok(())
     }

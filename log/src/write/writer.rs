@@ -10,14 +10,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::segment_name;
+use super::home::Tenant;
+use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
+use crate::format::segment_name;
 use crate::format::{
     FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
     next_digest, payload_crc,
 };
 use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
-use crate::manifest::{SEGMENTS, SegmentsManifest, publish};
 
 /// Space is allocated ahead in steps that grow with the segment, between these.
 const ALLOCATE_MIN: u64 = 64 << 10;
@@ -77,6 +78,8 @@ pub(crate) struct Setup {
     pub(crate) next_number: u32,
     pub(crate) manifest_generation: u64,
     pub(crate) durable_seq: u64,
+    /// The first sequence number that this process has written to the directory as it is now.
+    pub(crate) here_since: u64,
 }
 
 /// A place in the active segment.
@@ -126,6 +129,10 @@ pub(crate) struct Writer {
     retained_bytes: usize,
     /// The active descriptor has failed and must not be used again.
     broken: bool,
+    /// Records before this sequence number are in files of the directory, if no sync has failed.
+    found_next: u64,
+    /// A sync has failed: whether what it was for is there, nobody knows.
+    in_doubt: bool,
     spare: Vec<Vec<u8>>,
     pub(crate) counts: WriterCounts,
 }
@@ -133,6 +140,8 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
+            found_next: setup.durable_seq + 1,
+            in_doubt: false,
             setup,
             active: None,
             retained: VecDeque::new(),
@@ -168,14 +177,71 @@ impl Writer {
         self.setup.durable_seq + 1
     }
 
+    /// The sequence number up to which (exclusively) a reader would find records in the directory. What a failed sync was for
+    /// is not counted on: it may be there or not.
+    pub(crate) fn found_next(&self) -> u64 {
+        if self.in_doubt { self.durable_next() } else { self.found_next }
+    }
+
+    /// Which log this is.
+    pub(crate) fn tenant(&self) -> Tenant {
+        Tenant { store: self.setup.store, epoch: self.setup.epoch }
+    }
+
+    /// Whether a segment has been begun.
+    pub(crate) fn has_segment(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// The segment being written, if it was deleted or moved away. What the system cannot say counts as no.
+    pub(crate) fn missing_segment(&self) -> Option<&Path> {
+        let active = self.active.as_ref()?;
+        let is_there = active.file.is_at(&active.path).unwrap_or(true);
+        (!is_there).then_some(&*active.path)
+    }
+
+    /// Refuses to leave a segment that is missing as if it were there.
+    fn check_presence(&self) -> Result<(), Error> {
+        match self.missing_segment() {
+            Some(path) => Err(Error::io("write", path, io::ErrorKind::NotFound.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives up the segment being written, which is gone. Returns how many durable records were in it; those that are in memory
+    /// will be written to the next segment, whose link to the missing one makes the loss show.
+    pub(crate) fn lose_segment(&mut self) -> u64 {
+        let Some(active) = self.active.take() else { return 0 };
+        self.setup.prev_number = active.header.number;
+        self.setup.prev = active.durable.link();
+        self.broken = true;
+        self.found_next = self.durable_next();
+        self.durable_next().saturating_sub(active.header.first_seq)
+    }
+
+    /// Gives up the directory, which is gone with all that was in it. Returns how many durable records this process had
+    /// written to it; those that are in memory will be written to a new store, under the numbers that they have.
+    pub(crate) fn lose_directory(&mut self) -> u64 {
+        let next_seq = self.durable_next();
+        let gone = next_seq.saturating_sub(self.setup.here_since);
+        self.active = None;
+        self.broken = true;
+        self.written = 0;
+        self.found_next = next_seq;
+        self.in_doubt = false;
+        self.setup.store = new_store(&*self.setup.fs);
+        self.setup.epoch = 1;
+        self.setup.prev_number = 0;
+        self.setup.prev = Link { last_seq: next_seq - 1, ..Link::default() };
+        self.setup.next_number = 1;
+        self.setup.manifest_generation = 0;
+        self.setup.here_since = next_seq;
+        gone
+    }
+
     /// Bytes in memory that are not durable yet.
     pub(crate) fn retained_bytes(&self) -> usize {
         self.retained_bytes
-    }
-
-    /// Records in memory that are not durable yet.
-    pub(crate) fn retained_records(&self) -> u64 {
-        self.retained.iter().map(|batch| u64::from(batch.count)).sum()
     }
 
     /// True when something was written that no sync has covered.
@@ -197,7 +263,12 @@ impl Writer {
             }
             // Space that could not be allocated leaves the descriptor as good as it was.
             if !self.broken {
-                return self.try_pump();
+                let tried = self.try_pump();
+                if tried.is_err() && self.written > 0 {
+                    // What could be written is not to wait for its sync until there is room for the rest.
+                    let _ = self.try_sync(SyncSite::Frames);
+                }
+                return tried;
             }
         }
         self.heal()
@@ -265,6 +336,7 @@ impl Writer {
 
     /// Seals the active segment and leaves it; the next one is begun by the frame that needs it.
     fn roll(&mut self) -> Result<(), Error> {
+        self.check_presence()?;
         if self.written > 0 {
             self.try_sync(SyncSite::BeforeSeal)?;
         }
@@ -312,6 +384,7 @@ impl Writer {
             return Err(e);
         }
         active.unmarked = true;
+        self.found_next = active.written.next_seq;
         self.written += 1;
         self.counts.frames += 1;
         self.counts.bytes += len;
@@ -341,6 +414,7 @@ impl Writer {
         self.counts.syncs += 1;
         if let Err(e) = sync(&*active.file, site) {
             self.broken = true;
+            self.in_doubt = true;
             self.counts.failures += 1;
             return Err(Error::io("sync", &active.path, e));
         }
@@ -363,6 +437,7 @@ impl Writer {
 
     /// Leaves a failed segment behind and goes on in a new one that holds every frame not known durable.
     fn heal(&mut self) -> Result<(), Error> {
+        self.check_presence()?;
         if let Some(active) = self.active.take() {
             self.setup.prev_number = active.header.number;
             self.setup.prev = active.durable.link();
@@ -406,8 +481,10 @@ impl Writer {
         match self.build_segment(&*fs, header, &tmp, &path, &mut named) {
             Ok(active) => {
                 self.setup.durable_seq = self.setup.durable_seq.max(active.durable.next_seq - 1);
+                self.found_next = active.durable.next_seq;
                 self.active = Some(active);
                 self.broken = false;
+                self.in_doubt = false;
                 self.counts.segments += 1;
                 self.release(self.retained.len());
                 self.publish();
@@ -548,6 +625,16 @@ impl Active {
         }
         Ok(())
     }
+}
+
+/// A random UUID, version 4.
+pub(crate) fn new_store(fs: &dyn Fs) -> [u8; 16] {
+    let mut store = [0; 16];
+    store[..8].copy_from_slice(&fs.random().to_le_bytes());
+    store[8..].copy_from_slice(&fs.random().to_le_bytes());
+    store[6] = store[6] & 0x0f | 0x40;
+    store[8] = store[8] & 0x3f | 0x80;
+    store
 }
 
 fn is_full(e: &io::Error) -> bool {

@@ -1,29 +1,24 @@
-//! Snapshots: a container of checksummed sections that holds what the records up to a sequence number taught.
+//! Reading snapshots: containers of checksummed sections that hold what the records up to a sequence number taught.
 //!
-//! Owns: the file format of FORMAT.md section 6, writing one, and finding the newest good one. Invariants: a snapshot counts
-//! only when `SNAPSHOT` names it, which happens after its content was read back; the one before it stays. Must not know:
-//! what is in a section.
+//! Owns: the file format of FORMAT.md section 6, and finding the newest good snapshot. Invariant: a snapshot counts only when
+//! `SNAPSHOT` names it and every one of its checksums is right. Must not know: how one is written, what is in a section.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::catalog::Catalog;
-use crate::check::proven_seq;
+use crate::directory::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef};
 use crate::error::{Damage, Error};
-use crate::format::{HEADER_LEN, MAJOR, MINOR, Put, Take, is_sealed, seal_bytes};
-use crate::fs::{Fs, FsFile, RealFs, SyncSite, read_full_at, sync, write_all_at};
-use crate::manifest::{SNAPSHOT, SnapshotManifest, SnapshotRef, publish};
-use crate::scan::AlignedBuf;
+use crate::format::{HEADER_LEN, MAJOR, Take, is_sealed};
+use crate::fs::{Fs, FsFile, RealFs, read_full_at};
+use crate::read::catalog::Catalog;
+use crate::read::scan::AlignedBuf;
 use xxhash_rust::xxh3::Xxh3;
 
-const HEADER_MAGIC: [u8; 8] = *b"\x89FWS\r\n\x1a\n";
-const FOOTER_MAGIC: [u8; 8] = *b"\x89FWE\r\n\x1a\n";
-const FOOTER_LEN: usize = 64;
-const SECTION_HEADER_LEN: usize = 32;
-const SECTION_ALIGN: usize = 64;
-/// How often a live writer is given time to say what is durable.
-const PATIENCE: u32 = 50;
+pub(crate) const HEADER_MAGIC: [u8; 8] = *b"\x89FWS\r\n\x1a\n";
+pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"\x89FWE\r\n\x1a\n";
+pub(crate) const FOOTER_LEN: usize = 64;
+pub(crate) const SECTION_HEADER_LEN: usize = 32;
+pub(crate) const SECTION_ALIGN: usize = 64;
 
 /// What a snapshot says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +107,7 @@ pub fn durable_seq(dir: &Path) -> Result<u64, Error> {
     if !catalog.damage.is_empty() {
         return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
     }
-    proven_seq(&RealFs, &catalog)
+    catalog.proven_seq(&RealFs)
 }
 
 /// The snapshot before the newest one, when it is good: what a re-fold begins with that the newest one is checked against.
@@ -144,7 +139,7 @@ pub fn load_snapshot_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<SnapshotSearch,
     for _ in 0..4 {
         let catalog = Catalog::read(&*fs, dir)?;
         let search = search(&*fs, dir, &catalog)?;
-        let again = crate::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
+        let again = crate::directory::manifest::read_small(&*fs, &dir.join(SNAPSHOT))?;
         let same = again.and_then(|bytes| SnapshotManifest::decode(&bytes).ok()) == catalog.snapshot;
         if search.rejected.is_empty() || same {
             return settle(dir, search, &catalog);
@@ -218,7 +213,8 @@ pub(crate) fn read_named(
     }
 }
 
-fn read_whole(file: &dyn FsFile, path: &Path, len: u64) -> Result<AlignedBuf, Error> {
+/// Reads a file of `len` bytes.
+pub(crate) fn read_whole(file: &dyn FsFile, path: &Path, len: u64) -> Result<AlignedBuf, Error> {
     let len = usize::try_from(len).map_err(|_| Error::Invalid(format!("{} is too large", path.display())))?;
     let mut bytes = AlignedBuf::zeroed(len);
     read_full_at(file, bytes.bytes_mut(), 0).map_err(|e| Error::io("read", path, e))?;
@@ -307,159 +303,7 @@ fn parse_section(body: &[u8], at: usize) -> Result<(u32, u32, std::ops::Range<us
     }
 }
 
-fn section_hcrc(at: usize, header: &[u8]) -> u32 {
+/// The checksum of a section's header at `at`.
+pub(crate) fn section_hcrc(at: usize, header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&(at as u64).to_le_bytes()), &header[..20])
-}
-
-impl SnapshotRef {
-    /// The file's name.
-    pub(crate) fn file_name(&self) -> String {
-        format!("snap-{:016x}-{:08x}.fws", self.covers_seq, self.generation)
-    }
-}
-
-/// Writes a snapshot and makes it the current one. The caller holds `MAINT.LOCK`.
-pub(crate) fn write_snapshot(
-    fs: &dyn Fs,
-    dir: &Path,
-    meta: &SnapshotMeta,
-    sections: &[Section<'_>],
-) -> Result<(PathBuf, u64), Error> {
-    let catalog = await_durable(fs, dir, meta.covers_seq)?;
-    let Some(store) = catalog.store else { return Err(Error::Invalid("there is no log to take a snapshot of".into())) };
-    let old = catalog.snapshot.unwrap_or(SnapshotManifest { store, ..SnapshotManifest::default() });
-    if meta.covers_seq == 0 || old.current.is_some_and(|current| current.covers_seq > meta.covers_seq) {
-        return Err(Error::Invalid("a snapshot must cover more than the one before it".into()));
-    }
-    let generation = old.generation + 1;
-    let mut named =
-        SnapshotRef { covers_seq: meta.covers_seq, generation: generation as u32, ..SnapshotRef::default() };
-    let tmp = dir.join(format!("tmp-snap-{generation:08x}"));
-    let path = dir.join(named.file_name());
-    let written = write_file(fs, &tmp, &SnapshotMeta { taken_ms: fs.now_ms(), ..*meta }, &store, sections);
-    let written = written.and_then(|(len, hash)| {
-        named = SnapshotRef { len, hash, ..named };
-        read_back(fs, &tmp, &named)?;
-        let done = fs.rename(&tmp, &path).and_then(|()| fs.sync_dir(dir, SyncSite::SnapshotDir));
-        done.map_err(|e| Error::io("write", &path, e))
-    });
-    if let Err(e) = written {
-        let _ = fs.remove(&tmp);
-        return Err(e);
-    }
-    // One that has gone bad meanwhile is no second leg to stand on.
-    let is_good = match &old.current {
-        Some(current) => read_named(fs, dir, current, &store)?.is_ok(),
-        None => true,
-    };
-    let previous = if is_good { old.current } else { old.previous };
-    let manifest = SnapshotManifest { generation, current: Some(named), previous, ..old };
-    publish_manifest(fs, dir, &manifest)?;
-    remove_old(fs, dir, &manifest)?;
-    Ok((path, named.len))
-}
-
-/// Waits until the disk itself says that the records up to `covers_seq` are durable: a writer leaves that word within its
-/// idle time, or with its next frame. Otherwise a power cut could take records away that the snapshot says it has, and their
-/// numbers would be given to others.
-fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
-    for _ in 0..PATIENCE {
-        let catalog = Catalog::read(fs, dir)?;
-        if !catalog.damage.is_empty() {
-            return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
-        }
-        if proven_seq(fs, &catalog)? >= covers_seq {
-            return Ok(catalog);
-        }
-        fs.pause(Duration::from_millis(20));
-    }
-    Err(Error::Invalid(format!("records up to {covers_seq} are not known to be on disk; flush or close the log first")))
-}
-
-pub(crate) fn publish_manifest(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
-    let sites = [SyncSite::SnapshotManifest, SyncSite::SnapshotManifestDir];
-    publish(fs, dir, SNAPSHOT, &manifest.encode(), sites)
-}
-
-/// Unlinks snapshots that the manifest, which is durable by now, does not name.
-fn remove_old(fs: &dyn Fs, dir: &Path, manifest: &SnapshotManifest) -> Result<(), Error> {
-    let named = [manifest.current, manifest.previous].map(|s| s.map(|s| s.file_name()));
-    let names = fs.list(dir).map_err(|e| Error::io("read", dir, e))?;
-    let mut removed = false;
-    for name in names {
-        let is_snapshot = name.starts_with("snap-") && name.ends_with(".fws");
-        if (is_snapshot && !named.contains(&Some(name.clone()))) || name.starts_with("tmp-snap-") {
-            removed |= fs.remove(&dir.join(&name)).is_ok();
-        }
-    }
-    if removed { fs.sync_dir(dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", dir, e)) } else { Ok(()) }
-}
-
-fn write_file(
-    fs: &dyn Fs,
-    tmp: &Path,
-    meta: &SnapshotMeta,
-    store: &[u8; 16],
-    sections: &[Section<'_>],
-) -> Result<(u64, [u8; 16]), Error> {
-    let failed = |e| Error::io("write", tmp, e);
-    let _ = fs.remove(tmp);
-    let file = fs.create_new(tmp).map_err(failed)?;
-    let mut out = Out { file: &*file, at: 0, hasher: Xxh3::new() };
-    out.put(&header_page(meta, store)).map_err(failed)?;
-    for section in sections {
-        let mut header = [0; SECTION_HEADER_LEN];
-        let mut w = Put { bytes: &mut header, at: 0 };
-        w.u32(section.kind).u32(section.version).u64(section.bytes.len() as u64).u32(crc32c::crc32c(section.bytes));
-        let hcrc = section_hcrc(out.at as usize, &header);
-        header[20..24].copy_from_slice(&hcrc.to_le_bytes());
-        out.put(&header).and_then(|()| out.put(section.bytes)).map_err(failed)?;
-        let padding = (out.at as usize).next_multiple_of(SECTION_ALIGN) - out.at as usize;
-        out.put(&[0; SECTION_ALIGN][..padding]).map_err(failed)?;
-    }
-    let hash = out.hasher.digest128().to_le_bytes();
-    let mut footer = [0; FOOTER_LEN];
-    let mut w = Put { bytes: &mut footer, at: 0 };
-    w.put(&FOOTER_MAGIC).u64(sections.len() as u64).u64(out.at + FOOTER_LEN as u64).u64(0).put(&hash);
-    seal_bytes(&mut footer);
-    out.put(&footer).map_err(failed)?;
-    let len = out.at;
-    sync(&*file, SyncSite::Snapshot).map_err(failed)?;
-    Ok((len, hash))
-}
-
-struct Out<'a> {
-    file: &'a dyn FsFile,
-    at: u64,
-    hasher: Xxh3,
-}
-
-impl Out<'_> {
-    fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        write_all_at(self.file, bytes, self.at)?;
-        self.hasher.update(bytes);
-        self.at += bytes.len() as u64;
-        Ok(())
-    }
-}
-
-fn header_page(meta: &SnapshotMeta, store: &[u8; 16]) -> [u8; HEADER_LEN] {
-    let mut page = [0; HEADER_LEN];
-    let mut w = Put { bytes: &mut page, at: 0 };
-    w.put(&HEADER_MAGIC).put(&MAJOR.to_le_bytes()).put(&MINOR.to_le_bytes()).u32(HEADER_LEN as u32).put(store);
-    w.u64(meta.covers_seq).put(&meta.landmark_ms.to_le_bytes()).u64(meta.half_life_ms).put(&meta.config_hash);
-    w.put(&meta.fingerprint).put(&meta.taken_ms.to_le_bytes());
-    seal_bytes(&mut page);
-    page
-}
-
-/// Reads a snapshot back before it gets its name, from the disk if the system lets us.
-fn read_back(fs: &dyn Fs, tmp: &Path, named: &SnapshotRef) -> Result<(), Error> {
-    let file = fs.open(tmp).map_err(|e| Error::io("read", tmp, e))?;
-    file.drop_cache();
-    let bytes = read_whole(&*file, tmp, named.len)?;
-    match parse(bytes, tmp) {
-        Ok((_, hash, _)) if hash == named.hash => Ok(()),
-        _ => Err(Error::io("verify", tmp, std::io::Error::other("what was written reads back differently"))),
-    }
 }

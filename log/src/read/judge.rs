@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use crate::catalog::{Catalog, ChainSegment};
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameHeader, HEADER_LEN, Link};
 use crate::fs::{Fs, FsFile};
-use crate::scan::{Extent, Scanner, Step};
+use crate::read::chain::ChainSegment;
+use crate::read::scan::{Extent, Scanner, Step};
 
 /// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
 const REREADS: u32 = 4;
@@ -215,33 +215,4 @@ pub(crate) fn refine_damage(fs: &dyn Fs, chain: &[ChainSegment], damage: &mut [D
         place.records = (first <= last).then_some((first, last));
     }
     Ok(())
-}
-
-/// The last sequence number of the log that is known to be durable, by what is on disk.
-pub(crate) fn proven_seq(fs: &dyn Fs, catalog: &Catalog) -> Result<u64, Error> {
-    let Some(last) = catalog.chain.last() else { return Ok(catalog.floor_seq()) };
-    if last.file.header.is_rewritten() {
-        return Ok(last.file.header.alias.last_seq);
-    }
-    last.file.with_file(fs, |file| {
-        let proven = scan_segment(fs, last, file, &mut |_| true)?.proven;
-        let mut next_seq = last.file.header.first_seq;
-        scan_segment(fs, last, file, &mut |frame| {
-            let covered = frame.end <= proven;
-            if covered {
-                next_seq = frame.header.next_seq();
-            }
-            covered
-        })?;
-        Ok(next_seq - 1)
-    })
-}
-
-/// A snapshot is only taken of records that are durable; so when it covers more than the log has, the log has lost some.
-pub(crate) fn lost_behind(catalog: &Catalog, file: &str, last_seq: u64) -> Option<Damage> {
-    let covers_seq = catalog.covers_seq();
-    (covers_seq > last_seq).then(|| {
-        let what = "a snapshot holds what records taught that the log has lost";
-        Damage { file: file.to_owned(), offset: 0, len: 0, records: Some((last_seq + 1, covers_seq)), what }
-    })
 }

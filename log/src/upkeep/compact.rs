@@ -10,16 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{Catalog, ChainSegment};
-use crate::check::{GoodFrame, SegmentReport, scan_segment};
+use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
+use crate::directory::manifest::SnapshotManifest;
+use crate::directory::reserve;
 use crate::error::{Damage, Error};
 use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
 use crate::fs::{Fs, RealFs, SyncSite};
-use crate::lock::{Guard, LOCK, MAINT_LOCK, acquire};
-use crate::manifest::SnapshotManifest;
-use crate::reserve;
-use crate::rewrite::{Builder, Identity};
-use crate::snapshot::{Section, SnapshotMeta, publish_manifest, write_snapshot};
+use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
+use crate::read::judge::{GoodFrame, SegmentReport, scan_segment};
+use crate::read::progress::Progress;
+use crate::read::snapshot::{Section, SnapshotMeta};
+use crate::upkeep::rewrite::{Builder, Identity};
+use crate::upkeep::snapshot::{publish_manifest, write_snapshot};
 
 /// How to compact.
 #[derive(Clone, Debug)]
@@ -79,23 +82,6 @@ pub struct CompactReport {
     pub leftovers: usize,
     /// Records up to here may be gone now.
     pub floor_seq: u64,
-}
-
-/// Progress of a compaction, for a progress bar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Bytes done.
-    pub done: u64,
-    /// Bytes in all.
-    pub total: u64,
-}
-
-impl Progress {
-    /// So much of so much, for a caller who reports on a pass of its own.
-    pub fn new(done: u64, total: u64) -> Self {
-        Self { done, total }
-    }
 }
 
 /// The right to maintain a directory: holds `MAINT.LOCK`. A writer may run meanwhile, readers anyway.

@@ -1,0 +1,10 @@
+//! Reading: a directory understood as a chain of segments, segments as frames, frames as records. Takes no lock.
+
+pub(crate) mod catalog;
+pub(crate) mod chain;
+pub(crate) mod judge;
+pub(crate) mod progress;
+pub(crate) mod reader;
+pub(crate) mod scan;
+pub(crate) mod shard;
+pub(crate) mod snapshot;

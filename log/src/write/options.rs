@@ -1,0 +1,110 @@
+//! How to open a log, and what to append to it.
+//!
+//! Owns: the settings and their defaults. Must not know: what is done with them.
+
+use std::time::Duration;
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The record is queued in the process.
+    Memory,
+    /// The operating system has it: it survives the end of the process, `kill -9` included.
+    Os,
+    /// As `Os`, and a power loss costs at most this interval plus the time of one sync.
+    Interval(Duration),
+    /// It is on disk: `fdatasync` has returned. Concurrent records share one sync.
+    Sync,
+}
+
+impl Default for Durability {
+    fn default() -> Self {
+        Self::Interval(Duration::from_millis(100))
+    }
+}
+
+/// What an append does when the queue is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// Waits for room. Never in a degraded log: there it is an error at once.
+    #[default]
+    Block,
+    /// Returns [`AppendError::Full`].
+    Error,
+    /// Drops the record and counts it.
+    Shed,
+}
+
+/// How to open a log.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// What an acknowledgement means.
+    pub durability: Durability,
+    /// Records that nobody waits for are gathered for this long at most, and for an eighth of an interval, so that the
+    /// writer thread need not be woken and a frame written for each. Whoever waits for a record, flushes, closes, half fills
+    /// the queue or finds no room in it ends it. Zero gathers nothing; so does [`Durability::Sync`].
+    pub linger: Duration,
+    /// A segment is sealed and the next one begun at about this many bytes.
+    pub segment_bytes: u64,
+    /// Bytes that may wait in the queue.
+    pub queue_bytes: usize,
+    /// Records that may wait in the queue; at most 16 777 214.
+    pub queue_records: usize,
+    /// What happens beyond that.
+    pub on_full: OnFull,
+    /// Identifies the layout of the records; written into each segment and compared at open.
+    pub fingerprint: [u8; 16],
+    /// Other fingerprints of segments that this build can read.
+    pub accepts: Vec<[u8; 16]>,
+    /// How much is read at open.
+    pub check: Check,
+    /// Begin a new segment now, not with the first record: then all that was there before can be compacted.
+    pub begin_segment: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            linger: Duration::from_millis(2),
+            segment_bytes: 64 << 20,
+            queue_bytes: 16 << 20,
+            queue_records: 1 << 16,
+            on_full: OnFull::default(),
+            fingerprint: [0; 16],
+            accepts: Vec::new(),
+            check: Check::default(),
+            begin_segment: false,
+        }
+    }
+}
+
+/// How much [`Log::open`](crate::Log::open) reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Check {
+    /// Every frame of every segment. Safe without further thought.
+    #[default]
+    Full,
+    /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
+    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a snapshot.
+    Tail,
+}
+
+/// A record to append.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The application's kind.
+    pub kind: u16,
+    /// The application's schema version.
+    pub schema: u16,
+    /// Records with one key keep their order in a parallel replay.
+    pub key_hash: u64,
+    /// When it happened, ms since the Unix epoch; only the latest time of a frame is stored.
+    pub time_ms: i64,
+    /// At most [`RECORD_LEN_MAX`] bytes.
+    pub payload: &'a [u8],
+}

@@ -1,0 +1,128 @@
+//! The compiled rule table: rules, and the searches and tests that find their evidence in a response. Holds data and looks things
+//! up in it; how it is made is not known here.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+
+use super::condition::Conditions;
+use super::grade::Grade;
+use super::scan::{Pattern, Scan};
+use super::walk::Place;
+
+/// A rule, ready to be judged by.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) id: Arc<str>,
+    pub(super) vendor: Option<u8>,
+    pub(super) grade: Grade,
+    pub(super) places: Vec<Place>,
+    /// The most visible characters beside which it holds.
+    pub(super) max_visible_chars: u32,
+    /// The same with status 200, at most the other one.
+    pub(super) max_visible_chars_200: u32,
+    pub(super) max_links: u32,
+    pub(super) max_links_200: u32,
+    pub(super) conditions: Conditions,
+    /// It refuses and asks for nothing: where no rule holds that asks for something, the block is `blocked_403`.
+    pub(super) refusal: bool,
+    /// Only applications carry it: weak evidence that wants `mount` to be false gives way to it, other such evidence where
+    /// it names a framework.
+    pub(super) application: bool,
+    /// Whether one of its patterns is among the short ones.
+    pub(super) short: bool,
+    pub(super) confidence: f32,
+    pub(super) framework: Option<Arc<str>>,
+    pub(super) note: Arc<str>,
+    /// What must all be seen: bit 0 for `find` (or a title, text, header ...), bit n for the nth `also`.
+    pub(super) needs: u8,
+}
+
+/// What a pattern is a part of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) rule: u16,
+    pub(super) bit: u8,
+}
+
+/// A header that a rule looks for.
+#[derive(Debug)]
+pub(super) struct HeaderTest {
+    pub(super) rule: u16,
+    pub(super) name: Box<str>,
+    /// In lower case; empty when the name is enough.
+    pub(super) value: Box<str>,
+}
+
+/// Titles that rules look for, folded as [`fold_title`] does.
+#[derive(Debug, Default)]
+pub(super) struct TitleTests {
+    /// Titles that are compared as a whole.
+    pub(super) whole: HashMap<Box<str>, Vec<u16>, Xxh3DefaultBuilder>,
+    /// Beginnings.
+    pub(super) starts: Vec<(u16, Box<str>)>,
+    /// What may stand before or after a separator such as ` | ` or ` - `.
+    pub(super) part: Vec<(u16, Box<str>)>,
+}
+
+/// The compiled table.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) rules: Vec<Rule>,
+    pub(super) vendors: Arc<[Arc<str>]>,
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) parts: Vec<Part>,
+    /// Patterns looked for in every page.
+    pub(super) early: Scan,
+    /// Those, and patterns looked for in pages with little text.
+    pub(super) late: Scan,
+    /// Those, and patterns looked for in pages with next to no text.
+    pub(super) thin: Scan,
+    /// Short ones, looked for after those when one of their rules was hit.
+    pub(super) short: Scan,
+    /// Whether a rule's evidence itself is short, so that those are always looked for.
+    pub(super) short_always: bool,
+    /// Sentences, looked for in folded text.
+    pub(super) sentences: Scan,
+    /// Targets of a refresh.
+    pub(super) refreshes: Scan,
+    /// By the first letter of the name, in lower case; see [`Table::headers_of`].
+    pub(super) headers: Vec<HeaderTest>,
+    pub(super) header_letters: [Range<u16>; 256],
+    pub(super) cookies: Vec<(u16, Box<str>)>,
+    pub(super) hosts: Vec<(u16, Box<str>)>,
+    pub(super) titles: TitleTests,
+    /// Rules whose conditions alone are evidence.
+    pub(super) always: Vec<u16>,
+}
+
+impl HeaderTest {
+    pub(super) fn letter(&self) -> u8 {
+        self.name.as_bytes().first().map_or(0, u8::to_ascii_lowercase)
+    }
+}
+
+impl Table {
+    /// The tests that a header of this name may pass.
+    pub(super) fn headers_of(&self, name: &str) -> &[HeaderTest] {
+        let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
+        let range = &self.header_letters[usize::from(letter)];
+        self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
+    }
+
+    /// The name of a vendor.
+    pub(super) fn vendor(&self, index: Option<u8>) -> Option<Arc<str>> {
+        index.and_then(|i| self.vendors.get(i as usize)).cloned()
+    }
+}
+
+/// A folded title without what varies at its ends: dots, exclamation marks, spaces.
+pub(super) fn fold_title(folded: &str) -> &str {
+    folded.trim_matches(is_title_edge)
+}
+
+pub(super) fn is_title_edge(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '.' | '!' | '?' | ':' | '-' | '|' | '\u{3002}' | '\u{FF01}')
+}

@@ -1,0 +1,180 @@
+//! Rules as they are written: the TOML of a rule file, read with the line of each rule, and what is said when it is wrong.
+//!
+//! Whether a rule can be used is not known here, only whether it can be read.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::condition::{Conditions, for_each_condition};
+use super::grade::Grade;
+
+/// What is wrong with a rule file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// No TOML, an unknown field, or a value of the wrong kind. The message names line, column and field.
+    #[error("{0}")]
+    Syntax(String),
+    /// A value that cannot be used.
+    #[error("line {line}: rule `{rule}`, field `{field}`: {problem}")]
+    Value {
+        /// Line in the file, from 1.
+        line: usize,
+        /// The rule's id.
+        rule: String,
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it, and what would do.
+        problem: String,
+    },
+}
+
+/// Why a file of rules is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleFileError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It says something that cannot be used.
+    #[error("{path}: {source}")]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// What, with line and field.
+        source: RuleError,
+    },
+}
+
+macro_rules! written {
+    ($($(#[$doc:meta])* $name:ident: $type:ty, $check:expr, $test:expr;)+) => {
+        /// A rule as it is written: what it is, its evidence, its conditions.
+        #[derive(Clone, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct Written {
+            pub(super) id: String,
+            pub(super) vendor: Option<String>,
+            pub(super) grade: Grade,
+            #[serde(default)]
+            pub(super) find: Vec<String>,
+            #[serde(default)]
+            pub(super) also: Vec<Vec<String>>,
+            #[serde(default)]
+            pub(super) places: Vec<WrittenPlace>,
+            #[serde(default)]
+            pub(super) title: Vec<String>,
+            #[serde(default)]
+            pub(super) title_starts: Vec<String>,
+            #[serde(default)]
+            pub(super) title_part: Vec<String>,
+            #[serde(default)]
+            pub(super) text: Vec<String>,
+            #[serde(default)]
+            pub(super) refresh: Vec<String>,
+            #[serde(default)]
+            pub(super) header: Vec<String>,
+            #[serde(default)]
+            pub(super) cookie: Vec<String>,
+            #[serde(default)]
+            pub(super) host: Vec<String>,
+            #[serde(default)]
+            pub(super) always: bool,
+            pub(super) max_visible_chars: Option<u32>,
+            pub(super) max_visible_chars_200: Option<u32>,
+            pub(super) max_links: Option<u32>,
+            pub(super) max_links_200: Option<u32>,
+            $($(#[$doc])* pub(super) $name: Option<$type>,)+
+            #[serde(default)]
+            pub(super) refusal: bool,
+            #[serde(default)]
+            pub(super) application: bool,
+            pub(super) confidence: Option<f32>,
+            pub(super) framework: Option<String>,
+            /// Where it was seen, and why it is as it is.
+            pub(super) note: String,
+        }
+
+        impl Written {
+            pub(super) fn conditions(&self) -> Conditions {
+                Conditions { $($name: self.$name.clone(),)+ }
+            }
+        }
+    };
+}
+
+for_each_condition!(written);
+
+/// A place as it is written.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WrittenPlace {
+    Code,
+    Text,
+    Noscript,
+    Hidden,
+    Inert,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Ids of earlier rules to leave out.
+    #[serde(default)]
+    disable: Vec<String>,
+    #[serde(default)]
+    rule: Vec<Spanned<Written>>,
+}
+
+/// A file of rules.
+#[derive(Clone)]
+pub(super) struct Lines {
+    /// Ids of earlier rules to leave out.
+    pub(super) disable: Vec<String>,
+    /// The rules, each with the line it begins in.
+    pub(super) rules: Vec<(usize, Written)>,
+}
+
+/// Reads a file of rules.
+pub(super) fn read(toml: &str) -> Result<Lines, RuleError> {
+    let file: File = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
+    let mut lines = LineCounter { toml, at: 0, line: 1 };
+    let rules: Vec<_> =
+        file.rule.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect();
+    let mut seen = HashMap::new();
+    for (line, rule) in &rules {
+        if let Some(first) = seen.insert(rule.id.as_str(), *line) {
+            return Err(value(*line, &rule.id, "id", format!("line {first} has a rule of this id already")));
+        }
+    }
+    Ok(Lines { disable: file.disable, rules })
+}
+
+/// Turns offsets, which come in ascending order, into lines.
+struct LineCounter<'t> {
+    toml: &'t str,
+    at: usize,
+    line: usize,
+}
+
+impl LineCounter<'_> {
+    fn line_of(&mut self, span: &Range<usize>) -> usize {
+        let to = span.start.clamp(self.at, self.toml.len());
+        self.line += memchr::memchr_iter(b'\n', &self.toml.as_bytes()[self.at..to]).count();
+        self.at = to;
+        self.line
+    }
+}
+
+/// An error in one field of a rule.
+pub(super) fn value(line: usize, rule: &str, field: &'static str, problem: impl Into<String>) -> RuleError {
+    RuleError::Value { line, rule: rule.to_owned(), field, problem: problem.into() }
+}

@@ -1,0 +1,191 @@
+//! What is known of a connection beside what hyper knows: how much came back over it, and whether anybody had asked.
+//!
+//! Two things hang on it. A request on a kept connection is sent again only when not one byte came back since it was sent: else
+//! the server has seen it, and it is an attempt. And a connection on which a server goes on sending though nothing is asked of it
+//! is closed. Invariant: bytes are counted above TLS, so that the end of a TLS session is no answer. It knows nothing of HTTP.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use http::{Extensions, Response, Uri};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Error;
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tower_service::Service;
+
+/// Bytes that a server may still send when the last request on its connection is over: what was under way when it was given up.
+const UNASKED_MAX: u64 = 1 << 20;
+
+/// A connector whose connections are watched.
+#[derive(Clone, Debug)]
+pub(super) struct Watching<C>(pub(super) C);
+
+impl<C> Service<Uri> for Watching<C>
+where
+    C: Service<Uri>,
+    C::Future: Send + 'static,
+{
+    type Response = TokioIo<WatchedStream<C::Response>>;
+    type Error = C::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, C::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.0.call(uri);
+        Box::pin(async move {
+            let io = TokioIo::new(connecting.await?);
+            Ok(TokioIo::new(WatchedStream { io, link: Link::default() }))
+        })
+    }
+}
+
+/// What is known of the connection that serves a request. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link(Arc<Counts>);
+
+/// All relaxed: one task reads and writes the stream, and what others see a moment later decides about a repeated request or a
+/// connection that is closed, never about what a page is.
+#[derive(Debug, Default)]
+struct Counts {
+    served: AtomicBool,
+    read: AtomicU64,
+    read_when_written: AtomicU64,
+    in_flight: AtomicUsize,
+    unasked: AtomicU64,
+}
+
+impl Link {
+    /// The link of the connection that failed so, when there was one.
+    pub(super) fn of_error(error: &Error) -> Option<Self> {
+        Self::of(error.connect_info()?)
+    }
+
+    fn of(connected: &Connected) -> Option<Self> {
+        let mut extras = Extensions::new();
+        connected.get_extras(&mut extras);
+        extras.remove()
+    }
+
+    /// Whether it has brought an answer, and then ended before a byte of the one to `flight`: most likely it had been idle for
+    /// long enough, and the server never saw the request.
+    pub(super) fn went_stale(&self, flight: Option<&InFlight>) -> bool {
+        let Counts { read, read_when_written, .. } = &*self.0;
+        let Some(flight) = flight.filter(|flight| Arc::ptr_eq(&flight.counts, &self.0)) else { return false };
+        // HTTP/2 writes answers of its own (to pings, to settings), which are no beginning of a request.
+        let asked_at = if flight.is_h2 { flight.read_at_begin } else { read_when_written.load(Ordering::Relaxed) };
+        self.has_served() && read.load(Ordering::Relaxed) == asked_at
+    }
+
+    /// Whether an answer came over it.
+    pub(super) fn has_served(&self) -> bool {
+        self.0.served.load(Ordering::Relaxed)
+    }
+
+    /// Notes that this answer came over its connection.
+    pub(super) fn answered(response: &Response<Incoming>) {
+        if let Some(Self(counts)) = response.extensions().get() {
+            counts.served.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A request is under way on it, until what is returned is dropped.
+    fn begin(self, is_h2: bool) -> InFlight {
+        self.0.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.0.unasked.store(0, Ordering::Relaxed);
+        InFlight { read_at_begin: self.0.read.load(Ordering::Relaxed), counts: self.0, is_h2 }
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    counts: Arc<Counts>,
+    read_at_begin: u64,
+    is_h2: bool,
+}
+
+impl InFlight {
+    /// Begins on the connection that `captured` tells of, once it does.
+    pub(super) fn on(captured: &CaptureConnection) -> Option<Self> {
+        let connected = captured.connection_metadata();
+        let connected = connected.as_ref()?;
+        Some(Link::of(connected)?.begin(connected.is_negotiated_h2()))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose bytes are counted.
+#[derive(Debug)]
+pub(super) struct WatchedStream<T> {
+    io: TokioIo<T>,
+    link: Link,
+}
+
+impl<T: Connection> Connection for WatchedStream<T> {
+    fn connected(&self) -> Connected {
+        self.io.connected().extra(self.link.clone())
+    }
+}
+
+impl<T: hyper::rt::Read + Unpin> AsyncRead for WatchedStream<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        let came = (buf.filled().len() - before) as u64;
+        let Counts { read, in_flight, unasked, .. } = &*self.link.0;
+        read.fetch_add(came, Ordering::Relaxed);
+        if in_flight.load(Ordering::Relaxed) == 0 && unasked.fetch_add(came, Ordering::Relaxed) > UNASKED_MAX {
+            return Poll::Ready(Err(io::Error::other("the server goes on sending though nothing is asked of it")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: hyper::rt::Write + Unpin> AsyncWrite for WatchedStream<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.link.wrote();
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.link.wrote();
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+}
+
+impl Link {
+    /// What came so far came before what is being written now.
+    fn wrote(&self) {
+        self.0.read_when_written.store(self.0.read.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
