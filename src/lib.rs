@@ -19,6 +19,7 @@ pub mod heuristic;
 #[cfg(feature = "journal")]
 pub mod journal;
 pub mod judge;
+pub mod names;
 #[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;

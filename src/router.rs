@@ -5,16 +5,21 @@
 
 use std::collections::HashMap;
 
+use strum::VariantNames;
 use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::heuristic::url::{UrlError, UrlFeatures, domain_of};
+use crate::names::UnknownName;
 use crate::registry::canonical;
 use crate::selector::{Selector, Situation};
 
 /// Which arm serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantNames,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_mode)]
 pub enum Mode {
     /// Evidence, with probes where there is none.
     #[default]
@@ -27,19 +32,14 @@ pub enum Mode {
     Split,
 }
 
+fn no_mode(name: &str) -> UnknownName {
+    UnknownName::new("mode", name, Mode::VARIANTS.iter().copied())
+}
+
 impl Mode {
-    /// Every mode, with the name it has in a config.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("learning", Self::Learning), ("legacy", Self::Legacy), ("shadow", Self::Shadow), ("split", Self::Split)];
-
-    /// The mode called `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(n, _)| *n == name).map(|&(_, mode)| mode)
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, mode)| *mode == self).map_or("", |&(name, _)| name)
+        self.into()
     }
 
     /// The mode that holds: the command line's, else `LEARNING_MODE_ENABLED` (`true` or `false`), else the config's.
@@ -79,8 +79,10 @@ pub enum TableError {
         reason: String,
     },
     /// The same domain twice, to different fetchers.
-    #[error("{domain} is routed to {first} and to {second}")]
+    #[error("{}{domain} is routed to {first} already, and here to {second}", at(*.line))]
     Conflict {
+        /// The line of the second route, counted from 1, where the table comes from a file.
+        line: Option<usize>,
         /// The domain.
         domain: String,
         /// Its first fetcher.
@@ -88,12 +90,32 @@ pub enum TableError {
         /// Its second one.
         second: String,
     },
+    /// A route to a fetcher that does not exist.
+    #[error("{}the route of {domain}: {fetcher}", at(*.line))]
+    UnknownFetcher {
+        /// The line, counted from 1, where the table comes from a file.
+        line: Option<usize>,
+        /// The domain.
+        domain: String,
+        /// The fetcher, and those there are.
+        fetcher: UnknownName,
+    },
+}
+
+fn at(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }
 
 /// The legacy table: domain to fetcher.
 #[derive(Clone, Debug, Default)]
 pub struct RouteTable {
-    routes: HashMap<String, String>,
+    routes: HashMap<String, Route>,
+}
+
+#[derive(Clone, Debug)]
+struct Route {
+    fetcher: String,
+    line: Option<usize>,
 }
 
 impl RouteTable {
@@ -102,24 +124,54 @@ impl RouteTable {
     /// # Errors
     /// [`TableError::Conflict`] when the domain goes elsewhere already.
     pub fn insert(&mut self, domain: &str, fetcher: &str) -> Result<(), TableError> {
+        self.add(None, domain, fetcher)
+    }
+
+    /// As [`RouteTable::insert`], for a route from this line of a file; errors about it name the line.
+    ///
+    /// # Errors
+    /// [`TableError::Conflict`] when the domain goes elsewhere already.
+    pub fn insert_at(&mut self, line: usize, domain: &str, fetcher: &str) -> Result<(), TableError> {
+        self.add(Some(line), domain, fetcher)
+    }
+
+    fn add(&mut self, line: Option<usize>, domain: &str, fetcher: &str) -> Result<(), TableError> {
         let text = domain.trim();
         let host = url::Host::parse(text).map_or_else(|_| text.to_ascii_lowercase(), |host| host.to_string());
         let domain = domain_of(&host).to_owned();
         let fetcher = canonical(fetcher.trim()).to_owned();
         match self.routes.get(&domain) {
-            Some(first) if *first != fetcher => {
-                Err(TableError::Conflict { domain, first: first.clone(), second: fetcher })
+            Some(first) if first.fetcher != fetcher => {
+                Err(TableError::Conflict { line, domain, first: first.fetcher.clone(), second: fetcher })
             }
-            _ => {
-                self.routes.insert(domain, fetcher);
+            Some(_) => Ok(()),
+            None => {
+                self.routes.insert(domain, Route { fetcher, line });
                 Ok(())
             }
         }
     }
 
+    /// Whether every route leads to one of the fetchers `known`.
+    ///
+    /// # Errors
+    /// [`TableError::UnknownFetcher`] for the first route that does not.
+    pub fn check<'n>(&self, known: impl IntoIterator<Item = &'n str>) -> Result<(), TableError> {
+        let known: Vec<&str> = known.into_iter().collect();
+        let unknown = self.routes.iter().filter(|(_, route)| !known.contains(&&*route.fetcher));
+        match unknown.min_by_key(|(domain, route)| (route.line, *domain)) {
+            None => Ok(()),
+            Some((domain, route)) => Err(TableError::UnknownFetcher {
+                line: route.line,
+                domain: domain.clone(),
+                fetcher: UnknownName::new("fetcher", &route.fetcher, known),
+            }),
+        }
+    }
+
     /// The fetcher of `domain`.
     pub fn get(&self, domain: &str) -> Option<&str> {
-        self.routes.get(domain).map(String::as_str)
+        self.routes.get(domain).map(|route| &*route.fetcher)
     }
 
     /// How many domains have a route.
@@ -134,7 +186,7 @@ impl RouteTable {
 
     /// The fetchers that are routed to, each once.
     pub fn fetchers(&self) -> impl Iterator<Item = &str> {
-        let mut seen: Vec<&str> = self.routes.values().map(String::as_str).collect();
+        let mut seen: Vec<&str> = self.routes.values().map(|route| &*route.fetcher).collect();
         seen.sort_unstable();
         seen.dedup();
         seen.into_iter()
@@ -316,6 +368,16 @@ mod tests {
         assert_eq!(resolve(None, None, Some(Mode::Shadow)), Mode::Shadow);
         assert_eq!(resolve(None, None, None), Mode::Learning);
         assert!(Mode::resolve(None, Some("maybe"), None).is_err());
+    }
+
+    #[test]
+    fn a_mode_is_read_by_the_name_it_is_shown_with() {
+        for name in Mode::VARIANTS {
+            let mode: Mode = name.parse().unwrap();
+            assert_eq!((mode.to_string().as_str(), mode.name()), (*name, *name));
+        }
+        let error = "shadwo".parse::<Mode>().unwrap_err().to_string();
+        assert!(error.contains("did you mean \"shadow\"?"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is recorded in a journal can be exported and imported again, whatever a server or a caller put into it.
 
-#![cfg(all(feature = "log", feature = "json"))]
+#![cfg(all(feature = "journal", feature = "json"))]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::path::Path;

@@ -131,16 +131,12 @@ pub(crate) struct FetchArgs {
     /// Loopback and private networks may be dialled
     #[arg(long)]
     pub(crate) allow_private_network: bool,
-    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
-    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
-    pub(crate) chromium: Option<PathBuf>,
-    /// Do without a browser
-    #[arg(long)]
-    pub(crate) no_browser: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
     /// Time for one request, such as 30s or 1500ms [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
-    /// The longest body, decoded, such as 10M [default: 256M]
+    /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_body: Option<u64>,
     /// Trust the certificate authorities in this file (PEM) beside Mozilla's; the browser trusts what its system does
@@ -154,7 +150,21 @@ pub(crate) struct FetchArgs {
     pub(crate) restart: bool,
 }
 
+/// Which browser there is, for every command that fetches or says how it would.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct BrowserArgs {
+    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// Do without a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+}
+
 /// Say which fetcher would be used, without any network
+///
+/// Considers the fetchers that `fetch` could use: those of the config, or, without any there, a plain request and the browser if one
+/// is found. When the log speaks for a fetcher that is not to be had, the answer names both. Answers come in the order of the URLs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise select https://example.org/docs/a.pdf\n  \
@@ -169,6 +179,8 @@ pub(crate) struct SelectArgs {
 }
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
+///
+/// Considers the fetchers that `fetch` could use, as `select` does.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
     fetchwise explain --last-failure empty https://example.org/app")]
@@ -192,6 +204,11 @@ pub(crate) struct SituationArgs {
     /// A fetcher that was tried for the URL already; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) tried: Vec<String>,
+    /// Consider every fetcher by name, also those that `fetch` could not use here: the built-in names, and those in the log
+    #[arg(long, conflicts_with_all = ["chromium", "no_browser"])]
+    pub(crate) all_fetchers: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
 }
 
 /// Read a response: blocked, an application's shell, empty, or content
@@ -436,12 +453,8 @@ pub(crate) struct DemoArgs {
     /// Pages of each site
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
-    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
-    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
-    pub(crate) chromium: Option<PathBuf>,
-    /// Do without a browser
-    #[arg(long)]
-    pub(crate) no_browser: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
 }
 
 /// Compare policies in invented worlds, under a virtual clock and without any network
@@ -579,36 +592,25 @@ pub(crate) enum ByArg {
     Week,
 }
 
-/// Reads `30`, `30s`, `1500ms` or `2m`.
+/// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no time: expected a number with ms, s or m, as in 1500ms or 30s");
-    let (number, unit) = split_unit(text);
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" | "min" => 60.0,
-        _ => return Err(bad()),
+    let time = match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => {
+            humantime::parse_duration(text).map_err(|error| format!("{error}: expected a time, as in 1500ms or 30s"))?
+        }
     };
-    let value = number.parse::<f64>().map_err(|_| bad())? * seconds;
-    match Duration::try_from_secs_f64(value) {
-        Ok(time) if !time.is_zero() && time <= Duration::from_secs(86_400) => Ok(time),
+    match time {
+        time if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) => Ok(time),
         _ => Err(format!("{text} is not between 1ms and a day")),
     }
 }
 
-/// Reads `500`, `64K`, `10M`, `2G`; units are powers of 1024.
+/// Reads `500`, `64KiB`, `10MB` or `1.5GiB`.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let bad = || format!("{text:?} is no size: expected bytes, or a number with K, M or G, as in 10M");
-    let (number, unit) = split_unit(text);
-    let shift = match unit.to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return Err(bad()),
-    };
-    let size = number.parse::<u64>().map_err(|_| bad())?;
-    size.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("{text} is out of range"))
+    let size: bytesize::ByteSize =
+        text.parse().map_err(|error| format!("{error}: expected a size, as in 10MB or 10MiB"))?;
+    if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }
 }
 
 /// Reads `9001` or `9001..9005`, both ends included; `..=` means the same.
@@ -623,12 +625,6 @@ fn parse_seeds(text: &str) -> Result<SeedRange, String> {
         Some(more) if more < SEEDS_MAX => Ok(range),
         _ => Err(format!("{text} are not between 1 and {SEEDS_MAX} seeds")),
     }
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    (text[..end].trim_end(), &text[end..])
 }
 
 /// Reads `type=value`.
@@ -672,11 +668,12 @@ mod tests {
         assert_eq!(parse_time("1500ms"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!((parse_size("10M"), parse_size("3KiB"), parse_size("7")), (Ok(10 << 20), Ok(3 << 10), Ok(7)));
-        for bad in ["", "s", "-1s", "0", "1e99", "5 parsecs", "NaN"] {
+        assert_eq!(parse_size("10M"), Ok(10_000_000));
+        assert_eq!((parse_size("10MiB"), parse_size("7"), parse_size("1.5 kB")), (Ok(10 << 20), Ok(7), Ok(1500)));
+        for bad in ["", "s", "-1s", "0", "0s", "1e99", "5 parsecs", "NaN", "2days"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
-        for bad in ["", "M", "-1", "0", "99999999999G", "1.5M", "5T"] {
+        for bad in ["", "M", "-1", "0", "5 parsecs"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
     }

@@ -23,7 +23,7 @@ struct BanRateJson<'a> {
 pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let domain = read_domain(&args.domain)?;
     let mut history = DayHistory::default();
-    pass::attempts(&settings.data_dir()?, |attempt| {
+    pass::attempts(&settings.existing_dir()?, |attempt| {
         if attempt.heuristic("domain") == Some(&domain) {
             history.observe(&attempt);
         }

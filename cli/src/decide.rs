@@ -1,20 +1,23 @@
 //! Decisions as commands show them: what `select` and `explain` have in common.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
 use url::Url;
 
 use super::args::SituationArgs;
+use super::available::Available;
 use super::failure::Failure;
-use super::input::{Lines, unreadable};
-use super::out::{CHOSEN, ERROR, Out, plain, styled};
+use super::input::{LineError, Lines, unreadable};
+use super::out::{CHOSEN, ERROR, Out, note, plain, styled};
 use super::settings::Settings;
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
 use fetchwise::journal::Loaded;
-use fetchwise::registry::{FetcherId, FetcherSet};
+use fetchwise::names::UnknownName;
+use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{Selector, Situation};
@@ -29,6 +32,17 @@ pub(crate) struct Decider<'s> {
     wanted: Option<FetcherId>,
     tried: FetcherSet,
     hint: Option<Hint>,
+    /// Candidates that are not to be had here, with the reason.
+    missing: BTreeMap<FetcherId, String>,
+    /// Those of them that stderr has been told of.
+    told: BTreeSet<FetcherId>,
+}
+
+/// A decision, and the candidate that evidence or somebody's wish speaks for although it is not to be had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) routed: Routed,
+    pub(crate) unavailable: Option<FetcherId>,
 }
 
 /// One decision, as JSON has it.
@@ -37,44 +51,63 @@ pub(crate) struct DecisionJson<'a> {
     url: &'a str,
     decision: &'static str,
     fetcher: Option<String>,
-    confidence: f64,
-    sample_size: f64,
+    confidence: Option<f64>,
+    sample_size: Option<f64>,
     mode: &'static str,
     rule: &'static str,
     propensity: Option<f64>,
     paused_until: Option<String>,
     /// What the other arm would have taken, in the modes shadow and split.
     shadow_fetcher: Option<String>,
+    /// What would be taken if it were to be had.
+    unavailable_fetcher: Option<String>,
+    unavailable_reason: Option<&'a str>,
 }
 
 /// An error about one URL, as JSON has it.
 #[derive(Debug, Serialize)]
-pub(crate) struct ErrorJson<'a> {
-    /// The URL.
-    pub(crate) url: &'a str,
+struct ErrorJson<'a> {
+    /// None for a line of stdin that is no text.
+    url: Option<&'a str>,
     /// Always false.
-    pub(crate) success: bool,
-    /// `invalid_url` or `no_route`.
-    pub(crate) error_type: &'static str,
+    success: bool,
+    /// `invalid_url`, `no_route` or `invalid_line`.
+    error_type: &'static str,
     /// What is wrong, for a person.
-    pub(crate) error: String,
+    error: String,
 }
 
 impl<'s> Decider<'s> {
     /// Reads the log.
     pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
         let router = settings.router()?;
+        settings.warn_if_no_dir();
         let (selector, loaded) = settings.learned()?;
+        let mut missing = BTreeMap::new();
+        if !args.all_fetchers {
+            let available = Available::find(settings, &args.browser)?;
+            // A browser's reason goes on to say how one is installed; its first line is the reason.
+            let why_not = |spec: &FetcherSpec| available.why_not(&spec.name)?.lines().next().map(str::to_owned);
+            missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, why_not(spec)?))));
+        }
         let wanted = args.fetcher.as_deref().map(|name| candidate(&selector, name)).transpose()?;
         let mut tried = FetcherSet::EMPTY;
         for name in &args.tried {
             tried.insert(candidate(&selector, name)?);
         }
-        Ok(Self { selector, loaded, router, settings, wanted, tried, hint: args.last_failure.map(Hint::from) })
+        let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
+        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, missing, told })
     }
 
     /// What is known about `url` besides evidence.
     pub(crate) fn situation(&self, url: &Url) -> Situation {
+        let mut excluded = self.tried;
+        self.missing.keys().for_each(|id| excluded.insert(*id));
+        Situation { excluded, ..self.situation_with_all(url) }
+    }
+
+    /// The same, if every candidate were to be had.
+    fn situation_with_all(&self, url: &Url) -> Situation {
         let link = self.loaded.links.get(url.as_str()).copied().unwrap_or_default();
         Situation {
             link,
@@ -86,13 +119,36 @@ impl<'s> Decider<'s> {
         }
     }
 
-    /// Decides about a URL that was read.
-    pub(crate) fn decide(&self, url: &Url) -> Result<Routed, RouteError> {
-        self.router.decide(&self.selector, url, &self.situation(url), None)
+    /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
+    pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
+        let routed = self.router.decide(&self.selector, url, &self.situation(url), None)?;
+        let mut unavailable = None;
+        if !self.missing.is_empty() {
+            let with_all = self.router.decide(&self.selector, url, &self.situation_with_all(url), None)?;
+            unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
+        }
+        if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
+            note(format_args!(
+                "warning: {} is called for, and is not available: {} (--all-fetchers considers it all the same)",
+                plain(self.selector.fetcher_name(id)),
+                self.why_not(id).unwrap_or_default()
+            ));
+        }
+        Ok(Decided { routed, unavailable })
+    }
+
+    /// Whether the candidate called `name` is to be had.
+    pub(crate) fn is_available(&self, name: &str) -> bool {
+        self.selector.fetcher_id(name).is_none_or(|id| !self.missing.contains_key(&id))
+    }
+
+    fn why_not(&self, id: FetcherId) -> Option<&str> {
+        self.missing.get(&id).map(String::as_str)
     }
 
     /// The decision as JSON; `text` is the URL as it was given.
-    pub(crate) fn json<'a>(&self, text: &'a str, routed: &Routed) -> DecisionJson<'a> {
+    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided) -> DecisionJson<'a> {
+        let routed = &decided.routed;
         let take = routed.decision.taken();
         let (decision, rule, paused_until) = match routed.decision {
             Decision::Take(take) => (take.source.name(), take.rule.name(), None),
@@ -104,18 +160,31 @@ impl<'s> Decider<'s> {
             url: text,
             decision,
             fetcher: take.map(|take| name(take.fetcher)),
-            confidence: take.map_or(0.0, |take| take.confidence),
-            sample_size: take.map_or(0.0, |take| take.sample_size),
+            confidence: take.map(|take| take.confidence),
+            sample_size: take.map(|take| take.sample_size),
             mode: self.router.mode.name(),
             rule,
             propensity: take.map(|take| take.propensity),
             paused_until,
             shadow_fetcher: routed.shadow.map(name),
+            unavailable_fetcher: decided.unavailable.map(name),
+            unavailable_reason: decided.unavailable.and_then(|id| self.why_not(id)),
         }
     }
 
     /// The decision in words.
-    pub(crate) fn words(&self, routed: &Routed) -> String {
+    pub(crate) fn words(&self, decided: &Decided) -> String {
+        let words = self.words_of(&decided.routed);
+        match decided.unavailable {
+            Some(id) => {
+                let name = plain(self.selector.fetcher_name(id));
+                format!("{words}  {}", styled(ERROR, format_args!("{name} is not available")))
+            }
+            None => words,
+        }
+    }
+
+    fn words_of(&self, routed: &Routed) -> String {
         match routed.decision {
             Decision::Take(take) => format!(
                 "{}  {} (confidence {:.2} over {:.1} attempts)",
@@ -139,7 +208,15 @@ pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result
         RouteError::Url(_) => "invalid_url",
         _ => "no_route",
     };
-    let error = error.to_string();
+    show(out, Some(url), error_type, error.to_string())
+}
+
+/// Shows that a line of stdin is no URL.
+pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Result<(), Failure> {
+    show(out, None, "invalid_line", format!("stdin, line {number}: {error}"))
+}
+
+fn show(out: &mut Out, url: Option<&str>, error_type: &'static str, error: String) -> Result<(), Failure> {
     if out.json {
         return out.object(&ErrorJson { url, success: false, error_type, error });
     }
@@ -152,19 +229,23 @@ pub(crate) fn read_url(text: &str) -> Result<Url, RouteError> {
 }
 
 /// The candidate called `name`.
-fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Failure> {
+pub(crate) fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Failure> {
     let known = selector.fetcher_id(name).filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id));
     known.ok_or_else(|| {
-        let names: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
-        Failure::usage(format_args!("there is no fetcher {name:?}")).advise(format!("there are: {}", names.join(", ")))
+        let names = selector.candidates().map(|(_, spec)| &*spec.name);
+        Failure::usage(UnknownName::new("fetcher", name, names))
     })
 }
 
-/// Calls `f` with each URL of the arguments, and with each line of stdin where one of them is `-`.
-pub(crate) fn each_url(urls: &[String], mut f: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+/// Calls `f` with each URL of the arguments, and with each line of stdin where one of them is `-`; a line that cannot be read
+/// comes as the error that it is.
+pub(crate) fn each_url(
+    urls: &[String],
+    mut f: impl FnMut(Result<&str, &LineError>, u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     for url in urls {
         if url != "-" {
-            f(url)?;
+            f(Ok(url), 0)?;
             continue;
         }
         let path = Path::new("-");
@@ -172,8 +253,8 @@ pub(crate) fn each_url(urls: &[String], mut f: impl FnMut(&str) -> Result<(), Fa
         while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
             match line.text {
                 Ok(text) if text.trim().is_empty() || text.starts_with('#') => {}
-                Ok(text) => f(text.trim())?,
-                Err(error) => return Err(Failure::usage(format_args!("stdin, line {}: {error}", line.number))),
+                Ok(text) => f(Ok(text.trim()), line.number)?,
+                Err(error) => f(Err(&error), line.number)?,
             }
         }
     }

@@ -43,8 +43,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
     let settings = settings.in_dir_unless_named(dir.path());
     let wishes = Wishes {
         allow_private_network: true,
-        chromium: args.chromium.clone(),
-        no_browser: args.no_browser,
+        browser: args.browser.clone(),
         stealth_agent: Some(STEALTH_AGENT.to_owned()),
         ..Wishes::default()
     };

@@ -67,6 +67,7 @@ struct CandidateJson<'a> {
     domain_attempts: f64,
     open: bool,
     excluded: bool,
+    available: bool,
 }
 
 #[derive(Serialize)]
@@ -88,22 +89,22 @@ struct StepJson<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let decider = Decider::new(settings, &args.situation)?;
+    let mut decider = Decider::new(settings, &args.situation)?;
     let text = args.url.as_str();
     let found = read_url(text).and_then(|url| {
-        let routed = decider.decide(&url)?;
+        let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
-        Ok((routed, explanation))
+        Ok((decided, explanation))
     });
-    let (routed, explanation) = match found {
+    let (decided, explanation) = match found {
         Ok(found) => found,
         Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
     };
-    let chosen = routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
-    let rule_text = rule_text(&routed);
+    let chosen = decided.routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
+    let rule_text = rule_text(&decided.routed);
     if out.json {
         out.object(&ExplanationJson {
-            decision: decider.json(text, &routed),
+            decision: decider.json(text, &decided),
             rule_text,
             policy: decider.selector.policy_name(),
             heuristics: explanation
@@ -111,14 +112,18 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
                 .iter()
                 .map(|h| HeuristicJson { r#type: &h.kind, value: &h.value })
                 .collect(),
-            candidates: explanation.candidates.iter().map(|c| candidate_json(c, chosen)).collect(),
+            candidates: explanation.candidates.iter().map(|c| candidate_json(c, chosen, &decider)).collect(),
             steps: explanation
                 .steps
                 .iter()
                 .enumerate()
                 .map(|(place, step)| step_json(step, explanation.deciding == Some(place)))
                 .collect(),
-            counterfactuals: explanation.counterfactuals.iter().filter_map(counterfactual_json).collect(),
+            counterfactuals: explanation
+                .counterfactuals
+                .iter()
+                .filter_map(|c| counterfactual_json(c, Bounds::of(&decider)))
+                .collect(),
         })?;
         return Ok(Exit::Done);
     }
@@ -130,9 +135,9 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
     }
     if !explanation.candidates.is_empty() {
-        out.line(format_args!("\n{}", candidates(&explanation, chosen)))?;
+        out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;
     }
-    out.line(format_args!("\n{}", decider.words(&routed)))?;
+    out.line(format_args!("\n{}", decider.words(&decided)))?;
     out.line(rule_text)?;
     if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
         let (kind, value) = (plain(&step.kind), plain(&step.value));
@@ -150,7 +155,7 @@ fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
         Counterfactual::WithoutDomain { decision, candidate } => {
             let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
             let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
-                format!(" ({}, p {:.3}, index {:.1})", take.source.name(), c.p, c.index)
+                format!(" ({}, p {:.3}, index {})", take.source.name(), c.p, index(c.index))
             });
             format!("without the domain's evidence: {name}{details}")
         }
@@ -168,18 +173,47 @@ fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
     })
 }
 
+/// An index in words: below zero a try costs more than a page is worth, and by how much more means nothing.
+fn index(index: f64) -> String {
+    if index < 0.0 { "not worth it".to_owned() } else { format!("{index:.1}") }
+}
+
+/// What JSON shows at most of a page's cost, in pages. A chance of next to nothing makes the cost of a page as large as one
+/// likes, and its index as small: beyond this neither means anything.
+const COST_MOST: f64 = 10.0;
+
+/// Costs and indices as JSON has them.
+#[derive(Clone, Copy)]
+struct Bounds {
+    cost_most: f64,
+}
+
+impl Bounds {
+    fn of(decider: &Decider<'_>) -> Self {
+        Self { cost_most: COST_MOST * decider.selector.settings().value }
+    }
+
+    fn cost(self, cost: f64) -> f64 {
+        cost.min(self.cost_most)
+    }
+
+    fn index(self, index: f64) -> f64 {
+        index.max(-self.cost_most)
+    }
+}
+
 /// What a page costs, as far as it is worth saying.
 fn page_cost(cost: f64) -> String {
     if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
 }
 
-fn counterfactual_json(of: &Counterfactual) -> Option<CounterfactualJson<'_>> {
+fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<CounterfactualJson<'_>> {
     Some(match of {
         Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
             decision: decision.taken().map_or("none", |take| take.source.name()),
             fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
             p: candidate.as_ref().map(|c| c.p),
-            index: candidate.as_ref().map(|c| c.index),
+            index: candidate.as_ref().map(|c| bounds.index(c.index)),
             confidence: candidate.as_ref().map(|c| c.confidence),
         },
         Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => {
@@ -187,10 +221,10 @@ fn counterfactual_json(of: &Counterfactual) -> Option<CounterfactualJson<'_>> {
                 fetcher: &candidate.fetcher,
                 cost: candidate.cost,
                 p: candidate.p,
-                index: candidate.index,
+                index: bounds.index(candidate.index),
                 open: candidate.open,
-                expected_cost: *expected_cost,
-                expected_cost_chosen: *expected_cost_chosen,
+                expected_cost: bounds.cost(*expected_cost),
+                expected_cost_chosen: bounds.cost(*expected_cost_chosen),
             }
         }
         _ => return None,
@@ -205,14 +239,14 @@ fn rule_text(routed: &Routed) -> &'static str {
     }
 }
 
-fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>) -> CandidateJson<'a> {
+fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, decider: &Decider<'_>) -> CandidateJson<'a> {
     CandidateJson {
         fetcher: &c.fetcher,
         chosen: chosen == Some(&c.fetcher),
         cost: c.cost,
         p: c.p,
         b: c.b,
-        index: c.index,
+        index: Bounds::of(decider).index(c.index),
         last: c.last,
         confidence: c.confidence,
         sample_size: c.sample_size,
@@ -220,6 +254,7 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>) -> CandidateJs
         domain_attempts: c.domain_attempts,
         open: c.open,
         excluded: c.excluded,
+        available: decider.is_available(&c.fetcher),
     }
 }
 
@@ -272,12 +307,22 @@ fn steps(explanation: &Explanation) -> Table {
     table
 }
 
-fn candidates(explanation: &Explanation, chosen: Option<&str>) -> Table {
+/// The candidates; one that is not to be had is shown where evidence speaks of it.
+fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider<'_>) -> Table {
     let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
     let mut table = Table::new(&heads);
     for c in &explanation.candidates {
+        let available = decider.is_available(&c.fetcher);
+        if !available && c.sample_size <= 0.0 {
+            continue;
+        }
         let is_chosen = chosen == Some(&c.fetcher);
-        let remarks = [(c.confident, "confident"), (c.open, "breaker open"), (c.excluded, "excluded")];
+        let remarks = [
+            (c.confident, "confident"),
+            (c.open, "breaker open"),
+            (!available, "not available"),
+            (c.excluded && available, "excluded"),
+        ];
         let remarks: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
         let cells = [
             if is_chosen { ">" } else { " " }.to_owned(),
@@ -285,7 +330,7 @@ fn candidates(explanation: &Explanation, chosen: Option<&str>) -> Table {
             format!("{}", c.cost),
             format!("{:.3}", c.p),
             format!("{:.3}", c.b),
-            format!("{:.1}", c.index),
+            index(c.index),
             format!("{:.2}", c.confidence),
             format!("{:.1}", c.sample_size),
             remarks.join(", "),

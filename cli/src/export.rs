@@ -16,7 +16,7 @@ use fetchwise::journal::{self, Importances};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let dir = settings.data_dir()?;
+    let dir = settings.existing_dir()?;
     if args.format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
         return Err(
             Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")

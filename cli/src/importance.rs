@@ -23,7 +23,7 @@ struct ImportanceJson<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let dir = settings.data_dir()?;
+    let dir = settings.existing_dir()?;
     let mut fold = ImportanceFold::default();
     pass::attempts(&dir, |attempt| fold.observe(&attempt))?;
     let rows = fold.rows();

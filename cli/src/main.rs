@@ -14,6 +14,7 @@ use out::Out;
 use settings::Settings;
 
 mod args;
+mod available;
 mod ban_rate;
 mod classify;
 mod decide;

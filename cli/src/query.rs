@@ -26,7 +26,7 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
     let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
     let now = settings.clock.now();
     let mut query = Query::new(all_of.clone(), settings.decay()?, now);
-    pass::attempts(&settings.data_dir()?, |attempt| query.observe(&attempt))?;
+    pass::attempts(&settings.existing_dir()?, |attempt| query.observe(&attempt))?;
     let mut table = Table::new(&["fetcher", ">attempts", ">success", ">decayed", ">of"]);
     for row in query.rows() {
         let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());

@@ -42,7 +42,7 @@ impl From<Estimate> for EstimateJson {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let dir = settings.data_dir()?;
+    let dir = settings.existing_dir()?;
     let mut judges = args.policy.iter().map(|name| judge(name.trim(), settings)).collect::<Result<Vec<Judge>, _>>()?;
     let now = settings.clock.now();
     pass::attempts(&dir, |mut attempt| {

@@ -17,6 +17,7 @@ use fetchwise::config::{Config, built_in_fetchers, load_route_table};
 use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
+use fetchwise::names::UnknownName;
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
 use fetchwise::router::{Mode, Router};
@@ -41,7 +42,8 @@ pub(crate) struct Settings {
     /// What the config file says.
     pub(crate) config: Config,
     router: Router,
-    has_table: bool,
+    /// The file of the router table.
+    table: Option<PathBuf>,
     rules: Option<PathBuf>,
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
@@ -53,7 +55,7 @@ impl Settings {
         let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
         let variable = variable(LEARNING)?;
         let mode =
-            Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode()).map_err(Failure::usage)?;
+            Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode).map_err(Failure::usage)?;
         let table = args.router.as_ref().or(config.router.as_ref());
         let table = table.map(|path| load_route_table(path)).transpose()?;
         let split_share = config.split_share.unwrap_or(0.5);
@@ -64,7 +66,7 @@ impl Settings {
                 .clone()
                 .or(self::variable(DATA_DIR)?.map(PathBuf::from))
                 .or_else(|| config.data_dir.clone()),
-            has_table: table.is_some(),
+            table: args.router.clone().or_else(|| config.router.clone()),
             router: Router { mode, table: table.unwrap_or_default(), split_share },
             rules: args.rules.clone().or_else(|| config.rules.clone()),
             clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
@@ -101,18 +103,26 @@ impl Settings {
         Detector::from_file(path).map_err(Failure::usage)
     }
 
-    /// The data directory, which must be there: maintenance makes none.
+    /// The data directory, which must be there: what only reads or looks after it makes none, and would take a name that is
+    /// misspelt for a directory in which nothing has been learned yet.
     pub(crate) fn existing_dir(&self) -> Result<PathBuf, Failure> {
         let dir = self.data_dir()?;
         if dir.is_dir() {
             return Ok(dir);
         }
-        Err(Failure::usage(format_args!("there is no data directory {}", dir.display()))
-            .advise("name the one that fetch or import wrote, with --data-dir"))
+        Err(Failure::usage(no_dir(&dir)).advise("name the one that fetch or import wrote, with --data-dir"))
+    }
+
+    /// Says on stderr when the data directory that somebody named is not there. A decision without evidence is worth having,
+    /// so it is no error.
+    pub(crate) fn warn_if_no_dir(&self) {
+        if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.is_dir()) {
+            note(format_args!("warning: {}: deciding without any evidence", no_dir(dir)));
+        }
     }
 
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
-    /// any, the built-in names, those of the router table and those seen in the log.
+    /// any, the built-in names and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
         self.learned_with(|builder| builder)
     }
@@ -137,7 +147,27 @@ impl Settings {
         drop(bar);
         say_torn(loaded.replayed.torn_tail.as_ref());
         say_rejected(&loaded);
+        self.check_names(&selector)?;
         Ok((selector, loaded))
+    }
+
+    /// Whether the router table and the config's priors name candidates only: what they say of others would have no effect.
+    fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
+        let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
+        self.router.table.check(known.iter().copied()).map_err(|error| match &self.table {
+            Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
+            None => Failure::usage(error),
+        })?;
+        let unknown = |name: &str| !known.contains(&canonical(name));
+        match self.config.priors.iter().find(|prior| unknown(&prior.fetcher)) {
+            Some(prior) => Err(Failure::usage(format_args!(
+                "the config's prior for {}={}: {}",
+                prior.kind,
+                prior.value,
+                UnknownName::new("fetcher", &prior.fetcher, known)
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
@@ -167,7 +197,7 @@ impl Settings {
     pub(crate) fn unlearned(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
         let mut candidates = Vec::new();
         if self.config.fetchers.is_empty() {
-            candidates = self.candidates(&journal::survey(&self.data_dir()?)?.fetchers);
+            candidates = self.candidates(&journal::survey(&self.existing_dir()?)?.fetchers);
         }
         let builder = self.config.selector().around(self.clock.now()).policy(policy);
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
@@ -179,14 +209,25 @@ impl Settings {
         Decay::new(days, self.clock.now()).map_err(Failure::usage)
     }
 
-    /// The candidates where the config names none: the built-in names, those of the router table, and `seen`.
+    /// The candidates where the config names none: the built-in names, those of `seen` that the router table names, and the
+    /// rest of `seen`.
     fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
         let mut candidates = built_in_fetchers();
-        for name in self.router.table.fetchers().chain(seen.iter().map(String::as_str)) {
-            let is_known = candidates.iter().any(|spec| *spec.name == *canonical(name));
-            if !is_known && candidates.len() < CANDIDATES_MAX {
+        let routed: Vec<&str> = self.router.table.fetchers().collect();
+        let (first, rest): (Vec<&String>, Vec<&String>) = seen.iter().partition(|name| routed.contains(&name.as_str()));
+        for name in first.into_iter().chain(rest) {
+            if !candidates.iter().any(|known| *known.name == *canonical(name)) {
                 candidates.push(FetcherSpec::by_name(name));
             }
+        }
+        if let Some(first) = candidates.get(CANDIDATES_MAX) {
+            let more = candidates.len() - CANDIDATES_MAX;
+            note(format_args!(
+                "warning: {more} of the fetchers in the log are no candidates, {} among them: there can be \
+                 {CANDIDATES_MAX}; list those that you use as [[fetcher]] in a config",
+                plain(&first.name)
+            ));
+            candidates.truncate(CANDIDATES_MAX);
         }
         candidates
     }
@@ -203,12 +244,16 @@ impl Settings {
 
     /// Mode and table, for a command that decides.
     pub(crate) fn router(&self) -> Result<&Router, Failure> {
-        if !self.has_table && self.router.mode != Mode::Learning {
+        if self.table.is_none() && self.router.mode != Mode::Learning {
             return Err(Failure::usage(format_args!("mode {} needs a router table", self.router.mode.name()))
                 .advise("name one with --router FILE (TOML or CSV: domain, fetcher), or use --mode learning"));
         }
         Ok(&self.router)
     }
+}
+
+fn no_dir(dir: &Path) -> String {
+    format!("there is no data directory {}", dir.display())
 }
 
 /// Says on stderr that the last writer died, and that nothing which counts was lost by it.

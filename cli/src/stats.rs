@@ -34,7 +34,7 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
         Some(ByArg::Week) => (By::Week, "week of"),
     };
     let mut stats = Stats::new(by);
-    pass::attempts(&settings.data_dir()?, |attempt| stats.observe(&attempt))?;
+    pass::attempts(&settings.existing_dir()?, |attempt| stats.observe(&attempt))?;
     let right =
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let mut table = Table::new(&[&[head], right.as_slice()].concat());

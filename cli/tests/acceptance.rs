@@ -20,6 +20,13 @@ fn fetchwise(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// `select` where a browser is to be had: it starts none.
+fn select(dir: &Path, url: &str) -> Value {
+    let mut command = fetchwise(dir, &["select", url]);
+    command.env("FETCHWISE_CHROMIUM", env!("CARGO_BIN_EXE_fetchwise"));
+    one(command)
+}
+
 fn lines(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -93,10 +100,10 @@ fn a_learned_pattern_is_used() {
     let dir = tempfile::tempdir().unwrap();
     // Five successes give a confidence of 0.50 by the formula, whatever the plan's prose says: ten it takes.
     import(dir.path(), &attempts(5, "playwright", true, 0));
-    let five = one(fetchwise(dir.path(), &["select", "https://wikipedia.org/wiki/New"]));
+    let five = select(dir.path(), "https://wikipedia.org/wiki/New");
     assert_ne!(five["decision"], "learned", "{five}");
     import(dir.path(), &attempts(10, "playwright", true, 1));
-    let more = one(fetchwise(dir.path(), &["select", "https://wikipedia.org/wiki/New"]));
+    let more = select(dir.path(), "https://wikipedia.org/wiki/New");
     assert_eq!((&more["decision"], &more["fetcher"]), (&json!("learned"), &json!("playwright")), "{more}");
     assert!(more["confidence"].as_f64().unwrap() > 0.6);
 }

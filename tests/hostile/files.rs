@@ -16,7 +16,15 @@ use crate::support::{alone, bounded, builder, get, is_alone, within};
 use crate::tempers::{Hostile, Temper, noise};
 
 fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
-    Response { status: 200, headers, body, final_url: url.clone(), duration: Duration::ZERO, truncated: false }
+    Response {
+        status: 200,
+        headers,
+        body,
+        final_url: url.clone(),
+        chain: Vec::new(),
+        duration: Duration::ZERO,
+        truncated: false,
+    }
 }
 
 fn put(store: &dyn Store, url: &Url, response: &Response) -> std::path::PathBuf {

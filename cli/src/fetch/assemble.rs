@@ -9,11 +9,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::hangup;
-use crate::args::FetchArgs;
+use crate::args::{BrowserArgs, FetchArgs};
+use crate::available::{Available, NoBrowser};
+use crate::decide::candidate;
 use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::{Settings, say_torn};
-use fetchwise::config::FetcherConfig;
+use fetchwise::config::DurabilityName;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
@@ -23,7 +25,7 @@ use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
-use fetchwise::selector::{SelectorBuilder, VisitSettings};
+use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::warc::Warc;
@@ -38,10 +40,10 @@ pub(crate) struct Wishes {
     pub(crate) allow_network: Vec<IpNet>,
     /// Whether loopback and private networks may.
     pub(crate) allow_private_network: bool,
-    /// Where Chromium is.
-    pub(crate) chromium: Option<PathBuf>,
-    /// Whether to do without it.
-    pub(crate) no_browser: bool,
+    /// Which browser.
+    pub(crate) browser: BrowserArgs,
+    /// The fetcher that is tried first, for every URL.
+    pub(crate) fetcher: Option<String>,
     /// What the stealthy browser says it is, unless it says what any browser does.
     pub(crate) stealth_agent: Option<String>,
     /// Time for one request.
@@ -57,8 +59,8 @@ impl From<&FetchArgs> for Wishes {
         Self {
             allow_network: args.allow_network.clone(),
             allow_private_network: args.allow_private_network,
-            chromium: args.chromium.clone(),
-            no_browser: args.no_browser,
+            browser: args.browser.clone(),
+            fetcher: args.fetcher.clone(),
             stealth_agent: None,
             timeout: args.timeout,
             max_body: args.max_body,
@@ -91,16 +93,20 @@ impl Crawler {
             hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
         }
         let guard = guard(settings, wishes)?;
+        let available = Available::find(settings, &wishes.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
         let with =
             |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
         let (mut selector, _) = settings.learned_with(with)?;
+        if let Some(name) = &wishes.fetcher {
+            is_usable(&available, &selector, name)?;
+        }
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
         let mut children = Children::default();
-        let builder = fetchers(builder, &mut children, settings, wishes, &Dialer::new(guard.clone()), guard)?;
+        let builder = fetchers(builder, &mut children, settings, wishes, &available, guard)?;
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
@@ -173,11 +179,10 @@ fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
 /// How a visit goes.
 fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
     let (http, base) = (&settings.config.http, VisitSettings::default());
-    let seconds = |value: Option<f64>| value.and_then(|value| Duration::try_from_secs_f64(value).ok());
-    let deadline = wishes.timeout.or(seconds(http.timeout_s)).unwrap_or(base.deadline);
+    let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
     VisitSettings {
         deadline,
-        probe_deadline: seconds(http.probe_timeout_s).unwrap_or(base.probe_deadline).min(deadline),
+        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
         redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
@@ -198,12 +203,11 @@ fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> 
 
 fn journal_options(settings: &Settings) -> JournalOptions {
     let log = &settings.config.log;
-    let interval = log.interval_ms.map(Duration::from_millis).map(Durability::Interval).unwrap_or_default();
-    let durability = match log.durability.as_deref() {
-        Some("memory") => Durability::Memory,
-        Some("os") => Durability::Os,
-        Some("sync") => Durability::Sync,
-        _ => interval,
+    let durability = match log.durability {
+        Some(DurabilityName::Memory) => Durability::Memory,
+        Some(DurabilityName::Os) => Durability::Os,
+        Some(DurabilityName::Sync) => Durability::Sync,
+        Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
     };
     // Everything is replayed right after the open, which reads it all.
     let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
@@ -213,21 +217,32 @@ fn journal_options(settings: &Settings) -> JournalOptions {
     }
 }
 
+/// Whether every URL can be given to the fetcher called `name` first.
+fn is_usable(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
+    let name = canonical(name);
+    candidate(selector, name)?;
+    let elsewhere = available.elsewhere().any(|other| other == name).then_some(ELSEWHERE);
+    match available.why_not(name).or(elsewhere) {
+        Some(reason) => Err(Failure::usage(format_args!("--fetcher {name} is not available: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+/// Why `fetch` does not use a fetcher that the config names.
+const ELSEWHERE: &str = "the config gives it no command, and fetchwise does not bring it";
+
 /// Adds every fetcher that is to be had, and why the others are not. Starts none.
 fn fetchers(
     mut builder: PipelineBuilder,
     children: &mut Children,
     settings: &Settings,
     wishes: &Wishes,
-    dialer: &Dialer,
+    available: &Available<'_>,
     guard: AddressGuard,
 ) -> Result<PipelineBuilder, Failure> {
     let config = &settings.config;
-    let configured: Vec<&FetcherConfig> = config.fetchers.iter().collect();
-    let is_wanted = |name: &str| {
-        configured.is_empty() || configured.iter().any(|f| canonical(&f.name) == name && f.command.is_none())
-    };
-    if is_wanted(PROBE_FETCHER) {
+    let dialer = Dialer::new(guard.clone());
+    if available.is_shipped_and_wanted(PROBE_FETCHER) {
         let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
         if let Some(agent) = &config.http.user_agent {
             http = http.user_agent(agent);
@@ -237,20 +252,11 @@ fn fetchers(
         }
         builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
     }
-    let mut stealth = BrowserOptions::stealth();
-    if let Some(agent) = &wishes.stealth_agent {
-        stealth.user_agent = UserAgent::Custom(agent.clone());
-    }
-    let browsers: Vec<BrowserOptions> =
-        [BrowserOptions::default(), stealth].into_iter().filter(|options| is_wanted(&options.name)).collect();
-    let program = if browsers.is_empty() { Err(String::new()) } else { chromium(settings, wishes)? };
-    if let Err(reason) = &program
-        && !reason.is_empty()
-    {
+    if let Err(NoBrowser::Missing(reason)) = &available.browser {
         note(format_args!("warning: pages that need a browser will fail: {reason}"));
     }
-    for options in browsers {
-        match &program {
+    for options in browsers(wishes).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name)) {
+        match &available.browser {
             Ok(program) => {
                 let tabs = config.browser.tabs.unwrap_or(options.tabs);
                 let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
@@ -258,19 +264,15 @@ fn fetchers(
                 children.browsers.push(Arc::clone(&browser));
                 builder = builder.fetcher(browser);
             }
-            Err(reason) if reason.is_empty() => builder = builder.missing(&options.name, "there is to be no browser"),
-            Err(reason) => builder = builder.missing(&options.name, reason),
+            Err(none) => builder = builder.missing(&options.name, none.reason()),
         }
     }
-    for fetcher in configured {
-        let Some(argv) = &fetcher.command else {
-            let shipped = [PROBE_FETCHER, "playwright", "playwright_stealth"];
-            if !shipped.contains(&canonical(&fetcher.name)) {
-                let reason = format!("the config gives {} no command, and fetchwise does not bring it", fetcher.name);
-                builder = builder.missing(&fetcher.name, reason);
-            }
-            continue;
-        };
+    for name in available.elsewhere() {
+        note(format_args!("warning: the fetcher {name} is left out: {ELSEWHERE}"));
+        builder = builder.missing(name, ELSEWHERE);
+    }
+    for fetcher in &config.fetchers {
+        let Some(argv) = &fetcher.command else { continue };
         let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
         options.renders = fetcher.spec().renders;
         options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
@@ -281,16 +283,11 @@ fn fetchers(
     Ok(builder)
 }
 
-/// The browser's program. The inner error says why there is none, and is empty when none is wanted; a program that was named
-/// and is not there ends the command.
-fn chromium(settings: &Settings, wishes: &Wishes) -> Result<Result<PathBuf, String>, Failure> {
-    let config = &settings.config.browser;
-    if wishes.no_browser || wishes.chromium.is_none() && config.enabled == Some(false) {
-        return Ok(Err(String::new()));
+/// The browsers that are shipped.
+fn browsers(wishes: &Wishes) -> [BrowserOptions; 2] {
+    let mut stealth = BrowserOptions::stealth();
+    if let Some(agent) = &wishes.stealth_agent {
+        stealth.user_agent = UserAgent::Custom(agent.clone());
     }
-    match BrowserFetcher::find(wishes.chromium.as_deref().or(config.path.as_deref())) {
-        Ok(program) => Ok(Ok(program)),
-        Err(missing) if missing.named.is_some() => Err(Failure::usage(missing)),
-        Err(missing) => Ok(Err(missing.to_string())),
-    }
+    [BrowserOptions::default(), stealth]
 }

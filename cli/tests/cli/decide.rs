@@ -30,7 +30,7 @@ fn nothing_known_means_probe_and_leaves_no_data_directory() {
 fn ten_successes_are_learned_and_confident() {
     let place = Place::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
-    let line = place.run(&["select", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    let line = place.run_with_browser(&["select", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("playwright")));
     assert!(line["confidence"].as_f64().unwrap() > 0.9 && line["sample_size"].as_f64().unwrap() > 9.9, "{line}");
 }
@@ -39,7 +39,7 @@ fn ten_successes_are_learned_and_confident() {
 fn five_successes_give_a_confidence_of_one_half() {
     let place = Place::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 5, now()));
-    let line = place.run(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    let line = place.run_with_browser(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     let candidate = line["candidates"].as_array().unwrap().iter().find(|c| c["fetcher"] == "playwright").unwrap();
     assert!((candidate["confidence"].as_f64().unwrap() - 0.5).abs() < 1e-3, "{candidate}");
 }
@@ -62,15 +62,111 @@ fn recent_failures_outweigh_old_successes() {
 }
 
 #[test]
-fn fetchers_seen_in_the_log_are_candidates_and_can_be_wanted() {
+fn fetchers_seen_in_the_log_are_candidates_when_all_are_and_can_be_wanted() {
     let place = Place::new();
     place.import(attempts("https://e.org/", "my_fetcher", true, 10, now()));
-    let line = place.run(&["select", "--json", "https://e.org/y"]).one();
+    let args = ["select", "--json", "--all-fetchers", "https://e.org/y"];
+    let line = place.run(&args).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("learned"), Some("my_fetcher")));
-    let line = place.run(&["select", "--json", "https://f.org/", "--fetcher", "my_fetcher"]).one();
+    let args = ["select", "--json", "--all-fetchers", "https://f.org/", "--fetcher", "my_fetcher"];
+    let line = place.run(&args).one();
     assert_eq!((line["decision"].as_str(), line["fetcher"].as_str()), (Some("hinted"), Some("my_fetcher")));
-    let ran = place.run(&["select", "https://f.org/", "--fetcher", "nobody"]);
-    assert!(ran.code == 2 && ran.stderr.contains("my_fetcher"), "{}", ran.stderr);
+    let ran = place.run(&["select", "https://f.org/", "--fetcher", "my_fetchr"]);
+    assert!(ran.code == 2 && ran.stderr.contains("did you mean \"my_fetcher\""), "{}", ran.stderr);
+}
+
+#[test]
+fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
+    let place = Place::new();
+    place.import(attempts("https://e.org/", "my_fetcher", true, 10, now()));
+    place.import(attempts("https://b.org/", "playwright", true, 10, now()));
+    let urls = ["https://e.org/y", "https://e.org/z", "https://b.org/y"];
+    let ran = place.run(&[&["select", "--json", "--no-browser"][..], &urls].concat());
+    for (line, unavailable) in ran.json().iter().zip(["my_fetcher", "my_fetcher", "playwright"]) {
+        assert_eq!(
+            (line["fetcher"].as_str(), line["unavailable_fetcher"].as_str()),
+            (Some("direct_access"), Some(unavailable)),
+            "{line}"
+        );
+        assert!(line["unavailable_reason"].is_string());
+    }
+    assert_eq!(ran.stderr.matches("is called for, and is not available").count(), 2, "each once: {}", ran.stderr);
+    let line = place.run_with_browser(&["select", "--json", "https://b.org/y"]).one();
+    assert_eq!((line["fetcher"].as_str(), line["unavailable_fetcher"].is_null()), (Some("playwright"), true));
+    let explained = place.run(&["explain", "--json", "--no-browser", "https://b.org/y"]).one();
+    let candidates = explained["candidates"].as_array().unwrap();
+    let available: Vec<_> = candidates.iter().filter(|c| c["available"] == true).map(|c| &c["fetcher"]).collect();
+    assert_eq!((available, &explained["unavailable_fetcher"]), (vec![&json!("direct_access")], &json!("playwright")));
+    let text = place.run(&["explain", "--no-browser", "https://b.org/y"]).stdout;
+    assert!(text.contains("playwright is not available") && !text.contains("archive_proxy"), "{text}");
+    // What the config names is considered, whoever brings it.
+    let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
+    let line = place.run(&["select", "--json", "https://e.org/y", "--config", &config]).one();
+    assert_eq!(line["fetcher"].as_str(), Some("my_fetcher"));
+}
+
+#[test]
+fn no_index_is_nonsense() {
+    let place = Place::new();
+    place.import(attempts("https://e.org/a/", "direct_access", false, 40, now() - HOUR));
+    let args = ["explain", "--json", "--all-fetchers", "https://e.org/a/new"];
+    let line = place.run(&args).one();
+    let direct = line["candidates"].as_array().unwrap().iter().find(|c| c["fetcher"] == "direct_access").unwrap();
+    assert_eq!(direct["index"].as_f64(), Some(-1000.0), "{direct}");
+    let text = place.run(&["explain", "--all-fetchers", "https://e.org/a/new"]).stdout;
+    assert!(text.contains("not worth it"), "{text}");
+}
+
+#[test]
+fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
+    let place = Place::new();
+    let routes = place.write("routes.csv", "domain,fetcher\na.org,playwright\nb.org,playwrite\n");
+    let columns = place.write("columns.csv", "host,tool\na.org,playwright\n");
+    let prior = place
+        .write("prior.toml", "[[prior]]\ntype = 'suffix'\nvalue = '.epub'\nfetcher = 'direct'\nsuccess_rate = 0.9\n");
+    let twice = place.write("twice.toml", "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'a'\n");
+    let empty = place.write("urls.txt", "");
+    for (more, want) in [
+        (["--router", &routes], "routes.csv, line 3: the route of b.org: there is no fetcher \"playwrite\""),
+        (["--router", &routes], "did you mean \"playwright\"?"),
+        (["--router", &columns], "columns.csv, line 1: the columns are host, tool; expected domain and fetcher"),
+        (["--config", &prior], "did you mean \"direct_access\"?"),
+        (["--config", &twice], "twice.toml, line 4: fetcher.1.name is \"a\""),
+        (["--fetcher", "playwrite"], "there is no fetcher \"playwrite\""),
+    ] {
+        let fetch = ["fetch", "--input", &empty, "--no-browser"];
+        for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"], &fetch] {
+            let ran = place.run(&[command, &more].concat());
+            assert!(ran.code == 2 && ran.stderr.contains(want), "{command:?} {more:?}: {} {}", ran.code, ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_data_directory_that_is_not_there_is_named_by_every_command_that_reads() {
+    let place = Place::new();
+    let absent = ["--data-dir", "mistyped"];
+    for command in [
+        &["stats"][..],
+        &["export"],
+        &["ban-rate", "e.org"],
+        &["query", "--where", "domain=e.org"],
+        &["importance"],
+        &["replay-policy", "--policy", "index"],
+        &["verify"],
+        &["snapshot"],
+        &["compact"],
+        &["repair"],
+        &["forget", "--domain", "e.org"],
+    ] {
+        let ran = place.run(&[command, &absent].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("mistyped"), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    for command in [&["select", "https://e.org/"][..], &["explain", "https://e.org/"]] {
+        let ran = place.run(&[command, &absent].concat());
+        assert!(ran.code == 0 && ran.stderr.contains("no data directory mistyped"), "{command:?}: {}", ran.stderr);
+    }
+    assert!(!place.path("mistyped").exists());
 }
 
 #[test]
@@ -78,7 +174,7 @@ fn after_a_captcha_comes_stealth_and_after_a_shell_the_browser() {
     let place = Place::new();
     for (hint, want) in [("blocked", "playwright_stealth"), ("empty", "playwright")] {
         let args = ["select", "--json", "https://e.org/", "--tried", "simple_http", "--last-failure", hint];
-        assert_eq!(place.run(&args).one()["fetcher"].as_str(), Some(want), "{hint}");
+        assert_eq!(place.run_with_browser(&args).one()["fetcher"].as_str(), Some(want), "{hint}");
     }
 }
 
@@ -120,14 +216,14 @@ use crate::support::Ran;
 fn explain_names_evidence_candidates_and_rule() {
     let place = Place::new();
     place.import(attempts("https://wikipedia.org/wiki/", "playwright", true, 10, now() - HOUR));
-    let line = place.run(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
+    let line = place.run_with_browser(&["explain", "--json", "https://wikipedia.org/wiki/Rust"]).one();
     let heuristics = line["heuristics"].as_array().unwrap();
     assert!(heuristics.contains(&json!({"type": "domain_path", "value": "wikipedia.org|wiki"})));
     let chosen: Vec<&Value> = line["candidates"].as_array().unwrap().iter().filter(|c| c["chosen"] == true).collect();
     assert_eq!((chosen.len(), chosen[0]["fetcher"].as_str()), (1, Some("playwright")));
     assert!(line["steps"].as_array().unwrap().iter().any(|s| s["type"] == "domain" && s["total"].as_f64() > Some(9.0)));
     assert_eq!(line["rule"].as_str(), Some("domain_confident"));
-    let text = place.run(&["explain", "https://wikipedia.org/wiki/Rust"]).stdout;
+    let text = place.run_with_browser(&["explain", "https://wikipedia.org/wiki/Rust"]).stdout;
     assert!(text.contains(">  playwright") && text.contains("confident on this domain"), "{text}");
     assert!(!text.contains('\x1b'), "no colours into a pipe");
 }
@@ -175,7 +271,7 @@ fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
     );
     place.import(attempts("https://spa.org/app/", "direct_access", false, 8, now() - HOUR));
     place.import(attempts("https://spa.org/app/", "playwright", true, 12, now() - HOUR / 2));
-    let line = place.run(&["explain", "--json", "https://spa.org/app/new"]).one();
+    let line = place.run_with_browser(&["explain", "--json", "https://spa.org/app/new"]).one();
     assert_eq!(line["fetcher"], "playwright", "{line}");
     let deciding: Vec<&Value> =
         line["steps"].as_array().unwrap().iter().filter(|step| step["deciding"] == true).collect();
@@ -188,7 +284,7 @@ fn an_explanation_marks_what_decided_and_says_what_would_be_otherwise() {
     assert_eq!(cheapest["fetcher"], "direct_access");
     assert!(cheapest["expected_cost"].as_f64() > cheapest["expected_cost_chosen"].as_f64(), "{cheapest}");
 
-    let text = place.run(&["explain", "https://spa.org/app/new"]).stdout;
+    let text = place.run_with_browser(&["explain", "https://spa.org/app/new"]).stdout;
     for want in
         ["without the domain's evidence: direct_access", "cheapest alternative: direct_access", "decided by what"]
     {

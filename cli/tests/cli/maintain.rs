@@ -287,7 +287,7 @@ fn the_format_page_is_enough_for_a_reader_of_its_own() {
     place.import(history(30).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY)));
     place.run(&["forget", "--domain", "h4.e.org"]);
     place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples/read_log.py");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/read_log.py");
     let output = Command::new("python3").arg(script).arg(place.data()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -55,6 +55,12 @@ impl Place {
         Ran::from(self.command(args).output().unwrap())
     }
 
+    /// Runs it where a browser is to be had, whatever there is on this machine: for commands that start none.
+    pub(crate) fn run_with_browser(&self, args: &[&str]) -> Ran {
+        let browser = env!("CARGO_BIN_EXE_fetchwise");
+        Ran::from(self.command(args).env("FETCHWISE_CHROMIUM", browser).output().unwrap())
+    }
+
     /// Runs it with `text` on stdin.
     pub(crate) fn run_with(&self, args: &[&str], text: impl AsRef<[u8]>) -> Ran {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();

@@ -1,0 +1,101 @@
+//! What the values of a config mean for the parts: the selector's builder, the constants of the decision, pauses.
+
+use super::{Config, FetcherConfig, ImportanceMode};
+use crate::backoff::BackoffSettings;
+use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::policy;
+use crate::registry::{BUILT_IN, FetcherSpec, canonical};
+use crate::score::{ImportanceUse, Settings};
+use crate::selector::{Prior, SelectorBuilder};
+
+/// What `[importance]` prunes below, unless said otherwise.
+const IMPORTANCE_MIN: f64 = 0.02;
+/// What `[importance]` counts in full, unless said otherwise.
+const IMPORTANCE_FULL: f64 = 0.2;
+
+impl Config {
+    /// A selector's builder with everything that the file sets. Without `[[fetcher]]` the built-in names are candidates.
+    pub fn selector(&self) -> SelectorBuilder {
+        let mut builder = SelectorBuilder::default()
+            .settings(self.settings())
+            .backoff(self.backoff())
+            .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
+            .keys_max(self.keys_max);
+        if let Some(policy) = self.policy.as_deref().and_then(policy::by_name) {
+            builder = builder.policy(policy);
+        }
+        for fetcher in &self.fetchers {
+            builder = builder.fetcher(fetcher.spec());
+        }
+        if self.built_in_priors == Some(false) {
+            builder = builder.no_priors();
+        }
+        for prior in &self.priors {
+            let mut made = Prior::new(&prior.kind, &prior.value, &prior.fetcher, prior.success_rate);
+            made.samples = prior.samples.unwrap_or(made.samples);
+            builder = builder.prior(made);
+        }
+        builder
+    }
+
+    /// The constants of the decision.
+    pub fn settings(&self) -> Settings {
+        let (set, base) = (&self.scoring, Settings::default());
+        Settings {
+            value: set.value.unwrap_or(base.value),
+            blocked_cost: set.blocked_cost.unwrap_or(base.blocked_cost),
+            phi: set.phi.unwrap_or(base.phi),
+            min_confidence: set.min_confidence.unwrap_or(base.min_confidence),
+            // Attempts of last week have decayed to nine tenths of their number, and still count as that many.
+            min_sample: set.min_attempts.map_or(base.min_sample, |attempts| attempts * 0.9),
+            explore: set.explore.unwrap_or(base.explore),
+            explore_rested: set.explore_rested.unwrap_or(base.explore_rested),
+            explore_most: set.explore_most.unwrap_or(base.explore_most),
+            last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
+            met_weight: set.met_weight.unwrap_or(base.met_weight),
+            max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
+            importance: match self.importance.mode.unwrap_or_default() {
+                ImportanceMode::Off => ImportanceUse::Off,
+                ImportanceMode::Prune => ImportanceUse::Prune { min: self.importance.min.unwrap_or(IMPORTANCE_MIN) },
+                ImportanceMode::Scale => ImportanceUse::Scale { full: self.importance.full.unwrap_or(IMPORTANCE_FULL) },
+            },
+            ..base
+        }
+    }
+
+    /// How long things wait.
+    pub fn backoff(&self) -> BackoffSettings {
+        let (set, base) = (&self.backoff, BackoffSettings::default());
+        BackoffSettings {
+            blocked_base: set.blocked_base.unwrap_or(base.blocked_base),
+            failed_base: set.failed_base.unwrap_or(base.failed_base),
+            retry_after_max: set.retry_after_max.unwrap_or(base.retry_after_max),
+            host_links: set.host_links.unwrap_or(base.host_links),
+            host_window: set.host_window.unwrap_or(base.host_window),
+            ..base
+        }
+    }
+}
+
+impl FetcherConfig {
+    /// What the decision has to know of it.
+    pub fn spec(&self) -> FetcherSpec {
+        let mut spec = match self.class {
+            Some(class) => FetcherSpec::new(canonical(&self.name), class),
+            None => FetcherSpec::by_name(&self.name),
+        };
+        if let Some(renders) = self.renders {
+            spec.renders = renders;
+            spec.false_success = if renders { 0.0 } else { 0.05 };
+        }
+        spec.cost = self.cost.unwrap_or(spec.cost);
+        spec.quality = self.quality.unwrap_or(spec.quality);
+        spec.prior = self.prior.unwrap_or(spec.prior);
+        spec
+    }
+}
+
+/// The candidates when neither a config nor a log names others: the built-in ones.
+pub fn built_in_fetchers() -> Vec<FetcherSpec> {
+    BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect()
+}

@@ -1,0 +1,137 @@
+//! Which values make sense: ranges, what needs what, and fetchers that are listed twice or are too many.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::error::BadValue;
+use super::{Config, FetcherConfig, PriorConfig};
+use crate::registry::{CANDIDATES_MAX, canonical};
+
+/// The longest name of a fetcher, in bytes.
+const NAME_MAX_BYTES: usize = 100;
+/// The shortest and the longest deadline of a request.
+const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+impl Config {
+    /// Finds the first value that makes no sense.
+    pub(super) fn check(&self) -> Result<(), BadValue> {
+        self.check_numbers()?;
+        self.check_fetchers()?;
+        (0..).zip(&self.fetchers).try_for_each(|(place, fetcher)| fetcher.check(place))?;
+        (0..).zip(&self.priors).try_for_each(|(place, prior)| prior.check(place))
+    }
+
+    fn check_numbers(&self) -> Result<(), BadValue> {
+        let scoring = &self.scoring;
+        let share = "it can be 0 to 1";
+        within("half_life_days", self.half_life_days, 7.0..=365.0, "it can be 7 to 365")?;
+        within("split_share", self.split_share, 0.0..=1.0, share)?;
+        within("importance.min", self.importance.min, 0.0..=1.0, share)?;
+        within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1")?;
+        within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1")?;
+        within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more")?;
+        for (key, value) in [
+            ("scoring.min_confidence", scoring.min_confidence),
+            ("scoring.explore", scoring.explore),
+            ("scoring.explore_most", scoring.explore_most),
+            ("scoring.last_ditch", scoring.last_ditch),
+        ] {
+            within(key, value, 0.0..=1.0, share)?;
+        }
+        for (key, value) in [
+            ("scoring.value", scoring.value),
+            ("scoring.blocked_cost", scoring.blocked_cost),
+            ("scoring.explore_rested", scoring.explore_rested),
+            ("scoring.met_weight", scoring.met_weight),
+            ("scoring.min_attempts", scoring.min_attempts),
+        ] {
+            within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
+        }
+        let deadline = "it can be \"1ms\" to \"1day\"";
+        within("http.timeout", self.http.timeout, DEADLINES, deadline)?;
+        within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline)?;
+        within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more")?;
+        within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more")?;
+        // A segment takes a good number of attempts; a file for each would be the end of any directory.
+        within("log.segment_bytes", self.log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more")?;
+        within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more")?;
+        within("log.retain_days", self.log.retain_days, 0..=36_500, "it can be 0 to 36500")
+    }
+
+    /// Each fetcher is listed once, and all of them have room among the candidates.
+    fn check_fetchers(&self) -> Result<(), BadValue> {
+        let names: Vec<&str> = self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
+        for (place, name) in names.iter().enumerate() {
+            let way = || way(&["fetcher", &place.to_string(), "name"]);
+            if let Some(first) = names[..place].iter().position(|earlier| earlier == name) {
+                let expected = format!("each fetcher can be listed once, and number {} is the same one", first + 1);
+                return Err(BadValue { way: way(), value: format!("{:?}", self.fetchers[place].name), expected });
+            }
+            if place >= CANDIDATES_MAX {
+                let expected = format!("there can be {CANDIDATES_MAX} fetchers, and this is one more");
+                return Err(BadValue { way: way(), value: format!("{name:?}"), expected });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FetcherConfig {
+    fn check(&self, place: usize) -> Result<(), BadValue> {
+        let place = place.to_string();
+        let bad = |key: &str, value: &dyn Debug, expected: &str| {
+            let expected = format!("for the fetcher {:?} {expected}", self.name);
+            Err(BadValue { way: way(&["fetcher", &place, key]), value: format!("{value:?}"), expected })
+        };
+        if self.name.is_empty() || self.name.len() > NAME_MAX_BYTES || self.name.chars().any(char::is_control) {
+            return bad("name", &self.name, "it must be 1 to 100 printable characters");
+        }
+        for (key, value) in [("quality", self.quality), ("prior", self.prior)] {
+            if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
+                return bad(key, &value, "it can be 0 to 1");
+            }
+        }
+        if let Some(cost) = self.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
+            return bad("cost", &cost, "it can be any number above 0");
+        }
+        if self.max_in_flight == Some(0) {
+            return bad("max_in_flight", &0, "it can be 1 or more");
+        }
+        match &self.command {
+            Some(command) if command.first().is_none_or(String::is_empty) => {
+                bad("command", command, "it needs a program")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl PriorConfig {
+    fn check(&self, place: usize) -> Result<(), BadValue> {
+        let key = |name: &str| format!("prior.{place}.{name}");
+        within(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "it can be 0 to 1")?;
+        within(&key("samples"), self.samples, 0.0..=1e6, "it can be 0 to 1000000")
+    }
+}
+
+/// Whether `value`, where there is one, lies in `range`. A number that is none lies in no range.
+fn within<T: PartialOrd + Debug>(
+    key: &str,
+    value: Option<T>,
+    range: RangeInclusive<T>,
+    expected: &str,
+) -> Result<(), BadValue> {
+    match value {
+        Some(value) if !range.contains(&value) => Err(BadValue {
+            way: way(&key.split('.').collect::<Vec<_>>()),
+            value: format!("{value:?}"),
+            expected: expected.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn way(steps: &[&str]) -> Vec<String> {
+    steps.iter().map(|&step| step.to_owned()).collect()
+}

@@ -1,0 +1,195 @@
+//! Settings from a TOML file, and router tables from TOML or CSV.
+//!
+//! `sections` has the keys, `check` which values they take, `build` what they mean for the parts, `table` the router table.
+//! Everything that is wrong with a file is an error with its line, and a name that is not known comes with the nearest one that
+//! is. Must not read the environment or the command line: those go before a file, and the program resolves them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::router::Mode;
+
+pub use build::built_in_fetchers;
+pub use error::ConfigError;
+pub use sections::{
+    BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
+    LogConfig, NetworkConfig, PriorConfig, ScoringConfig,
+};
+pub use table::load_route_table;
+
+mod build;
+mod check;
+mod error;
+mod sections;
+mod table;
+mod value;
+
+/// Everything that a config file can say. Absent keys keep their defaults.
+///
+/// ```
+/// let config = fetchwise::config::Config::from_toml("mode = 'shadow'\n[scoring]\nvalue = 50.0", "x.toml".as_ref()).unwrap();
+/// assert_eq!(config.scoring.value, Some(50.0));
+/// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
+/// assert!(error.to_string().contains("colour"));
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Who decides.
+    #[serde(deserialize_with = "value::named")]
+    pub mode: Option<Mode>,
+    /// The share of domains that `split` gives to learning.
+    pub split_share: Option<f64>,
+    /// The policy: `default`, `index`, `confident` or `published`.
+    #[serde(deserialize_with = "value::policy")]
+    pub policy: Option<String>,
+    /// Where the log is.
+    pub data_dir: Option<PathBuf>,
+    /// The legacy table, TOML or CSV.
+    pub router: Option<PathBuf>,
+    /// More detection rules, TOML.
+    pub rules: Option<PathBuf>,
+    /// Half-life of evidence in days, 7 to 365.
+    pub half_life_days: Option<f64>,
+    /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
+    pub keys_max: Option<usize>,
+    /// The constants of the decision.
+    pub scoring: ScoringConfig,
+    /// What recorded importance does.
+    pub importance: ImportanceConfig,
+    /// Pauses.
+    pub backoff: BackoffConfig,
+    /// Requests.
+    pub http: HttpConfig,
+    /// What may be dialled.
+    pub network: NetworkConfig,
+    /// Chromium.
+    pub browser: BrowserConfig,
+    /// The attempt log.
+    pub log: LogConfig,
+    /// Fetchers: those named here are the candidates, in this order, in place of the built-in ones.
+    #[serde(rename = "fetcher")]
+    pub fetchers: Vec<FetcherConfig>,
+    /// Priors, in addition to the built-in ones.
+    #[serde(rename = "prior")]
+    pub priors: Vec<PriorConfig>,
+    /// Whether the built-in priors hold.
+    pub built_in_priors: Option<bool>,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, line and key.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::from_toml(&text, path)
+    }
+
+    /// Reads and checks a text; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names line and key.
+    pub fn from_toml(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::syntax(path, text, &error))?;
+        config.check().map_err(|bad| bad.at(path, text))?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn error_of(text: &str) -> String {
+        Config::from_toml(text, Path::new("c.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_key_or_name_comes_with_its_line_and_the_nearest_one() {
+        for (text, want) in [
+            ("[scoring]\n\nvalu = 1", "c.toml, line 3: unknown field `valu`"),
+            ("[scoring]\nvalu = 1", "did you mean `value`?"),
+            ("mode = 'lerning'", "line 1: there is no mode \"lerning\"; did you mean \"learning\"?"),
+            ("policy = 'confidant'", "line 1: there is no policy \"confidant\"; did you mean \"confident\"?"),
+            ("[[fetcher]]\nname = 'x'\nclass = 'fast'", "line 3: there is no class \"fast\"; it can be plain,"),
+            ("[importance]\nuse = 'prun'", "line 2: unknown variant `prun`, expected one of `off`, `prune`, `scale`"),
+            ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
+            ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
+            ("\nmode = ", "c.toml, line 2: "),
+            ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
+        ] {
+            let error = error_of(text);
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_its_range_comes_with_its_line_and_the_range() {
+        for (text, want) in [
+            ("\nhalf_life_days = 3", "c.toml, line 2: half_life_days is 3.0; it can be 7 to 365"),
+            ("half_life_days = nan", "line 1: half_life_days is NaN"),
+            ("[scoring]\nvalue = 1\nphi = 1.0", "line 3: scoring.phi is 1.0"),
+            ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
+            ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
+            ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
+            (
+                "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'b'\ncost = -1",
+                "line 5: fetcher.1.cost is -1.0; for the fetcher \"b\"",
+            ),
+            ("[[fetcher]]\nname = 'b'\ncommand = []", "line 3: fetcher.0.command is []"),
+            (
+                "[[prior]]\ntype = 's'\nvalue = 'v'\nfetcher = 'f'\nsuccess_rate = 2",
+                "line 5: prior.0.success_rate is 2.0; it can be 0 to 1",
+            ),
+        ] {
+            let error = error_of(text);
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_fetcher_that_is_listed_twice_or_is_one_too_many_is_named() {
+        let error = error_of("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'simple_http'");
+        assert!(
+            error.contains("line 4: fetcher.1.name is \"simple_http\"; each fetcher can be listed once"),
+            "{error}"
+        );
+        let many: String = (0..65).map(|n| format!("[[fetcher]]\nname = 'f{n}'\n")).collect();
+        let error = error_of(&many);
+        assert!(error.contains("line 130: fetcher.64.name is \"f64\"; there can be 64 fetchers"), "{error}");
+        let fits = many.rsplit_once("[[").unwrap().0;
+        assert_eq!(Config::from_toml(fits, Path::new("c.toml")).unwrap().fetchers.len(), 64);
+    }
+
+    #[test]
+    fn times_and_sizes_are_text_with_a_unit_or_numbers() {
+        let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout_s = 2.5\nmax_body = '1.5 MiB'\n\
+                    [log]\ninterval_ms = 20\nsegment_bytes = 1024\n[backoff]\nfailed_base = 7";
+        let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
+        assert_eq!(config.http.timeout, Some(Duration::from_secs(90)));
+        assert_eq!(config.http.probe_timeout, Some(Duration::from_millis(2500)));
+        assert_eq!(config.http.max_body, Some(3 << 19));
+        assert_eq!(config.log.interval, Some(Duration::from_millis(20)));
+        assert_eq!((config.log.segment_bytes, config.backoff.failed_base), (Some(1024), Some(Duration::from_secs(7))));
+        for bad in
+            ["[http]\ntimeout = 'soon'", "[http]\ntimeout = true", "[http]\ntimeout = -1", "[http]\nmax_body = 'big'"]
+        {
+            assert!(error_of(bad).contains("line 2"), "{}", error_of(bad));
+        }
+    }
+
+    #[test]
+    fn a_fetcher_overrides_its_class() {
+        let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'";
+        let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
+        let selector = config.selector().build().unwrap();
+        let specs: Vec<_> = selector.candidates().map(|(_, spec)| (spec.name.to_string(), spec.cost)).collect();
+        assert_eq!(specs, [("mine".to_owned(), 3.5), ("direct_access".to_owned(), 1.0)]);
+    }
+}

@@ -1,0 +1,201 @@
+//! The tables of a config file, one struct each: which keys there are and what type each has.
+//!
+//! A key that is absent is `None`, so that defaults stay where they are used. Must not know what a value does: that is
+//! `build`'s; nor which values make sense: that is `check`'s.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::value;
+use crate::registry::Class;
+
+/// `[scoring]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScoringConfig {
+    /// V, in plain requests.
+    pub value: Option<f64>,
+    /// What a blocked response costs on top.
+    pub blocked_cost: Option<f64>,
+    /// φ.
+    pub phi: Option<f64>,
+    /// A fetcher is confident above this.
+    pub min_confidence: Option<f64>,
+    /// A fetcher is confident with so many attempts.
+    pub min_attempts: Option<f64>,
+    /// The share of first attempts that explore.
+    pub explore: Option<f64>,
+    /// How eagerly something cheaper that failed is looked at again once a host has had a rest.
+    pub explore_rested: Option<f64>,
+    /// The share of first attempts that explore at most.
+    pub explore_most: Option<f64>,
+    /// The chance of a last-ditch try.
+    pub last_ditch: Option<f64>,
+    /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
+    pub met_weight: Option<f64>,
+    /// Attempts for a URL in all.
+    pub max_attempts: Option<u32>,
+}
+
+/// What recorded importance does to evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ImportanceMode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Heuristics with little of it are not read.
+    Prune,
+    /// Heuristics count by how much they have of it.
+    Scale,
+}
+
+/// `[importance]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImportanceConfig {
+    /// What importance does to evidence.
+    #[serde(rename = "use")]
+    pub mode: Option<ImportanceMode>,
+    /// `prune` leaves out what has less importance; 0.02 unless said otherwise.
+    pub min: Option<f64>,
+    /// `scale` counts what has this importance in full, and less in proportion; 0.2 unless said otherwise.
+    pub full: Option<f64>,
+}
+
+/// `[backoff]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BackoffConfig {
+    /// The first pause after a block.
+    #[serde(alias = "blocked_base_s", deserialize_with = "value::seconds")]
+    pub blocked_base: Option<Duration>,
+    /// The first pause after another failure.
+    #[serde(alias = "failed_base_s", deserialize_with = "value::seconds")]
+    pub failed_base: Option<Duration>,
+    /// `Retry-After` is believed up to this.
+    #[serde(alias = "retry_after_max_s", deserialize_with = "value::seconds")]
+    pub retry_after_max: Option<Duration>,
+    /// So many blocked links pause their host.
+    pub host_links: Option<u32>,
+    /// Within this time.
+    #[serde(alias = "host_window_s", deserialize_with = "value::seconds")]
+    pub host_window: Option<Duration>,
+    /// Whether another fetcher is tried after a block.
+    pub escalate_after_block: Option<bool>,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// The deadline of a request.
+    #[serde(alias = "timeout_s", deserialize_with = "value::seconds")]
+    pub timeout: Option<Duration>,
+    /// The deadline of a probe.
+    #[serde(alias = "probe_timeout_s", deserialize_with = "value::seconds")]
+    pub probe_timeout: Option<Duration>,
+    /// The longest body, in bytes after decoding.
+    #[serde(deserialize_with = "value::bytes")]
+    pub max_body: Option<u64>,
+    /// Redirects followed.
+    pub max_redirects: Option<u32>,
+    /// The `User-Agent`.
+    pub user_agent: Option<String>,
+    /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// `[network]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkConfig {
+    /// Networks that may be dialled although they are not public, as CIDR.
+    pub allow: Vec<String>,
+    /// Whether loopback and private ranges may be dialled.
+    pub allow_private: bool,
+}
+
+/// `[browser]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BrowserConfig {
+    /// Whether Chromium is used at all.
+    pub enabled: Option<bool>,
+    /// Where it is.
+    pub path: Option<PathBuf>,
+    /// Pages open at once.
+    pub tabs: Option<usize>,
+}
+
+/// When a record counts as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DurabilityName {
+    /// In this process.
+    Memory,
+    /// With the operating system.
+    Os,
+    /// With the operating system, and on the disk at intervals.
+    Interval,
+    /// On the disk.
+    Sync,
+}
+
+/// `[log]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// When a record counts as written.
+    pub durability: Option<DurabilityName>,
+    /// The interval.
+    #[serde(alias = "interval_ms", deserialize_with = "value::milliseconds")]
+    pub interval: Option<Duration>,
+    /// The size at which a segment is full, in bytes.
+    #[serde(deserialize_with = "value::bytes")]
+    pub segment_bytes: Option<u64>,
+    /// How many days raw attempts are kept by a compaction.
+    pub retain_days: Option<u32>,
+}
+
+/// `[[fetcher]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FetcherConfig {
+    /// Its name.
+    pub name: String,
+    /// Its class, which sets the defaults of what follows.
+    #[serde(default, deserialize_with = "value::class")]
+    pub class: Option<Class>,
+    /// The cost of a request, in plain requests.
+    pub cost: Option<f64>,
+    /// The worth of what it delivers, 0 to 1.
+    pub quality: Option<f64>,
+    /// The chance of success before anything is known.
+    pub prior: Option<f64>,
+    /// Whether it runs scripts.
+    pub renders: Option<bool>,
+    /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
+    pub command: Option<Vec<String>>,
+    /// Requests in flight at once through the command.
+    pub max_in_flight: Option<usize>,
+}
+
+/// `[[prior]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriorConfig {
+    /// The heuristic's type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its value.
+    pub value: String,
+    /// The fetcher.
+    pub fetcher: String,
+    /// The share of successes.
+    pub success_rate: f64,
+    /// How many pseudo-attempts it counts for; 10 unless said otherwise.
+    pub samples: Option<f64>,
+}
