@@ -7,12 +7,12 @@ use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry};
-use super::fold::{Fold, is_at_risk};
-use super::{JournalError, schema};
+use super::error::JournalError;
+use super::schema;
 use crate::evidence::cell::Raw;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place};
-use crate::selector::{Prior, Selector};
+use crate::selector::Prior;
 use crate::time::Timestamp;
 
 /// Numbers of the sections.
@@ -53,28 +53,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// What `fold` has learned, and its selector.
-    pub(super) fn of(fold: &Fold, selector: &Selector, now: Timestamp) -> Self {
-        let mut links: Vec<LinkEntry> = fold.links.values().map(|(_, link)| link.clone()).collect();
-        links.retain(|link| is_at_risk(&link.state));
-        links.sort_by(|a, b| a.link.cmp(&b.link));
-        let mut hosts: Vec<HostEntry> = fold.hosts.values().map(|(_, host)| host.clone()).collect();
-        hosts.retain(|host| host.paused_until.is_some());
-        hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
-        let mut importance: Vec<ImportanceEntry> = fold.importance.values().map(|(_, of)| of.clone()).collect();
-        importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
-        Self {
-            covers_seq: fold.covers_seq,
-            now,
-            cutoff: fold.cutoff,
-            image: selector.image(fold.newest, &fold.fetchers),
-            links,
-            hosts,
-            importance,
-            priors: selector.priors().to_vec(),
-        }
-    }
-
     /// What the container's header says.
     pub(super) fn meta(&self) -> SnapshotMeta {
         let (landmark, half_life) = match self.image.decay {
