@@ -165,7 +165,8 @@ pub enum OpenCheck {
     #[default]
     Full,
     /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a snapshot.
+    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a
+    /// snapshot.
     Tail,
 }
 
