@@ -116,7 +116,7 @@ impl Fold {
         let mut stones = Vec::new();
         let mut torn = self.advance_once(dir, selector, upto, now, &mut stones, progress)?;
         if torn.is_some() && upto == u64::MAX {
-            // A writer that is alive will have finished by then; one that died leaves what it left.
+            // A writer that is alive will have finished its write by then. What a dead one left does not change.
             std::thread::sleep(SETTLE);
             torn = self.advance_once(dir, selector, upto, now, &mut stones, &mut |_| {})?;
         }

@@ -163,7 +163,8 @@ fn load_from(
     let mut fold = Fold::begin(start, selector);
     fold.advance(dir, selector, u64::MAX, now, progress)?;
     if selector.policy_remembers() {
-        // A snapshot holds evidence, not what a policy makes of attempts: it sees all that are still there.
+        // A snapshot holds evidence, but not what a policy has remembered of attempts. So the policy is shown all attempts that are
+        // still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
                 attempt.attempted_at = attempt.attempted_at.min(now);
@@ -177,13 +178,13 @@ fn load_from(
 /// What a fold brings back, with the pauses of hosts set in `selector`.
 fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: Timestamp) -> Loaded {
     let backoff = selector.backoff();
-    // What was written while the clock was wrong counts as of now, and pauses nothing for longer than it could.
+    // Times in the future come from a wrong clock. They count as of now, and no pause may be longer than the settings allow.
     let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
     let within = |until: Timestamp| until.min(now.saturating_add(longest));
     let mut links = HashMap::new();
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);
-        // A link without risk is as good as one that was never seen.
+        // A link without risk is treated as one that was never seen, so it need not be kept.
         if is_at_risk(&state) {
             links.insert(link, state);
         }

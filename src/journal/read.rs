@@ -116,7 +116,7 @@ pub(super) fn pass(
         if summary.torn.is_none() || settled {
             return Ok(summary.torn);
         }
-        // A writer that is alive will have finished by then; one that died leaves what it left.
+        // A writer that is alive will have finished its write by then. What a dead one left does not change.
         std::thread::sleep(SETTLE);
         settled = true;
     }

@@ -262,7 +262,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             duration: f64::from_bits(duration[i]),
             recent_success: f32::from_bits(recent_success[i]),
             recent_total: f32::from_bits(recent_total[i]),
-            // In a section of their own.
+            // These two are in a section of their own.
             alert_success: 0.0,
             alert_total: 0.0,
             newest_s: newest[i],
@@ -367,7 +367,7 @@ impl<'b> Rows<'b> {
     fn open(bytes: &'b [u8]) -> Option<Self> {
         let (rows, rest) = bytes.split_first_chunk()?;
         let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
-        // Each row takes bytes, so a number that is larger is wrong; nothing is allocated for it.
+        // Each row takes at least one byte. A larger number of rows is refused before anything is allocated for it.
         (rows <= bytes.len()).then_some(Self { rows, rest })
     }
 

@@ -39,7 +39,7 @@ impl Start {
         let reader = Some(open(dir)?);
         let search = fetchwise_log::load_snapshot(dir)?;
         let Some(found) = search.snapshot else {
-            // Neither is good, and nothing is gone from the segments: everything is replayed.
+            // No snapshot is good, but no record is gone from the segments either. So all of them are replayed.
             let started =
                 (!search.rejected.is_empty()).then(|| Started { rejected: search.rejected, ..Started::default() });
             return Ok(Self { reader, contents: None, started });

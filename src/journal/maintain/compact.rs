@@ -98,7 +98,7 @@ pub fn compact(
     check_clock(fold.newest, options, now)?;
     if !beside_writer && !options.dry_run {
         begin_segment(dir)?;
-        // What a writer that died had not synced is on disk now.
+        // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
         fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
     }
     if fold.covers_seq == 0 {
@@ -228,9 +228,9 @@ impl Drops {
                     _ => Verdict::Keep,
                 }
             }
-            // The snapshots have the last of each.
+            // Both snapshots hold the last state of each link, host and heuristic.
             schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE => Verdict::Drop,
-            // It goes when all it covers has gone long ago.
+            // All that an old tombstone covers was dropped by earlier compactions.
             schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
                 Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,
                 _ => Verdict::Keep,
@@ -253,7 +253,7 @@ impl Drops {
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.beside_writer;
-        // Records are shown to be counted, and some once more to be written.
+        // Each record is shown once to be counted. Those of a segment that is written anew are shown a second time.
         let (mut counted, mut dropped) = (0, 0);
         let mut keep = |seq: u64, record: RecordRef<'_>| {
             let verdict = self.judge(seq, &record);

@@ -28,7 +28,7 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
     if seen?.is_none() {
         return Ok(None);
     }
-    // A writer that is alive will have finished by then.
+    // A writer that is alive will have finished its write by then.
     std::thread::sleep(SETTLE);
     look()
 }

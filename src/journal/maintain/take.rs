@@ -46,7 +46,7 @@ pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>)
     let start = Start::newest(dir)?;
     let known = start.contents.as_ref().map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector);
-    // What a living writer has not synced yet is left to the next one.
+    // Records that a living writer has not synced yet are left to the next snapshot.
     let upto = fetchwise_log::durable_seq(dir)?;
     fold.advance(dir, selector, upto, now, &mut |progress| tell(Phase::Folding, progress))?;
     let contents = fold.contents(selector, now);

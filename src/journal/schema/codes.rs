@@ -37,7 +37,7 @@ pub enum SchemaError {
     /// Its bytes are no valid archive.
     #[error("not a valid record: {0}")]
     Invalid(RkyvError),
-    /// A number stands for nothing that this release knows.
+    /// A number means nothing that this release knows.
     #[error("{what} has the number {code}, which this release does not know")]
     Code {
         /// What the number is of.
@@ -49,7 +49,7 @@ pub enum SchemaError {
 
 /// The number of nothing.
 pub(super) const NONE: u8 = 0;
-/// The number of what has no number: its name stands beside it.
+/// Stands for everything that has no number of its own. Its name is stored beside it.
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. Only ever added to.

@@ -239,7 +239,7 @@ impl TryFrom<&ArchivedTagV1<'_>> for Tag {
             OTHER => Cow::Owned(tag.kind_other.as_str().to_owned()),
             code => Cow::Borrowed(from_code(&TAG_KINDS, code, "a heuristic's type")?),
         };
-        // Flags are most of all values that are repeated.
+        // Most values that occur often are flags, so they are not copied.
         let value = match tag.value.as_str() {
             "true" => Cow::Borrowed("true"),
             text => Cow::Owned(text.to_owned()),
