@@ -1,6 +1,6 @@
 //! The journal: attempts, pauses and what else must outlive the process, bound to the log.
 //!
-//! Owns: writing entries ([`Journal`], a [`Sink`] of the selector), reading them back ([`replay`]), starting from what they
+//! Owns: writing entries ([`Journal`], a [`Sink`](crate::selector::Sink) of the selector), reading them back ([`replay`]), starting from what they
 //! taught ([`load`]), maintenance ([`maintain`]) and telling apart what a caller has to do about a failure. Invariant: what is
 //! read back is what was taken, in order, without what a tombstone covers; damage is never skipped in silence. Reading takes
 //! no lock and repairs nothing, so that commands work beside a running crawler. Must not know how bytes get to disk (that is

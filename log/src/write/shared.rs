@@ -19,9 +19,10 @@ use crate::error::{Lost, WaitError};
 pub struct Metrics {
     /// Records taken.
     pub appended: u64,
-    /// Records dropped under [`OnFull::Shed`].
+    /// Records dropped under [`OnFull::Shed`](crate::OnFull::Shed).
     pub shed: u64,
-    /// Appends refused: because the queue was full, under [`OnFull::Error`] or in a degraded log, or the record too large.
+    /// Appends refused: because the queue was full, under [`OnFull::Error`](crate::OnFull::Error) or in a degraded
+    /// log, or the record too large.
     pub refused: u64,
     /// Records that were written and went with a directory or segment that somebody deleted. Those of earlier processes are
     /// not counted.

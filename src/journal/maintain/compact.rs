@@ -69,10 +69,10 @@ pub struct Compacted {
 }
 
 /// Drops raw attempts that are too old or forgotten, and merges small segments, after taking the snapshots that keep what they
-/// taught. Works beside a running crawler, whose last segment is left alone. `selector` as for [`snapshot`].
+/// taught. Works beside a running crawler, whose last segment is left alone. `selector` as for [`snapshot`](super::snapshot).
 ///
 /// # Errors
-/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; otherwise as [`snapshot`].
+/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; otherwise as [`snapshot`](super::snapshot).
 /// Killed or failed at any step, it leaves a journal that opens and has lost nothing.
 pub fn compact(
     dir: &Path,

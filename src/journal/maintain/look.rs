@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 /// pass over the last segment.
 ///
 /// # Errors
-/// As [`snapshot`].
+/// As [`snapshot`](super::snapshot).
 pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
     let look = || {
         let reader = open(dir)?;
@@ -37,7 +37,7 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
 /// segment.
 ///
 /// # Errors
-/// As [`snapshot`].
+/// As [`snapshot`](super::snapshot).
 pub fn unfolded(dir: &Path) -> Result<u64, JournalError> {
     let covered = fetchwise_log::load_snapshot(dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
     let reader = open(dir)?;
