@@ -60,8 +60,8 @@ async fn a_short_page_costs_one_render_and_the_sites_others_one_request_each() {
     let origin = Origin::start([("127.0.0.1", Site::Mixed(notes))]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
-    let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone()));
-    let browser = Arc::new(browser.unwrap());
+    let browser =
+        Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = ["direct_access", "playwright"].map(FetcherSpec::by_name);
     let selector = selector.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
     let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))

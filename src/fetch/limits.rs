@@ -105,7 +105,7 @@ pub fn is_local_dial_fault(error: &io::Error, address: SocketAddr) -> bool {
     match error.kind() {
         // Where there is a route, it is the ports that are used up. Without one it is an address of a family that is not
         // spoken here, which is no reason to hold up everything else.
-        io::ErrorKind::AddrNotAvailable => has_route_to(address),
+        io::ErrorKind::AddrNotAvailable => has_route_to(address) || !has_network(),
         io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => !has_network(),
         _ => false,
     }

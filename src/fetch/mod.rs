@@ -173,7 +173,7 @@ impl FetchError {
 
     /// This machine lacked something, so that the request could not be made or its answer not be kept.
     pub fn local(message: impl Into<String>, duration: Duration) -> Self {
-        Self { local: true, ..Self::new(ErrorKind::NetworkError, message, duration) }
+        Self { local: true, ..Self::new(ErrorKind::LocalFault, message, duration) }
     }
 
     /// The fetcher cannot work at all.

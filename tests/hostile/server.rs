@@ -1,10 +1,13 @@
 //! Servers that answer as nobody should.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::{LimitMet, Limits};
 
 use crate::support::{Rebinding, body, bounded, builder, get, within};
-use crate::tempers::{Certificate, Hostile, Temper};
+use crate::tempers::{Certificate, Farewell, Hostile, Temper, farewell};
 
 #[tokio::test]
 async fn a_request_goes_out_again_only_when_not_a_byte_came_back() {
@@ -43,6 +46,34 @@ async fn the_same_holds_under_tls_whose_goodbye_is_no_answer() {
             assert_eq!(second.is_ok(), again, "{temper:?}: {second:?}");
             let sent = server.requests().iter().filter(|path| *path == "/2").count();
             assert_eq!(sent, if again { 2 } else { 1 }, "{temper:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_http_2_too_only_what_was_never_looked_at_goes_out_again() {
+    bounded(async {
+        let certificate = Certificate::for_names(&["farewell.example"]);
+        for (how, again) in [
+            (Farewell::SaysGoodbye, true),
+            (Farewell::HangsUp, true),
+            (Farewell::RefusesTheStream, false),
+            (Farewell::BlamesUs, false),
+        ] {
+            let (address, requests) = farewell(how, &certificate).await;
+            let fetcher = builder()
+                .resolver(Rebinding::new(&["127.0.0.1"]))
+                .root_certificate(certificate.der.clone())
+                .build()
+                .unwrap();
+            let url = format!("https://farewell.example:{}/", address.port()).parse().unwrap();
+            get(&fetcher, &url, &within(10)).await.unwrap();
+            // What comes at the beginning of a connection comes before the second request.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let second = get(&fetcher, &url, &within(10)).await;
+            assert_eq!(second.is_ok(), again, "{how:?}: {second:?}");
+            assert_eq!(requests.load(Ordering::SeqCst), if again { 3 } else { 2 }, "{how:?}");
         }
     })
     .await;

@@ -354,6 +354,54 @@ async fn flood_over(stream: impl AsyncRead + AsyncWrite, flood: Flood, sent: &At
     }
 }
 
+/// How an HTTP/2 server treats the second request of its first connection; all others are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// Says that it closes the connection and has not looked at the request.
+    SaysGoodbye,
+    /// Closes the connection without a word.
+    HangsUp,
+    /// Refuses the stream, and keeps the connection.
+    RefusesTheStream,
+    /// Says that it closes the connection because of a fault of ours.
+    BlamesUs,
+}
+
+/// An HTTP/2 server for `farewell.example`, and how many requests reached it.
+pub(crate) async fn farewell(farewell: Farewell, certificate: &Certificate) -> (SocketAddr, Arc<AtomicUsize>) {
+    let acceptor = certificate.acceptor(b"h2");
+    let requests = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&requests);
+    let (address, _) = listen(move |stream| {
+        let (acceptor, asked) = (acceptor.clone(), Arc::clone(&asked));
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let (mut read, mut write) = tokio::io::split(stream);
+            let (mut preface, mut answer) = ([0; 24], frame(4, 0, 0, b""));
+            if read.read_exact(&mut preface).await.is_err() {
+                return;
+            }
+            loop {
+                if write.write_all(&answer).await.is_err() || write.flush().await.is_err() {
+                    return;
+                }
+                let Some(stream) = next_request(&mut read).await else { return };
+                let last = stream.saturating_sub(2).to_be_bytes();
+                answer = match (asked.fetch_add(1, Ordering::SeqCst), farewell) {
+                    (1, Farewell::HangsUp) => return,
+                    (1, Farewell::SaysGoodbye) => frame(7, 0, 0, &[last, [0; 4]].concat()),
+                    (1, Farewell::BlamesUs) => frame(7, 0, 0, &[last, 11_u32.to_be_bytes()].concat()),
+                    (1, Farewell::RefusesTheStream) => frame(3, 0, stream, &7_u32.to_be_bytes()),
+                    // Status 200, and the end of the stream.
+                    _ => frame(1, 5, stream, &[0x88]),
+                };
+            }
+        }
+    })
+    .await;
+    (address, requests)
+}
+
 /// The stream of the next request: its headers frame.
 async fn next_request(read: &mut (impl AsyncRead + Unpin)) -> Option<u32> {
     let mut head = [0; 9];

@@ -95,7 +95,8 @@ impl Resume {
 /// Whether a link is through: it was delivered, or ended in one of the outcomes of the table. All else says something about this
 /// machine or this moment, not about the link.
 pub(super) fn is_through(report: &Report) -> bool {
-    report.success || report.error_type.is_some_and(|error_type| ErrorKind::from_name(error_type).is_some())
+    let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| kind != ErrorKind::LocalFault);
+    report.success || report.error_type.is_some_and(own)
 }
 
 /// What a link is noted by.
@@ -164,10 +165,9 @@ mod tests {
         let ended = |error_type| is_through(&Report { error_type: Some(error_type), ..Report::default() });
         assert!(is_through(&Report { success: true, ..Report::default() }));
         for &kind in ErrorKind::ALL {
-            assert!(ended(kind.name()), "{kind}");
+            assert_eq!(ended(kind.name()), kind != ErrorKind::LocalFault, "{kind}");
         }
-        let later =
-            [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, Report::PAUSED, "internal_error", "local"];
+        let later = [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, Report::PAUSED, "internal_error"];
         assert!(later.into_iter().all(|error_type| !ended(error_type)));
         // A page that came and could not be stored is not there.
         assert!(!is_through(&Report { success: false, status: Some(200), ..Report::default() }));

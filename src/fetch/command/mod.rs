@@ -262,6 +262,7 @@ impl CommandFetcher {
             Some(known @ ErrorKind::RedirectLoop) => past(LimitMet::Redirects(limits.max_redirects), known, message),
             Some(known @ ErrorKind::TooLarge) => past(LimitMet::Body(limits.max_body), known, message),
             Some(known @ ErrorKind::Timeout) => past(LimitMet::Deadline(limits.deadline), known, message),
+            Some(ErrorKind::LocalFault) => FetchError::local(message, Duration::ZERO),
             Some(known) => error(known, message),
             None => {
                 let kind: String = kind.chars().take(100).collect();
