@@ -8,16 +8,57 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::args::ClassifyArgs;
 use super::failure::{Exit, Failure};
 use super::input::{Line, Lines, is_stdin, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
 use fetchwise::response::{Header, Page};
+
+/// Read a response: blocked, an application's shell, empty, or content
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is relative \
+    to the batch file.\n\n\
+    Examples:\n  \
+    fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
+    curl -s https://example.org/ | fetchwise classify -\n  \
+    fetchwise classify --batch responses.jsonl --json\n  \
+    fetchwise classify --batch labelled.jsonl --evaluate"
+)]
+pub(crate) struct ClassifyArgs {
+    /// The body; - reads stdin
+    #[arg(value_name = "FILE", required_unless_present_any = ["batch", "show_rules"], conflicts_with = "batch")]
+    pub(crate) file: Option<PathBuf>,
+    /// The status that came with it
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..1000))]
+    pub(crate) status: u16,
+    /// A response header; repeatable
+    #[arg(long, value_name = "'K: V'", value_parser = parse_header, conflicts_with = "batch")]
+    pub(crate) header: Vec<Header>,
+    /// The URL that was asked for
+    #[arg(long, value_name = "URL", conflicts_with = "batch")]
+    pub(crate) url: Option<String>,
+    /// Read many responses; - reads the lines from stdin
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) batch: Option<PathBuf>,
+    /// Judge the detector itself: the batch has a `label` on each line
+    #[arg(long, requires = "batch")]
+    pub(crate) evaluate: bool,
+    /// Show all that matched, and where
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Judge by seven keywords anywhere in the text, for comparison
+    #[arg(long, conflicts_with = "rules")]
+    pub(crate) keywords: bool,
+    /// Print the shipped rules and stop
+    #[arg(long)]
+    pub(crate) show_rules: bool,
+}
 
 /// The longest line of a batch.
 const LINE_MAX_BYTES: usize = 4 << 20;
@@ -388,5 +429,24 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
         0 => Ok(()),
         parts => out
             .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
+    }
+}
+
+/// Reads `Name: value`.
+fn parse_header(text: &str) -> Result<Header, String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => Ok(Header::new(name.trim(), value.trim())),
+        _ => Err(format!("{text:?} is no header: expected 'Name: value'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_needs_a_name() {
+        assert_eq!(parse_header("Server:  nginx "), Ok(Header::new("Server", "nginx")));
+        assert!(parse_header(": x").is_err() && parse_header("x").is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! `replay-policy`: off-policy evaluation, what a policy would have been worth on the log that another one made.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::ReplayPolicyArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, note, percent, plain};
 use super::pass;
@@ -10,6 +10,25 @@ use super::settings::Settings;
 use fetchwise::names::UnknownName;
 use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
+
+/// Judge a policy on the log that another one made
+///
+/// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
+/// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
+    fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
+    say why the log cannot support the question: a policy that was never tried at anything cannot be judged by what it did \
+    not do.\n\n\
+    Policies: default, index, confident, published.\n\n\
+    Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
+)]
+pub(crate) struct ReplayPolicyArgs {
+    /// Who is judged; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
+}
 
 #[derive(Serialize)]
 struct EvaluationJson<'a> {

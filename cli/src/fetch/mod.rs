@@ -12,10 +12,11 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::args::FetchArgs;
 use super::failure::{Exit, Failure};
 use super::out::Out;
 use super::settings::Settings;
+
+pub(crate) use args::FetchArgs;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
 use fetchwise::journal::{Journal, State};
@@ -24,6 +25,7 @@ use report::Show;
 use resume::Resume;
 use stop::Stop;
 
+mod args;
 pub(super) mod assemble;
 pub(super) mod feed;
 mod files;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::args::FetchArgs;
+use super::FetchArgs;
 use fetchwise::pipeline::Link;
 
 /// Hex digits of a link's hash.
