@@ -71,7 +71,7 @@ const BODY_MAX_BYTES: usize = 1 << 20;
 #[derive(Serialize)]
 struct VerdictJson {
     url: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// None for a body that is no line of a batch.
     body_path: Option<PathBuf>,
     status: u16,
     is_blocked: bool,
@@ -95,7 +95,7 @@ struct VerdictJson {
     reason: String,
     waf: Vec<String>,
     heuristics: Vec<HeuristicJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// None without `--explain`.
     matches: Option<Vec<MatchJson>>,
 }
 

@@ -1,4 +1,4 @@
-//! `query`: P(success | all of these), per fetcher.
+//! `query`: how often each fetcher delivered where all of some heuristics hold.
 
 use clap::Args;
 use serde::Serialize;

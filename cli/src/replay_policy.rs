@@ -11,7 +11,7 @@ use fetchwise::names::UnknownName;
 use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
 
-/// Judge a policy on the log that another one made
+/// Evaluate a policy on the log that another one made (off-policy evaluation)
 ///
 /// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
 /// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
@@ -19,13 +19,12 @@ use fetchwise::policy;
 #[command(
     after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
     fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
-    say why the log cannot support the question: a policy that was never tried at anything cannot be judged by what it did \
-    not do.\n\n\
+    say why the log cannot support the question: a log says nothing of requests that its policy never made.\n\n\
     Policies: default, index, confident, published.\n\n\
     Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
 )]
 pub(crate) struct ReplayPolicyArgs {
-    /// Who is judged; repeatable
+    /// Which policy; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) policy: Vec<String>,
 }

@@ -13,7 +13,8 @@ use super::out::{Out, note};
 /// Compare policies in invented worlds, under a virtual clock and without any network
 ///
 /// Every policy fetches every URL of the world through the calls that a crawler makes, and meets the same luck. Regret is worth
-/// lost a URL against an oracle that knows all chances. The same seeds print the same bytes.
+/// lost a URL against an oracle that knows all chances. The same worlds, policies and seeds (numbers from which chance is drawn) print
+/// the same bytes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Policies: default, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\

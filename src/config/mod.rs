@@ -185,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_config_is_one() {
+        let page = include_str!("../../docs/configuration.md");
+        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let config = Config::from_toml(example, Path::new("configuration.md")).unwrap();
+        assert_eq!((config.fetchers.len(), config.priors.len()), (2, 1));
+        assert_eq!(config.http.max_body, Some(256 << 20));
+    }
+
+    #[test]
     fn a_fetcher_overrides_its_class() {
         let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();

@@ -15,8 +15,6 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::{Exit, Failure};
 use super::out::Out;
 use super::settings::Settings;
-
-pub(crate) use args::FetchArgs;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
 use fetchwise::journal::{Journal, State};
@@ -24,6 +22,8 @@ use fetchwise::pipeline::{Link, Pipeline, Report};
 use report::Show;
 use resume::Resume;
 use stop::Stop;
+
+pub(crate) use args::FetchArgs;
 
 mod args;
 pub(super) mod assemble;

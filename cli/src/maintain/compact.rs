@@ -42,8 +42,8 @@ struct CompactJson {
     bytes_before: u64,
     bytes_after: u64,
     snapshot_bytes: u64,
-    mass_before: f64,
-    mass_after: f64,
+    weight_before: f64,
+    weight_after: f64,
     beside_writer: bool,
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             bytes_before: done.bytes.0,
             bytes_after: done.bytes.1,
             snapshot_bytes: done.snapshot_bytes,
-            mass_before: done.mass.0,
-            mass_after: done.mass.1,
+            weight_before: done.mass.0,
+            weight_after: done.mass.1,
             beside_writer: done.beside_writer,
         })?;
     } else {
