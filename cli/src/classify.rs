@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::failure::{Exit, Failure};
-use super::input::{Line, Lines, is_stdin, unreadable};
+use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
@@ -159,8 +159,8 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
 }
 
 fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) -> Result<Exit, Failure> {
-    let body =
-        read_body(path).map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
+    let body = if is_stdin(path) { read_body(io::stdin().lock()) } else { read_body(open(path)?) };
+    let body = body.map_err(|error| unreadable(path, &error))?;
     let url = args.url.as_deref();
     let page = Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
     let verdict = judge(detector, &page, args.explain, &mut Scratch::default());
@@ -277,7 +277,7 @@ fn read_line(
         }
     };
     let path = folder.join(&item.body_path);
-    let body = match read_body(&path) {
+    let body = match File::open(&path).and_then(read_body) {
         Ok(body) => body,
         Err(error) => {
             return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", path.display())));
@@ -291,13 +291,9 @@ fn read_line(
 }
 
 /// The body, as much of it as matters.
-fn read_body(path: &Path) -> io::Result<Vec<u8>> {
+fn read_body(from: impl Read) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    let max = BODY_MAX_BYTES as u64;
-    match is_stdin(path) {
-        true => io::stdin().lock().take(max).read_to_end(&mut body)?,
-        false => File::open(path)?.take(max).read_to_end(&mut body)?,
-    };
+    from.take(BODY_MAX_BYTES as u64).read_to_end(&mut body)?;
     Ok(body)
 }
 

@@ -143,6 +143,40 @@ fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
 }
 
 #[test]
+fn the_same_fault_has_the_same_exit_code_in_every_command() {
+    let place = Place::new();
+    let file = place.write("file", "");
+    for command in [
+        &["fetch", "--no-browser", "--input", "absent"][..],
+        &["import", "absent"],
+        &["classify", "absent"],
+        &["classify", "--batch", "absent"],
+        &["simulate", "--world", "absent.toml"],
+        &["stats", "--router", "absent"],
+        &["select", "https://e.org/", "--config", "absent"],
+    ] {
+        let ran = place.run(command);
+        assert!(ran.code == 2 && ran.stderr.contains("absent"), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    for command in [
+        &["fetch", "--no-browser", "--input", &file][..],
+        &["import", &file],
+        &["select", "https://e.org/"],
+        &["explain", "https://e.org/"],
+        &["stats"],
+        &["verify"],
+    ] {
+        let ran = place.run(&[command, &["--data-dir", &file]].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("no directory"), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    let bad_lines = b"\xff\n";
+    for command in [&["select", "-"][..], &["fetch", "--no-browser", "-"], &["import", "-"]] {
+        let ran = place.run_with(command, bad_lines);
+        assert_eq!(ran.code, 1, "{command:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_data_directory_that_is_not_there_is_named_by_every_command_that_reads() {
     let place = Place::new();
     let absent = ["--data-dir", "mistyped"];
