@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
-use fetchwise::journal::{Check, Durability, Journal, Options};
+use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use url::Url;
@@ -29,7 +29,7 @@ fn record(c: &mut Criterion) {
     let interval = Durability::Interval(Duration::from_millis(100));
     for durability in [Durability::Memory, Durability::Os, interval, Durability::Sync] {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { durability, check: Check::Tail, ..Options::default() };
+        let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
         let (journal, _) = Journal::open(dir.path(), options).unwrap();
         group.bench_function(format!("{durability:?}"), |b| {
             b.iter(|| {

@@ -10,7 +10,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::journal::maintain::{self, CompactOptions};
-use fetchwise::journal::{self, Durability, Journal, Options};
+use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::Reader;
@@ -35,7 +35,7 @@ fn attempt(n: u64, now: Timestamp) -> Attempt {
 
 fn written(now: Timestamp) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let (journal, _) = Journal::open(dir.path(), Options { durability: Durability::Os, ..Options::default() }).unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     for n in 0..ATTEMPTS {
         journal.append_attempt(&attempt(n, now)).unwrap();
     }

@@ -18,6 +18,8 @@ pub struct BackoffSettings {
     pub blocked_base: Duration,
     /// The first pause of a link after another failure, or in a waiting room.
     pub failed_base: Duration,
+    /// The first pause of a host that answers 429 and does not say for how long.
+    pub limited_base: Duration,
     /// `Retry-After` is believed up to this.
     pub retry_after_max: Duration,
     /// So many links of one host blocked within [`BackoffSettings::host_window`] pause the host.
@@ -38,6 +40,7 @@ impl Default for BackoffSettings {
         Self {
             blocked_base: Duration::from_secs(10 * MINUTE),
             failed_base: Duration::from_secs(5 * MINUTE),
+            limited_base: Duration::from_secs(30),
             retry_after_max: Duration::from_secs(24 * 60 * MINUTE),
             host_links: 3,
             host_window: Duration::from_secs(10 * MINUTE),

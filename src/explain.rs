@@ -4,11 +4,10 @@
 
 use crate::decision::{Decision, Rule};
 use crate::heuristic::Heuristic;
-use crate::registry::FetcherId;
+use crate::registry::{FetcherId, Registry};
 use crate::score::estimate::{Step, Trace};
 use crate::score::index::{expected_cost, index};
 use crate::score::{Scored, Settings, Specificity};
-use crate::selector::Selector;
 
 /// Why a decision is what it is.
 #[derive(Clone, Debug)]
@@ -129,9 +128,16 @@ impl CandidateView {
 
 /// Collects the steps of a walk.
 pub(crate) struct Steps<'s> {
-    pub(crate) selector: &'s Selector,
-    pub(crate) depth: u32,
+    registry: &'s Registry,
+    depth: u32,
     pub(crate) steps: Vec<EvidenceStep>,
+}
+
+impl<'s> Steps<'s> {
+    /// For a URL of the path depth `depth`.
+    pub(crate) fn new(registry: &'s Registry, depth: u32) -> Self {
+        Self { registry, depth, steps: Vec::new() }
+    }
 }
 
 impl Trace for Steps<'_> {
@@ -144,7 +150,7 @@ impl Trace for Steps<'_> {
         // Cells lie in the order they were learned in, which a snapshot does not keep: people see fetchers in theirs.
         let is_later = |known: &EvidenceStep| {
             let same = known.kind == step.kind && known.value == value;
-            same && self.selector.fetcher_id(&known.fetcher) > Some(step.fetcher)
+            same && self.registry.find(&known.fetcher) > Some(step.fetcher)
         };
         let place = self.steps.iter().rposition(|known| !is_later(known)).map_or(0, |before| before + 1);
         self.steps.insert(
@@ -152,7 +158,7 @@ impl Trace for Steps<'_> {
             EvidenceStep {
                 kind: step.kind.to_owned(),
                 value,
-                fetcher: self.selector.fetcher_name(step.fetcher).to_owned(),
+                fetcher: self.registry.spec(step.fetcher).map_or_else(String::new, |spec| spec.name.to_string()),
                 success: step.success,
                 total: step.total,
                 exact_success: step.exact_success,

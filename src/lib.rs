@@ -2,6 +2,7 @@
 
 #[cfg(all(feature = "json", feature = "journal"))]
 pub mod analytics;
+pub mod answer;
 pub mod attempt;
 pub mod backoff;
 #[cfg(feature = "config")]
@@ -9,6 +10,7 @@ pub mod config;
 pub mod decision;
 #[cfg(feature = "detect")]
 pub mod detect;
+pub mod error;
 pub mod evidence;
 pub(crate) mod explain;
 #[cfg(feature = "pipeline")]
@@ -28,10 +30,13 @@ pub mod rfc3339;
 pub mod router;
 pub mod score;
 pub mod selector;
+pub(crate) mod state;
 #[cfg(feature = "pipeline")]
 pub mod store;
 pub mod time;
+pub mod visit;
 
+pub use error::Error;
 pub use selector::Selector;
 
 /// The README's example is compiled and run with the other documentation tests.

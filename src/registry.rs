@@ -113,6 +113,24 @@ pub fn canonical(name: &str) -> &str {
     if name == "simple_http" { PROBE_FETCHER } else { name }
 }
 
+/// Fetchers that cannot be candidates together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two have one name.
+    #[error("the fetcher {name} is there twice")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// There are more than can be told apart in one decision.
+    #[error("the fetcher {name} is one too many: at most {CANDIDATES_MAX} can be candidates")]
+    TooMany {
+        /// The first one too many.
+        name: String,
+    },
+}
+
 /// A fetcher's number within one selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetcherId(pub(crate) u16);
@@ -137,6 +155,12 @@ impl FetcherSet {
         if id.index() < CANDIDATES_MAX {
             self.0 |= 1 << id.0;
         }
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether it holds `id`.
@@ -164,19 +188,26 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry whose first fetchers, in this order, are the candidates. Names that come twice keep the first spec.
-    pub(crate) fn new(candidates: Vec<FetcherSpec>) -> Self {
-        let mut specs: Vec<FetcherSpec> = Vec::with_capacity(candidates.len());
-        for spec in candidates {
-            if specs.len() < CANDIDATES_MAX && !specs.iter().any(|known| known.name == spec.name) {
-                specs.push(spec);
-            }
+    /// A registry whose first fetchers, in this order, are the candidates.
+    pub(crate) fn new(specs: Vec<FetcherSpec>) -> Result<Self, RegistryError> {
+        if let Some(extra) = specs.get(CANDIDATES_MAX) {
+            return Err(RegistryError::TooMany { name: extra.name.to_string() });
+        }
+        let is_twice =
+            |(place, spec): &(usize, &FetcherSpec)| specs[..*place].iter().any(|known| known.name == spec.name);
+        if let Some((_, twice)) = specs.iter().enumerate().find(is_twice) {
+            return Err(RegistryError::Twice { name: twice.name.to_string() });
         }
         let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(FETCHERS_MAX);
         let count = specs.len();
         slots.extend(specs.into_iter().map(OnceLock::from));
         slots.resize_with(FETCHERS_MAX, OnceLock::new);
-        Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) }
+        Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) })
+    }
+
+    /// How many candidates there are: ids below are theirs.
+    pub(crate) fn candidates_len(&self) -> usize {
+        self.candidates
     }
 
     /// The candidates in order of registration.
@@ -233,7 +264,8 @@ mod tests {
 
     #[test]
     fn ids_follow_registration_and_aliases_resolve() {
-        let registry = Registry::new(vec![FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("playwright")]);
+        let registry =
+            Registry::new(vec![FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("playwright")]).unwrap();
         assert_eq!(registry.find("simple_http"), Some(FetcherId(0)));
         assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
         assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
@@ -243,8 +275,16 @@ mod tests {
     }
 
     #[test]
+    fn a_fetcher_that_comes_twice_or_is_one_too_many_is_named() {
+        let twice = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
+        assert_eq!(Registry::new(twice).unwrap_err(), RegistryError::Twice { name: "a".to_owned() });
+        let many: Vec<_> = (0..=CANDIDATES_MAX).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
+        assert_eq!(Registry::new(many).unwrap_err(), RegistryError::TooMany { name: "f64".to_owned() });
+    }
+
+    #[test]
     fn a_full_registry_says_so() {
-        let registry = Registry::new(Vec::new());
+        let registry = Registry::new(Vec::new()).unwrap();
         for n in 0..FETCHERS_MAX {
             assert!(registry.intern(&format!("f{n}")).is_some());
         }
@@ -254,7 +294,7 @@ mod tests {
 
     #[test]
     fn racing_threads_agree_on_ids() {
-        let registry = Registry::new(Vec::new());
+        let registry = Registry::new(Vec::new()).unwrap();
         let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
         let (a, b) = std::thread::scope(|scope| {
             let other = scope.spawn(|| ids(&registry));

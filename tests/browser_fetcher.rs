@@ -116,7 +116,7 @@ fn browser() -> BrowserFetcher {
 fn browser_with(options: BrowserOptions) -> BrowserFetcher {
     let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
     let guard = AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false);
-    BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names)))
+    BrowserFetcher::new(program, options, Dialer::with_resolver(guard, Arc::new(Names))).unwrap()
 }
 
 /// Names of our own, and no look-up that leaves the machine.
@@ -837,7 +837,8 @@ async fn a_program_that_is_no_browser_is_a_clear_error() {
     for (program, part) in [("/nonexistent/chromium", "/nonexistent/chromium"), ("/bin/false", "exit status: 1")] {
         let browser = BrowserFetcher::new(program.into(), BrowserOptions::default(), {
             Dialer::new(AddressGuard::new([parse_network("127.0.0.0/24").unwrap()], false))
-        });
+        })
+        .unwrap();
         let error = get(&browser, &url, &seconds(20)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NetworkError);
         assert!(error.message.contains(part), "{error}");

@@ -15,8 +15,8 @@ use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::Kind;
 use fetchwise::journal::maintain::{self, CompactOptions, Compacted, Phase, Refold};
 use fetchwise::journal::{
-    self, Check, Durability, Entry, ImportanceEntry, Journal, JournalError, LinkEntry, Loaded, Options, Progress,
-    TombstoneTarget,
+    self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, Loaded, OpenCheck,
+    Progress, TombstoneTarget,
 };
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
@@ -56,7 +56,7 @@ fn selector() -> Selector {
 }
 
 fn open(dir: &Path) -> Journal {
-    Journal::open(dir, Options { segment_bytes: Some(64 << 10), ..Options::default() }).unwrap().0
+    Journal::open(dir, JournalOptions::default().segment_bytes(64 << 10)).unwrap().0
 }
 
 /// A journal with these attempts, closed.
@@ -227,7 +227,8 @@ fn compaction_drops_old_attempts_and_no_evidence() {
     write(dir.path(), (0..4000).map(|n| attempt(n, if n % 2 == 0 { 120.0 } else { 10.0 })));
     write(dir.path(), [attempt(4000, 0.5)]);
     let ((before, _), all, bytes) = (start(dir.path()), ids(dir.path()), segment_bytes(dir.path()));
-    let options = CompactOptions { dry_run: true, ..CompactOptions::default() };
+    let mut options = CompactOptions::default();
+    options.dry_run = true;
     let dry = maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
     assert_eq!((ids(dir.path()).len(), segment_bytes(dir.path())), (all.len(), bytes), "a dry run changes nothing");
     assert!(files(dir.path(), ".fws").is_empty());
@@ -258,7 +259,8 @@ fn a_clock_that_jumped_is_not_believed_unless_told_so() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..500).map(|n| attempt(n, 10.0)));
     let run = |trust_clock| {
-        let options = CompactOptions { trust_clock, ..CompactOptions::default() };
+        let mut options = CompactOptions::default();
+        options.trust_clock = trust_clock;
         maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet())
     };
     let error = run(false).unwrap_err();
@@ -323,7 +325,8 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
         // Twice is once.
         assert!(forget(dir.path(), domain("d5.example.org")).attempts == 0);
         assert_same(&start(dir.path()).0, &without, "forgotten twice");
-        let options = CompactOptions { trust_clock: true, ..CompactOptions::default() };
+        let mut options = CompactOptions::default();
+        options.trust_clock = true;
         let done = maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
         assert_eq!((done.attempts, done.forgotten), ((2000, 1846), 154));
         assert_same(&start(dir.path()).0, &without, "forgotten, and compacted");
@@ -408,7 +411,7 @@ fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
 fn a_snapshot_beside_a_writer_that_never_syncs_covers_what_is_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..100).map(|n| attempt(n, 1.0)));
-    let (journal, _) = Journal::open(dir.path(), Options { durability: Durability::Os, ..Options::default() }).unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
     for n in 100..200 {
         journal.append_attempt(&attempt(n, 1.0)).unwrap();
     }
@@ -431,7 +434,7 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
         _ => 60_000,
     };
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { segment_bytes: Some(8 << 20), durability: Durability::Os, ..Options::default() };
+    let options = JournalOptions::default().segment_bytes(8 << 20).durability(Durability::Os);
     let (journal, _) = Journal::open(dir.path(), options.clone()).unwrap();
     for n in 0..count {
         journal.append_attempt(&attempt(n, if n < count / 2 { 100.0 } else { 50.0 })).unwrap();
@@ -439,7 +442,7 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     journal.close().unwrap();
     let (mirror, _) = start(dir.path());
     let bytes = segment_bytes(dir.path());
-    let (journal, _) = Journal::open(dir.path(), Options { check: Check::Tail, ..options }).unwrap();
+    let (journal, _) = Journal::open(dir.path(), options.check(OpenCheck::Tail)).unwrap();
     let (stop, appended) = (AtomicBool::new(false), AtomicU64::new(0));
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -538,7 +541,8 @@ proptest! {
                 }
                 Step::Snapshot if !fresh => drop(take_snapshot(dir.path())),
                 Step::Compact if !fresh => {
-                    let options = CompactOptions { trust_clock: true, ..CompactOptions::default() };
+                    let mut options = CompactOptions::default();
+    options.trust_clock = true;
                     maintain::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
                 }
                 Step::SpoilNewest => {

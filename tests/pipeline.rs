@@ -11,10 +11,10 @@ use fetchwise::attempt::Attempt;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::pipeline::{Link, Pipeline, PipelineBuilder, PipelineSettings, Report};
+use fetchwise::pipeline::{Link, Pipeline, Report};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::router::{Mode, Router};
-use fetchwise::selector::{Selector, Sink, SinkError};
+use fetchwise::selector::{Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_testsite::origin::{Charset, Origin, Site};
 
@@ -52,24 +52,25 @@ impl World {
     fn with(
         sites: Vec<(&str, Site)>,
         fetchers: &[&str],
-        more: impl FnOnce(PipelineBuilder) -> PipelineBuilder,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
     ) -> Self {
         let origin = Origin::start(sites).unwrap();
         let kept = Kept::default();
-        let mut selector = Selector::builder();
+        let clock = Arc::new(Clock::fixed(Timestamp::now()));
+        let mut selector = Selector::builder().sink(kept.clone()).clock(Arc::clone(&clock)).visits(visits());
         for name in fetchers {
             selector = selector.fetcher(FetcherSpec::by_name(name));
         }
-        let mut selector = selector.build().unwrap();
-        selector.set_sink(Box::new(kept.clone()));
-        let clock = Arc::new(Clock::fixed(Timestamp::now()));
-        let mut builder = Pipeline::builder(Arc::new(selector)).clock(Arc::clone(&clock)).settings(settings());
+        let selector = more(selector).build().unwrap();
+        let limits = Limits { max_body: 8 << 20, ..Limits::default() };
+        let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits);
+        builder = builder.missing("playwright", "Chromium was not found; install it with: apt-get install chromium");
         for name in fetchers {
             let agent = if name.contains("stealth") { "stealth" } else { "plain" };
             let fetcher = HttpFetcher::builder().name(*name).guard(loopback()).user_agent(agent).build().unwrap();
             builder = builder.fetcher(Arc::new(fetcher));
         }
-        Self { origin, pipeline: Arc::new(more(builder).build()), kept, clock }
+        Self { origin, pipeline: Arc::new(builder.build().unwrap()), kept, clock }
     }
 
     async fn get(&self, path: &str) -> Report {
@@ -89,10 +90,12 @@ fn loopback() -> AddressGuard {
     AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false)
 }
 
-fn settings() -> PipelineSettings {
-    let limits = Limits { deadline: Duration::from_secs(4), max_body: 8 << 20, ..Limits::default() };
-    let probe_limits = Limits { deadline: Duration::from_secs(2), max_redirects: 5, ..limits.clone() };
-    PipelineSettings { limits, probe_limits, ..PipelineSettings::default() }
+fn visits() -> VisitSettings {
+    VisitSettings {
+        deadline: Duration::from_secs(4),
+        probe_deadline: Duration::from_secs(2),
+        ..VisitSettings::default()
+    }
 }
 
 fn source(report: &Report) -> &'static str {
@@ -193,7 +196,7 @@ async fn a_redirect_to_a_refused_address_is_not_dialled() {
     let guard = AddressGuard::new(["127.0.0.1/32".parse().unwrap()], false);
     let fetcher = HttpFetcher::builder().guard(guard).build().unwrap();
     let selector = Selector::builder().build().unwrap();
-    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(fetcher)).build();
+    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(fetcher)).build().unwrap();
     let report = pipeline.fetch(&Link::new(outside.url(HOST, "/go"))).await;
     assert_eq!(report.error_type, Some("refused_address"), "{report:?}");
     assert_eq!(origin.connections(target), 0);
@@ -215,7 +218,7 @@ async fn a_captcha_is_taken_to_stealth_under_its_own_name() {
 #[tokio::test]
 async fn the_strict_reading_ends_a_url_at_its_first_block() {
     let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |builder| {
-        builder.settings(PipelineSettings { escalate_after_block: false, ..settings() })
+        builder.visits(VisitSettings { escalate_after_block: false, ..visits() })
     });
     let report = world.get("/news/1").await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1));
@@ -237,7 +240,7 @@ async fn a_blocked_link_is_paused_longer_each_time_and_let_go_when_content_comes
     world.wait(Duration::from_secs(1200));
     let third = world.get("/a").await;
     assert!(third.success && third.paused_until.is_none(), "{third:?}");
-    assert_eq!(world.pipeline.link_state(&world.origin.url(HOST, "/a")).risk_level, 0);
+    assert_eq!(world.pipeline.selector().link_state(&world.origin.url(HOST, "/a")).risk_level, 0);
 }
 
 #[tokio::test]
@@ -260,9 +263,10 @@ async fn three_blocked_links_pause_the_host_until_one_trial_has_shown_better() {
     world.origin.set_site(HOST, Site::slow(Duration::from_millis(300)));
     world.wait(Duration::from_secs(600));
     let (a, b) = tokio::join!(world.get("/x"), world.get("/y"));
-    let (trial, other) = if a.success { (a, b) } else { (b, a) };
-    assert!(trial.success, "{trial:?}");
-    assert_eq!(other.error_type, Some("paused"), "one trial at a time: {other:?}");
+    assert!(a.success && b.success, "who comes during the trial waits for its end: {a:?} {b:?}");
+    let asked: Vec<_> = world.kept.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(world.origin.hits(HOST), 5, "one request each");
     assert!(world.get("/z").await.success);
 }
 
@@ -304,9 +308,7 @@ async fn shadow_logs_what_learning_would_have_done() {
 
 #[tokio::test]
 async fn a_callers_wish_is_followed_or_refused_with_a_reason() {
-    let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| {
-        builder.missing("playwright", "Chromium was not found; install it with: apt-get install chromium")
-    });
+    let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| builder);
     let url = world.origin.url(HOST, "/a");
     let link = Link { fetcher: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
     let report = world.pipeline.fetch(&link).await;
@@ -342,7 +344,7 @@ async fn requests_are_the_attempts_in_the_log_whether_or_not_anybody_was_asked()
     let made = world.kept.all();
     let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
     assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged, and nothing is learned");
-    assert_eq!(world.pipeline.link_state(&made[0].link).paused_until, None);
+    assert_eq!(world.pipeline.selector().link_state(&made[0].link).paused_until, None);
 }
 
 #[tokio::test]
@@ -371,8 +373,11 @@ async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
         selector = selector.no_priors();
         let mut selector = selector.build().unwrap();
         selector.set_sink(Box::new(kept.clone()));
-        let plain = HttpFetcher::new(loopback()).unwrap();
-        Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).fetcher(broken("playwright_stealth")).build()
+        let mut pipeline = Pipeline::builder(Arc::new(selector)).fetcher(broken("playwright_stealth"));
+        if names.contains(&"direct_access") {
+            pipeline = pipeline.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
+        }
+        pipeline.build().unwrap()
     };
     let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
     assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
@@ -381,4 +386,79 @@ async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
     assert_eq!((report.error_type, report.requests), (Some("no_fetcher"), 0), "{report:?}");
     assert!(report.message.unwrap().contains("/nonexistent/fetcher"));
     assert!(report.paused_until.is_none() && kept.all().len() == 1);
+}
+
+#[tokio::test]
+async fn a_fetcher_that_is_no_candidate_is_refused_by_name() {
+    let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).build().unwrap();
+    let plain = HttpFetcher::new(loopback()).unwrap();
+    let error = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).build().err().unwrap().to_string();
+    assert!(error.contains("direct_access") && error.contains("playwright"), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_asks_for_an_hour_gets_it_from_every_link_and_fetcher() {
+    let sites = vec![(HOST, Site::rate_limited(3600))];
+    let world = World::with(sites, &["direct_access", "playwright_stealth"], |builder| builder);
+    let first = world.get("/a").await;
+    assert_eq!((first.error_type, first.requests), (Some("blocked_403"), 1), "no other fetcher is tried: {first:?}");
+    for path in ["/b", "/c/d", "/e.pdf"] {
+        let other = world.get(path).await;
+        assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
+        assert_eq!(other.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(3600));
+    }
+    assert_eq!(world.origin.hits(HOST), 1);
+    world.wait(Duration::from_secs(3599));
+    assert_eq!(world.get("/f").await.requests, 0);
+    world.origin.set_site(HOST, Site::Static);
+    world.wait(Duration::from_secs(1));
+    assert!(world.get("/g").await.success);
+}
+
+#[tokio::test]
+async fn a_hanging_url_costs_two_timeouts_however_many_fetchers_there_are() {
+    let fetchers = ["direct_access", "playwright", "playwright_stealth"];
+    let world = World::with(vec![(HOST, Site::Silent)], &fetchers, |builder| {
+        builder.visits(VisitSettings {
+            deadline: Duration::from_millis(400),
+            probe_deadline: Duration::from_millis(200),
+            ..VisitSettings::default()
+        })
+    });
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.requests), (Some("timeout"), 2), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_written_in_html_is_followed_in_the_same_attempt() {
+    let sites = vec![("127.0.0.1", Site::Static), ("127.0.0.2", Site::Static)];
+    let world = World::with(sites, &["direct_access"], |builder| builder);
+    let target = world.origin.url("127.0.0.2", "/articles/1");
+    let stub =
+        format!("<!doctype html><meta http-equiv=refresh content='0; url={target}'><a href='{target}'>Moved</a>");
+    world.origin.set_site(HOST, Site::Html(stub));
+    let report = world.get("/old").await;
+    assert!(report.success && report.requests == 1 && report.bytes > 200, "{report:?}");
+    let response = report.response.as_ref().unwrap();
+    assert_eq!(response.final_url.as_str(), target);
+    assert_eq!(response.chain.iter().map(url::Url::as_str).collect::<Vec<_>>(), [world.origin.url(HOST, "/old")]);
+    let made = world.kept.all();
+    assert_eq!((made.len(), made[0].fetcher.as_str(), made[0].success), (1, "direct_access", true));
+    assert_eq!(made[0].url, world.origin.url(HOST, "/old"));
+}
+
+#[tokio::test]
+async fn a_redirect_written_in_html_goes_through_the_guard_and_ends_after_ten() {
+    let world = World::new(vec![(HOST, Site::Static)]);
+    world
+        .origin
+        .set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=http://10.255.255.1/'>".to_owned()));
+    let refused = world.get("/out").await;
+    assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
+    // Each page leads one level deeper.
+    world.origin.set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=deeper/'>".to_owned()));
+    let before = world.origin.hits(HOST);
+    let endless = world.get("/down/").await;
+    assert_eq!((endless.error_type, endless.requests), (Some("redirect_loop"), 1), "{endless:?}");
+    assert_eq!(world.origin.hits(HOST) - before, 11);
 }

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::pipeline::{Link, Pipeline, PipelineSettings};
+use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
-use fetchwise::selector::Selector;
+use fetchwise::selector::{Selector, VisitSettings};
 use fetchwise_testsite::origin::{Origin, Site};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,18 +20,19 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
     let origin = Origin::start([("127.0.0.1", Site::ReactShell)]).unwrap();
     let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
     let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
-    let browser = Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())));
+    let browser =
+        Arc::new(BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone())).unwrap());
     let selector = Selector::builder()
         .fetcher(FetcherSpec::by_name("direct_access"))
         .fetcher(FetcherSpec::by_name("playwright"))
+        .visits(VisitSettings { deadline: Duration::from_secs(60), ..VisitSettings::default() })
         .build()
         .unwrap();
-    let limits = Limits { deadline: Duration::from_secs(60), ..Limits::default() };
     let pipeline = Pipeline::builder(Arc::new(selector))
         .fetcher(Arc::new(HttpFetcher::new(guard).unwrap()))
         .fetcher(Arc::clone(&browser) as _)
-        .settings(PipelineSettings { limits, ..PipelineSettings::default() })
-        .build();
+        .build()
+        .unwrap();
 
     let first = pipeline.fetch(&Link::new(origin.url("127.0.0.1", "/stories/1"))).await;
     assert!(first.success && first.requests == 2, "{first:?}");
@@ -48,6 +48,35 @@ async fn a_react_shell_is_rendered_and_the_site_is_remembered_for_the_browser() 
         sources.push((report.source.unwrap().name(), report.requests));
     }
     assert_eq!(sources.last(), Some(&("learned", 1)), "{sources:?}");
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_short_page_costs_one_render_and_the_sites_others_one_request_each() {
+    let page = |n: u32| {
+        Site::Html(format!("<!doctype html><title>Note {n}</title><p>Note {n}: the ferry leaves at {n} o'clock."))
+    };
+    let notes: Vec<(String, Site)> = (1..9).map(|n| (format!("/notes/{n}"), page(n))).collect();
+    let origin = Origin::start([("127.0.0.1", Site::Mixed(notes))]).unwrap();
+    let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard.clone()));
+    let browser = Arc::new(browser.unwrap());
+    let selector = ["direct_access", "playwright"].map(FetcherSpec::by_name);
+    let selector = selector.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+    let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))
+        .fetcher(Arc::new(HttpFetcher::new(guard).unwrap()))
+        .fetcher(Arc::clone(&browser) as _)
+        .build()
+        .unwrap();
+    let mut costs = Vec::new();
+    for n in 1..9 {
+        let report = pipeline.fetch(&Link::new(origin.url("127.0.0.1", &format!("/notes/{n}")))).await;
+        assert!(report.success, "{report:?}");
+        costs.push((report.fetcher.unwrap(), report.requests));
+    }
+    assert_eq!(costs[0], ("playwright".to_owned(), 2), "{costs:?}");
+    assert!(costs[1..].iter().all(|cost| *cost == ("direct_access".to_owned(), 1)), "{costs:?}");
     browser.close().await;
 }
 

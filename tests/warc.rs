@@ -25,6 +25,7 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
         headers: vec![Header::new("content-type", "text/plain")],
         body: Body::in_memory(body.to_vec()),
         final_url: url.clone(),
+        chain: Vec::new(),
         duration: Duration::ZERO,
         truncated: false,
     };

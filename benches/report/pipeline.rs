@@ -110,7 +110,7 @@ fn selector(settings: fetchwise::score::Settings) -> Selector {
 }
 
 fn pipeline(selector: Selector) -> Pipeline {
-    Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(http())).build()
+    Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(http())).build().unwrap()
 }
 
 impl Crawl {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::journal::{Check, Durability, Journal, OnFull, Options};
+use fetchwise::journal::{Durability, Journal, JournalOptions, OnFull, OpenCheck};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 
@@ -15,8 +15,8 @@ use crate::traffic;
 
 pub(crate) const INTERVAL: Durability = Durability::Interval(Duration::from_millis(100));
 
-pub(crate) fn options(durability: Durability) -> Options {
-    Options { durability, on_full: OnFull::Block, check: Check::Tail, ..Options::default() }
+pub(crate) fn options(durability: Durability) -> JournalOptions {
+    JournalOptions::default().durability(durability).on_full(OnFull::Block).check(OpenCheck::Tail)
 }
 
 fn name(durability: Option<Durability>) -> String {

@@ -92,10 +92,18 @@ fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
         out,
         FIELDS.iter().map(|field| match value.get(field) {
             None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(text)) => defused(text),
             Some(other) => other.to_string(),
         }),
     )
+}
+
+/// What a spreadsheet would run as a formula becomes text: it came from servers, and is opened by people.
+fn defused(text: &str) -> String {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    }
 }
 
 fn csv_line(out: &mut Out, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::patient;
 use fetchwise::config::ConfigError;
 use fetchwise::journal::{JournalError, LogError};
 use fetchwise::store::warc::WarcError;
@@ -65,6 +66,8 @@ impl Failure {
     pub(crate) fn stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::pipe_closed(),
+            _ if patient::gave_up(error) => Self::failed("interrupted, and nobody reads the results")
+                .advise("the same command takes it up where it stopped"),
             _ => Self::failed(format_args!("cannot write to stdout: {error}")),
         }
     }

@@ -18,7 +18,7 @@ use super::input::{Lines, is_stdin, unreadable};
 use super::out::{Out, note, plain};
 use super::settings::{Settings, say_torn};
 use fetchwise::attempt::json::{LINE_MAX_BYTES, from_json_line};
-use fetchwise::journal::{self, Check, Journal, Options, maintain};
+use fetchwise::journal::{self, Journal, JournalOptions, OpenCheck, maintain};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -36,6 +36,8 @@ pub(crate) struct ImportArgs {
     pub(crate) file: PathBuf,
 }
 
+/// The bar moves on by so many bytes at a time.
+const TELL_EVERY: u64 = 64 << 10;
 /// Bad lines are named up to this many, then counted.
 const NAMED_MAX: u64 = 1000;
 
@@ -64,19 +66,19 @@ pub(crate) fn run(args: &ImportArgs, settings: &Settings, out: &mut Out) -> Resu
     let mut lines = Lines::open(&args.file, LINE_MAX_BYTES)?;
     let dir = settings.data_dir()?;
     // The pass over all ids below reads everything, so the open need not.
-    let options = Options { check: Check::Tail, ..Options::default() };
+    let options = JournalOptions::default().check(OpenCheck::Tail);
     let (journal, recovery) = Journal::open(&dir, options)?;
     say_torn(recovery.torn.as_ref());
     let mut known: HashSet<Uuid> = HashSet::new();
     journal::ids(&dir, |id| {
         known.insert(id);
     })?;
-    let progress = Progress::new(&args.file);
+    let mut progress = Progress::new(&args.file);
     let mut target = Target { journal: &journal, known, cutoff: maintain::cutoff(&dir)?, now: settings.clock.now() };
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     while let Some(line) = lines.next_line().map_err(|error| unreadable(&args.file, &error))? {
-        progress.bar.inc(line.bytes);
+        progress.read(line.bytes);
         if line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
             continue;
         }
@@ -181,6 +183,8 @@ fn attempts(count: u64) -> String {
 /// A bar on a terminal, nothing elsewhere.
 struct Progress {
     bar: ProgressBar,
+    /// Bytes that the bar does not know of yet: telling it takes longer than reading a line.
+    untold: u64,
 }
 
 impl Progress {
@@ -194,6 +198,13 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}") {
             bar.set_style(style);
         }
-        Self { bar }
+        Self { bar, untold: 0 }
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.untold += bytes;
+        if self.untold >= TELL_EVERY {
+            self.bar.inc(std::mem::take(&mut self.untold));
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::out::{HEADING, Out, Table, note, styled};
 use super::pass;
 use super::settings::Settings;
 use fetchwise::analytics::{Importance, ImportanceFold, SAMPLE_MIN};
-use fetchwise::journal::{ImportanceEntry, Journal, Options};
+use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
 
 /// Say how much each heuristic tells about success
 ///
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Out) -> 
     pass::attempts(&dir, |attempt| fold.observe(&attempt))?;
     let rows = fold.rows();
     if args.write && !rows.is_empty() {
-        let (journal, _) = Journal::open(&dir, Options::default())?;
+        let (journal, _) = Journal::open(&dir, JournalOptions::default())?;
         let at = settings.clock.now();
         for row in &rows {
             let importance = row.gain.clamp(0.0, 1.0) as f32;

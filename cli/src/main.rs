@@ -36,6 +36,7 @@ mod manual;
 mod out;
 mod parquet;
 mod pass;
+mod patient;
 mod progress;
 mod query;
 mod replay_policy;

@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::patient::Patient;
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -32,6 +33,18 @@ impl Out {
     pub(crate) fn new(json: bool) -> Self {
         let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
         Self { to: BufWriter::with_capacity(64 << 10, to), json }
+    }
+
+    /// The same results; a reader that stalls holds them up only until somebody asks to stop.
+    pub(crate) fn patient(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        let stdout: Box<dyn Write> = Box::new(Patient(io::stdout()));
+        let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
+            anstream::ColorChoice::Never if !self.json => Box::new(anstream::StripStream::new(stdout)),
+            _ => stdout,
+        };
+        self.to = BufWriter::with_capacity(64 << 10, to);
+        Ok(())
     }
 
     /// The same results, with every byte written as it is: escape sequences are not looked for.
@@ -65,7 +78,12 @@ impl Out {
 
 /// A message on stderr. When even that fails there is nobody to tell.
 pub(crate) fn note(text: impl fmt::Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let line = format!("{text}\n");
+    let line = match anstream::AutoStream::choice(&io::stderr()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(&line).to_string(),
+        _ => line,
+    };
+    let _ = Patient(io::stderr()).write_all(line.as_bytes());
 }
 
 /// `text` with a style around it.
@@ -73,9 +91,25 @@ pub(crate) fn styled(style: Style, text: impl fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// `text` without control characters, for a terminal.
+/// `text` without control characters, for a terminal; what turns text around or is not seen is shown escaped.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => shown.push('\u{fffd}'),
+            c if is_deceptive(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a terminal shows nothing for it and yet shows other characters differently: marks of direction, joiners, breaks of
+/// lines, tags.
+fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A share as text; `-` when there is none.
@@ -140,6 +174,15 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_turns_text_around_is_shown_escaped() {
+        assert_eq!(plain("http://e.org/\u{202e}gpj.exe"), "http://e.org/\\u{202e}gpj.exe");
+        for c in ["\u{200b}", "\u{2066}", "\u{feff}", "\u{e0041}", "\u{2028}"] {
+            assert!(plain(c).is_ascii(), "{}", plain(c));
+        }
+        assert_eq!(plain("grün 日本 😀"), "grün 日本 😀");
+    }
 
     #[test]
     fn columns_align_and_control_characters_do_not_reach_the_terminal() {

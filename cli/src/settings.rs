@@ -127,15 +127,23 @@ impl Settings {
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
+        self.learned_with(|builder| builder)
+    }
+
+    /// As [`Settings::learned`], built with more than the config says.
+    pub(crate) fn learned_with(
+        &self,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<(Selector, Loaded), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
         let (selector, loaded) = if self.config.fetchers.is_empty() {
             let survey = journal::survey_showing(&dir, &mut tell)?;
-            let selector = self.selector(self.candidates(&survey.fetchers))?;
+            let selector = self.selector(self.candidates(&survey.fetchers), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else {
-            let selector = self.selector(Vec::new())?;
+            let selector = self.selector(Vec::new(), more)?;
             let loaded = journal::load_showing(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         };
@@ -228,9 +236,13 @@ impl Settings {
     }
 
     /// A selector without evidence. Its candidates are those of the config, then `more`.
-    fn selector(&self, more: Vec<FetcherSpec>) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now());
-        more.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
+    fn selector(
+        &self,
+        candidates: Vec<FetcherSpec>,
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Result<Selector, Failure> {
+        let builder = more(self.config.selector().around(self.clock.now()));
+        candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
     /// Mode and table, for a command that decides.

@@ -14,7 +14,7 @@ use fetchwise_log::format::{
     FrameHeader, FrameKind, HEADER_LEN, Records, SEAL_LEN, Seal, SegmentHeader, count_records, frame_len, payload_crc,
     put_record,
 };
-use fetchwise_log::{Damage, Durability, Found, Log, Options, Reader, Record, RecordRef};
+use fetchwise_log::{Damage, Durability, Found, Log, LogOptions, Reader, Record, RecordRef};
 use libfuzzer_sys::fuzz_target;
 use mem_fs::MemFs;
 
@@ -54,8 +54,8 @@ static HEALTHY: LazyLock<Healthy> = LazyLock::new(|| {
     Healthy { files, segments, records }
 });
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = Durability::Sync;
     options.segment_bytes = 8 << 10;
     options

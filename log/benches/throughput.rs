@@ -9,14 +9,14 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{Check, Durability, Log, Options, Reader, Record};
+use fetchwise_log::{Durability, Log, LogOptions, OpenCheck, Reader, Record};
 
 const PAYLOAD: usize = 263;
 
-fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(durability: Durability) -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = durability;
-    options.check = Check::Tail;
+    options.check = OpenCheck::Tail;
     options
 }
 

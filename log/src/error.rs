@@ -295,6 +295,19 @@ pub enum WaitError {
     Closed,
 }
 
+/// A text that names nothing of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} can be {known}, not {text:?}")]
+#[non_exhaustive]
+pub struct UnknownName {
+    /// What it should have named.
+    pub kind: &'static str,
+    /// The text.
+    pub text: String,
+    /// What there is.
+    pub known: &'static str,
+}
+
 struct DamageList<'a>(&'a [Damage]);
 
 impl fmt::Display for DamageList<'_> {

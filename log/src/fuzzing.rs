@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::directory::manifest::{SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest};
 use crate::format::{self, FRAME_HEADER_LEN, FRAME_MAGIC, HEADER_LEN, Link, SegmentHeader};
 use crate::fs::sim::SimFs;
-use crate::{Options, Reader, RepairOptions, Stepper, repair_with, verify_with};
+use crate::{LogOptions, Reader, RepairOptions, Stepper, repair_with, verify_with};
 
 const DIR: &str = "/fuzz";
 
@@ -101,13 +101,13 @@ fn try_directory(files: &[(&str, Vec<u8>)]) {
     });
     let Ok(summary) = read else { return };
     let _ = verify_with(fs.clone(), dir);
-    match Stepper::open(fs.clone(), dir, &Options::default()) {
+    match Stepper::open(fs.clone(), dir, &LogOptions::default()) {
         Ok((log, recovery)) => {
             assert!(summary.damage.is_empty() && recovery.next_seq > last);
             drop(log);
         }
         Err(_) => {
-            let options = RepairOptions { salvage: true, rebuild_manifest: true };
+            let options = RepairOptions::everything();
             let _ = repair_with(fs.clone(), dir, options);
         }
     }

@@ -11,7 +11,7 @@
 //! * A crash leaves a torn tail at most, which [`Log::open`] repairs and reports. Bytes that had been written and are wrong
 //!   now are damage: `Log::open` refuses them with the range of sequence numbers, a `Reader` reports them and goes on
 //!   behind them.
-//! * A full or failing disk never blocks or aborts the host: the log becomes [`State::Degraded`], waiters get the error,
+//! * A full or failing disk never blocks or aborts the host: the log becomes [`Health::Degraded`], waiters get the error,
 //!   records wait in memory up to the queue's bounds, and the log resumes by itself.
 //! * One writer a directory, across threads and processes.
 //!
@@ -19,11 +19,16 @@
 //!
 //! The log does not know what is in a record: an application that needs its records aligned to more than 8 bytes copies
 //! them first. Directories on network file systems without working `flock` are not protected from a second writer.
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod directory;
 mod error;
+#[cfg(feature = "fuzzing")]
 pub mod format;
+#[cfg(not(feature = "fuzzing"))]
+#[allow(unreachable_pub, reason = "public for fuzzers only")]
+mod format;
 pub mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -31,7 +36,7 @@ mod read;
 mod upkeep;
 mod write;
 
-pub use error::{AppendError, Damage, Error, Lost, TornTail, WaitError};
+pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
 pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
@@ -42,10 +47,11 @@ pub use read::snapshot::{
 pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
 pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
 pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};
-pub use write::flush::Flush;
+pub use write::ack::Health;
+pub use write::acknowledgement::Acknowledgement;
 pub use write::log::{Log, Ticket};
-pub use write::options::{Check, Durability, OnFull, Options, Record};
+pub use write::options::{Durability, LogOptions, OnFull, OpenCheck, Record};
 pub use write::recover::Recovery;
-pub use write::shared::{Metrics, State};
+pub use write::shared::Metrics;
 #[cfg(feature = "sim")]
 pub use write::stepper::Stepper;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fetchwise_log::{AppendError, Durability, Error, Found, Log, OnFull, Options, Reader, Record, State, WaitError};
+use fetchwise_log::{
+    AppendError, Durability, Error, Found, Health, Log, LogOptions, OnFull, Reader, Record, WaitError,
+};
 use pollster::block_on;
 use tempfile::TempDir;
 
@@ -15,14 +17,14 @@ fn record(payload: &[u8]) -> Record<'_> {
     Record { kind: 3, schema: 1, key_hash: 42, time_ms: 1_700_000_000_000, payload }
 }
 
-fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(durability: Durability) -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = durability;
     options.fingerprint = *b"fingerprint-0001";
     options
 }
 
-fn open(dir: &Path, options: Options) -> Log {
+fn open(dir: &Path, options: LogOptions) -> Log {
     Log::open(dir, options).unwrap().0
 }
 
@@ -97,7 +99,7 @@ fn records_come_back_in_order_with_their_tags() {
 /// So long that who waits for it has waited for too long.
 const LINGER: Duration = Duration::from_secs(60);
 
-fn lingering() -> Options {
+fn lingering() -> LogOptions {
     let mut opts = options(Durability::Os);
     opts.linger = LINGER;
     opts
@@ -452,7 +454,7 @@ fn many_threads_keep_their_own_order() {
             });
         }
     });
-    assert_eq!(log.state(), State::Healthy);
+    assert_eq!(log.health(), Health::Good);
     assert!(log.metrics().blocked > 0);
     Arc::try_unwrap(log).unwrap().close().unwrap();
     let mut next = [0u64; 8];

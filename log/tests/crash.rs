@@ -5,8 +5,8 @@ mod common;
 
 use common::{Oracle, check_image, dir, last_segment, reopen, report, scaled, script, workload};
 use fetchwise_log::fs::SyncSite;
-use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
-use fetchwise_log::{Check, Log, Options, Stepper};
+use fetchwise_log::fs::sim::{Disk, Fault, Rng, SimFs, Survival};
+use fetchwise_log::{Log, LogOptions, OpenCheck, Stepper};
 use std::sync::Arc;
 
 /// Runs a workload into a power cut at a random call, and checks images of what may be found afterwards.
@@ -224,8 +224,8 @@ fn an_io_error_while_opening_is_not_taken_for_damage_and_changes_nothing() {
 fn a_read_only_file_system_is_named() {
     let fs = SimFs::new(4);
     script(&fs, &mut Oracle::default());
-    fs.set_read_only(true);
-    let error = Log::open_with(Arc::new(fs.clone()), &dir(), Options::default()).unwrap_err();
+    fs.set_disk(Disk::ReadOnly);
+    let error = Log::open_with(Arc::new(fs.clone()), &dir(), LogOptions::default()).unwrap_err();
     assert!(matches!(error, fetchwise_log::Error::ReadOnly { .. }), "{error}");
     assert!(!error.is_refusal());
     fetchwise_log::Reader::open_with(Arc::new(fs), &dir()).unwrap().for_each(|_, _| {}).unwrap();
@@ -262,7 +262,7 @@ fn opening_with_the_tail_checked_alone_recovers_the_same() {
         let image = fs.crash(Survival::AnyGarbage, &mut rng);
         let copy = image.crash(Survival::All, &mut Rng::new(1));
         let mut options = common::options();
-        options.check = Check::Tail;
+        options.check = OpenCheck::Tail;
         let (_, tail) = Stepper::open(Arc::new(copy), &dir(), &options).unwrap();
         let (_, whole) = reopen(&image).unwrap();
         assert_eq!((tail.next_seq, &tail.torn, tail.rewritten), (whole.next_seq, &whole.torn, whole.rewritten));

@@ -6,15 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fetchwise_log::{
-    CompactOptions, Durability, Log, Maintenance, Options, Reader, Record, Section, SnapshotMeta, load_snapshot, verify,
+    CompactOptions, Durability, Log, LogOptions, Maintenance, Reader, Record, Section, SnapshotMeta, load_snapshot,
+    verify,
 };
 
 fn golden(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version)
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = Durability::Sync;
     options.fingerprint = *b"golden-schema-01";
     options

@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::dir;
-use fetchwise_log::fs::sim::{Fault, SimFs};
+use fetchwise_log::fs::sim::{Disk, Fault, SimFs};
 use fetchwise_log::fs::{Fs, RealFs};
 use fetchwise_log::{
-    AppendError, Durability, Error, Log, Lost, OnFull, Options, Reader, Record, RepairOptions, State, repair_with,
+    AppendError, Durability, Error, Health, Log, LogOptions, Lost, OnFull, Reader, Record, RepairOptions, repair_with,
     verify_with,
 };
 
 /// A removal has to be noticed within this time.
 const NOTICED: Duration = Duration::from_secs(1);
 
-fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(durability: Durability) -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = durability;
     options.segment_bytes = 64 << 10;
     options.queue_records = 500;
@@ -69,7 +69,7 @@ fn wait_for(what: &str, limit: Duration, mut is_there: impl FnMut() -> bool) {
 }
 
 fn is_degraded(log: &Log) -> bool {
-    matches!(log.state(), State::Degraded { .. })
+    matches!(log.health(), Health::Degraded { .. })
 }
 
 /// Appends to a log whose disk gets full, closes it while it is full, and compares.
@@ -163,7 +163,7 @@ fn what_a_failed_sync_was_for_counts_as_lost() {
         assert!(append(&log, id));
         log.settled().wait().unwrap();
     }
-    sim.set_failing(true);
+    sim.set_disk(Disk::Failing);
     assert!(log.flush().wait().is_err());
     assert!(append(&log, 2));
     assert_eq!(unsaved(log.close()), Lost::new(2));
@@ -188,11 +188,11 @@ fn a_deleted_directory_is_noticed_and_replaced(
     }
     let begun = Instant::now();
     wait_for("the removal is noticed", NOTICED, || is_degraded(&log));
-    let State::Degraded { reason, .. } = log.state() else { panic!("{:?}", log.state()) };
+    let Health::Degraded { reason, .. } = log.health() else { panic!("{:?}", log.health()) };
     let lost = log.lost();
     assert!(reason.contains("was deleted or moved away") && reason.contains(&lost.to_string()), "{reason}");
     assert!((1000..=1100).contains(&lost.records) && !lost.at_least, "{lost}");
-    wait_for("the log goes on in a new directory", Duration::from_secs(3), || log.state() == State::Healthy);
+    wait_for("the log goes on in a new directory", Duration::from_secs(3), || log.health() == Health::Good);
     println!("healthy again after {:?}", begun.elapsed());
     for id in 2000..2010 {
         assert!(append(&log, id));
@@ -292,7 +292,7 @@ fn a_segment_that_is_deleted_shows_as_damage_with_its_numbers() {
     assert!(!segments.is_empty());
     sim.lose(&active);
     wait_for("the removal is noticed", NOTICED, || is_degraded(&log));
-    wait_for("the log goes on", Duration::from_secs(3), || log.state() == State::Healthy);
+    wait_for("the log goes on", Duration::from_secs(3), || log.health() == Health::Good);
     for id in 2000..2010 {
         assert!(append(&log, id));
     }
@@ -304,7 +304,7 @@ fn a_segment_that_is_deleted_shows_as_damage_with_its_numbers() {
     let (first, last) = damage.records.unwrap();
     assert_eq!((last + 1 - first, last), (lost.records, 2000));
     assert!(matches!(Log::open_with(fs.clone(), &dir(), options(Durability::Os)), Err(Error::Corrupt { .. })));
-    let mend = RepairOptions { salvage: true, ..RepairOptions::default() };
+    let mend = RepairOptions::salvaging();
     assert_eq!(repair_with(fs.clone(), &dir(), mend).unwrap().remaining, []);
     Log::open_with(fs, &dir(), options(Durability::Os)).unwrap().0.close().unwrap();
 }
@@ -322,7 +322,7 @@ fn a_directory_that_another_log_has_taken_is_left_alone() {
     other.close().unwrap();
     wait_for("the removal is noticed", NOTICED, || is_degraded(&log));
     assert!(append(&log, 2), "it waits in memory");
-    let says = |text: &str| matches!(log.state(), State::Degraded { reason, .. } if reason.contains(text));
+    let says = |text: &str| matches!(log.health(), Health::Degraded { reason, .. } if reason.contains(text));
     wait_for("it says why", Duration::from_secs(3), || says("holds another log"));
     // Nobody else is kept out.
     let (again, recovery) = Log::open(&dir, options(Durability::Os)).unwrap();
@@ -383,7 +383,7 @@ fn a_new_directory_that_cannot_be_made_at_first_is_tried_again() {
                 let fault = if call % 2 == 0 { Fault::Eio } else { Fault::Enospc };
                 sim.fault_at(sim.calls() + call / 2, fault);
                 assert!(append(&log, 2));
-                wait_for("the log goes on", Duration::from_secs(5), || log.state() == State::Healthy);
+                wait_for("the log goes on", Duration::from_secs(5), || log.health() == Health::Good);
                 assert!(append(&log, 3));
                 log.flush().wait().unwrap();
                 assert_eq!(unsaved(log.close()), Lost::new(1), "call {call}");

@@ -12,8 +12,8 @@ use common::{DIR, Oracle, dir, reopen, report, scaled};
 use fetchwise_log::fs::SyncSite;
 use fetchwise_log::fs::sim::{Fault, Rng, SimFs, Survival};
 use fetchwise_log::{
-    CompactOptions, CompactReport, Durability, Error, Log, Maintenance, OnFull, Options, Reader, Record, RepairOptions,
-    Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
+    CompactOptions, CompactReport, Durability, Error, Log, LogOptions, Maintenance, OnFull, Reader, Record,
+    RepairOptions, Section, SnapshotMeta, load_snapshot_with, repair_with, verify_with,
 };
 
 fn keep(seq: u64) -> bool {
@@ -324,7 +324,7 @@ fn a_snapshot_waits_for_the_disk_and_notices_what_the_disk_loses_later() {
     }
     let summary = Reader::open_with(Arc::new(fs.clone()), &dir()).unwrap().for_each(|_, _| {}).unwrap();
     assert!(summary.damage[0].records.is_some_and(|(_, last)| last >= 2), "{:?}", summary.damage);
-    let options = RepairOptions { salvage: true, rebuild_manifest: false };
+    let options = RepairOptions::salvaging();
     assert_eq!(repair_with(Arc::new(fs.clone()), &dir(), options).unwrap().remaining, []);
     assert_eq!(reopen(&fs).unwrap().1.next_seq, 3);
 }
@@ -405,7 +405,7 @@ fn repair_saves_what_is_good_and_names_what_is_lost() {
         let total = total.max(oracle.given.len() as u64);
         hurt(&fs, &mut rng);
         let arc: Arc<SimFs> = Arc::new(fs.clone());
-        let options = RepairOptions { salvage: true, rebuild_manifest: true };
+        let options = RepairOptions::everything();
         // Every other repair is killed before it comes to its end, and run again on what it left.
         if rng.below(2) == 0 {
             fs.fault_at(fs.calls() + rng.below(150), Fault::PowerOff);
@@ -483,7 +483,7 @@ fn quarantine_is_durable(disabled: Option<SyncSite>) -> bool {
         fs.put(&path, bytes.clone());
         fs.disable_sync(disabled);
         fs.fault_at(fs.calls() + cut, Fault::PowerOff);
-        let _ = repair_with(Arc::new(fs.clone()), &dir(), RepairOptions { salvage: true, rebuild_manifest: false });
+        let _ = repair_with(Arc::new(fs.clone()), &dir(), RepairOptions::salvaging());
         let after = fs.crash(Survival::None, &mut Rng::new(1));
         let changed = after.read(&path) != Some(bytes.clone());
         let saved = after.files().into_iter().filter(|f| f.starts_with("/log/quarantine"));
@@ -506,7 +506,7 @@ fn repair_quarantines_before_it_changes_anything() {
 #[test]
 fn compaction_runs_beside_a_writer_and_readers() {
     let tmp = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = LogOptions::default();
     options.durability = Durability::Os;
     options.segment_bytes = 64 << 10;
     options.on_full = OnFull::Block;
@@ -584,7 +584,7 @@ fn a_large_log_is_compacted_while_a_writer_appends_at_full_speed() {
         return;
     }
     let tmp = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = LogOptions::default();
     options.durability = Durability::Os;
     options.segment_bytes = 16 << 20;
     let (log, _) = Log::open(tmp.path(), options).unwrap();

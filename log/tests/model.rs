@@ -28,7 +28,7 @@ enum Op {
     Compact(u8, u8),
     Fault(u8, u8),
     Crash(u8, u8),
-    Check,
+    OpenCheck,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -44,7 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (any::<u8>(), 1u8..6).prop_map(|(floor, every)| Op::Compact(floor, every)),
         1 => (0u8..40, 0u8..4).prop_map(|(after, fault)| Op::Fault(after, fault)),
         1 => (0u8..5, any::<u8>()).prop_map(|(survival, seed)| Op::Crash(survival, seed)),
-        1 => Just(Op::Check),
+        1 => Just(Op::OpenCheck),
     ]
 }
 
@@ -158,7 +158,7 @@ impl Model {
                 self.fs = self.fs.crash(survival, &mut Rng::new(u64::from(*seed)));
                 self.check();
             }
-            Op::Check => self.check(),
+            Op::OpenCheck => self.check(),
             _ => {}
         }
     }

@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{dir, report, scaled};
-use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
+use fetchwise_log::fs::sim::{Disk, Rng, SimFs, Survival};
 use fetchwise_log::{
-    AppendError, Durability, Error, Log, Lost, Maintenance, OnFull, Options, Reader, Record, Section, SnapshotMeta,
-    State, WaitError, load_snapshot_with,
+    AppendError, Durability, Error, Health, Log, LogOptions, Lost, Maintenance, OnFull, Reader, Record, Section,
+    SnapshotMeta, WaitError, load_snapshot_with,
 };
 
-fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(durability: Durability) -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = durability;
     options.segment_bytes = 256 << 10;
     options
@@ -213,10 +213,10 @@ fn one_writer_a_directory_across_threads_and_processes() {
     report("9", "opens that compete, threads and processes", tried, 0, 0);
 }
 
-fn wait_for(log: &Log, wanted: fn(&State) -> bool) {
+fn wait_for(log: &Log, wanted: fn(&Health) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !wanted(&log.state()) {
-        assert!(Instant::now() < deadline, "{:?} {:?}", log.state(), log.metrics());
+    while !wanted(&log.health()) {
+        assert!(Instant::now() < deadline, "{:?} {:?}", log.health(), log.metrics());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -249,14 +249,14 @@ fn a_full_disk_degrades_and_the_log_resumes_by_itself() {
             assert!(start.elapsed() < Duration::from_secs(20));
         };
         assert!(matches!(refused, AppendError::Degraded(_)), "{refused}");
-        assert!(matches!(log.state(), State::Degraded { storage_full: true, .. }), "{:?}", log.state());
+        assert!(matches!(log.health(), Health::Degraded { storage_full: true, .. }), "{:?}", log.health());
         assert!(matches!(log.flush().wait(), Err(WaitError::Degraded { storage_full: true, .. })));
         if durability == Durability::Sync {
             assert!(matches!(log.wait(waiting[waiting.len() - 1]), Err(WaitError::Degraded { .. })));
         }
         assert!(log.metrics().degraded == 1 && log.metrics().refused > 0 && log.metrics().failures > 0);
         fs.set_capacity(None);
-        wait_for(&log, |state| *state == State::Healthy);
+        wait_for(&log, |state| *state == Health::Good);
         log.flush().wait().unwrap();
         let image = fs.crash(Survival::None, &mut Rng::new(1));
         let mut seen = 0;
@@ -301,7 +301,7 @@ fn a_broken_disk_wakes_every_waiter_and_close_says_what_is_lost() {
     let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options(Durability::Sync)).unwrap();
     let ticket = log.append(record(b"good")).unwrap();
     log.wait(ticket).unwrap();
-    fs.set_failing(true);
+    fs.set_disk(Disk::Failing);
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..8)
             .map(|id| {
@@ -321,7 +321,7 @@ fn a_broken_disk_wakes_every_waiter_and_close_says_what_is_lost() {
         Err(Error::Unsaved { lost, .. }) => assert_eq!(lost, Lost::new(8)),
         other => panic!("{other:?}"),
     }
-    fs.set_failing(false);
+    fs.set_disk(Disk::Working);
     let (log, recovery) = Log::open_with(Arc::new(fs), &dir(), options(Durability::Sync)).unwrap();
     assert_eq!(recovery.next_seq, 2);
     log.close().unwrap();
@@ -334,7 +334,7 @@ fn a_blocked_append_is_let_go_when_the_disk_breaks() {
     options.queue_records = 2;
     options.on_full = OnFull::Block;
     let (log, _) = Log::open_with(Arc::new(fs.clone()), &dir(), options).unwrap();
-    fs.set_failing(true);
+    fs.set_disk(Disk::Failing);
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -342,8 +342,8 @@ fn a_blocked_append_is_let_go_when_the_disk_breaks() {
         }
     });
     assert!(start.elapsed() < Duration::from_secs(10));
-    fs.set_failing(false);
-    wait_for(&log, |state| *state == State::Healthy);
+    fs.set_disk(Disk::Working);
+    wait_for(&log, |state| *state == Health::Good);
     log.append(record(b"y")).unwrap();
     log.close().unwrap();
 }

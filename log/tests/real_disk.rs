@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{full, report};
-use fetchwise_log::{Durability, Log, Options, Reader, Record, State, Ticket};
+use fetchwise_log::{Durability, Health, Log, LogOptions, Reader, Record, Ticket};
 
 /// A mount that goes when it is dropped.
 struct Mount(PathBuf);
@@ -34,8 +34,8 @@ fn mount(at: &Path, args: &[&str]) -> Option<Mount> {
     run("mount", &all).then(|| Mount(at.to_owned()))
 }
 
-fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
+fn options(durability: Durability) -> LogOptions {
+    let mut options = LogOptions::default();
     options.durability = durability;
     options.segment_bytes = 256 << 10;
     options.queue_records = 100;
@@ -51,9 +51,9 @@ fn append(log: &Log, id: u64) -> Option<Ticket> {
     ticket
 }
 
-fn wait_until(log: &Log, seconds: u64, wanted: impl Fn(&State) -> bool) -> bool {
+fn wait_until(log: &Log, seconds: u64, wanted: impl Fn(&Health) -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    while !wanted(&log.state()) {
+    while !wanted(&log.health()) {
         if Instant::now() > deadline {
             return false;
         }
@@ -110,7 +110,7 @@ fn a_file_system_fills_frees_and_the_log_resumes() {
             size /= 2;
         }
         let deadline = Instant::now() + Duration::from_secs(20);
-        while log.state() == State::Healthy {
+        while log.health() == Health::Good {
             if let Some(ticket) = append(&log, id) {
                 if log.wait(ticket).is_ok() {
                     acknowledged.insert(ticket.seq().unwrap(), id);
@@ -119,12 +119,12 @@ fn a_file_system_fills_frees_and_the_log_resumes() {
             }
             assert!(Instant::now() < deadline, "the disk does not get full: {:?}", log.metrics());
         }
-        assert!(matches!(log.state(), State::Degraded { storage_full: true, .. }), "{:?}", log.state());
+        assert!(matches!(log.health(), Health::Degraded { storage_full: true, .. }), "{:?}", log.health());
         while append(&log, id).is_some() {
             id += 1;
         }
         fs::remove_file(&ballast).unwrap();
-        assert!(wait_until(&log, 20, |s| *s == State::Healthy), "{:?}", log.state());
+        assert!(wait_until(&log, 20, |s| *s == Health::Good), "{:?}", log.health());
         log.flush().wait().unwrap();
         assert!(check(&dir, &acknowledged) >= id - 1);
     }

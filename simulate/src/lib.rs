@@ -19,7 +19,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use fetchwise::evidence::decay::HalfLifeError;
 use fetchwise::policy::{self, Policy};
 use fetchwise::registry::Class;
 use generate::Web;
@@ -56,7 +55,7 @@ pub enum SimulateError {
     NoSeeds,
     /// The selector cannot be built.
     #[error(transparent)]
-    HalfLife(#[from] HalfLifeError),
+    Selector(#[from] fetchwise::Error),
 }
 
 /// The policies that can be run by name.

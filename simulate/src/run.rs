@@ -1,9 +1,10 @@
 //! One run: one policy, one seed, every visit of the web in order of time.
 //!
-//! A learning policy is driven through the calls that a crawler makes: `select` for each attempt, `record` after it, the
-//! clock by value. Nothing here decides, except for the oracle, which has no part in the selector.
+//! A learning policy is driven as any crawler drives it: by [visits](fetchwise::visit), under a clock that the world sets. Nothing
+//! here decides or records, except for the oracle, which has no part in the selector.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use url::Url;
 
@@ -13,13 +14,15 @@ use super::tally::{Adaptation, Tally};
 use super::web::{End, Ground, Outcome, Tool};
 use super::world::{Role, World};
 use super::{Player, SimulateError};
-use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::attempt::{Attempt, ErrorType, Hint};
-use fetchwise::decision::{Decision, Source, Take};
+use fetchwise::answer::{Block, Outcome as Answered};
+use fetchwise::attempt::Attempt;
+use fetchwise::backoff::BackoffSettings;
+use fetchwise::decision::Source;
 use fetchwise::policy::Policy;
 use fetchwise::score::Settings;
-use fetchwise::selector::{Selector, Situation};
-use fetchwise::time::Timestamp;
+use fetchwise::selector::{Selector, VisitSettings};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::Step;
 
 /// When worlds begin: any time would do, as long as it is the same one in each run.
 const BEGIN_MS: i64 = 1_767_225_600_000;
@@ -68,13 +71,15 @@ impl Stage<'_> {
 
     /// Runs `policy` in a selector of its own.
     pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
-        let selector = self.selector(player.policy)?;
+        let clock = Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)));
+        let selector = self.selector(player.policy, &clock)?;
         let compares = player.compares.as_deref();
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
         let mut decide_ns: u64 = 0;
         let mut decisions: u64 = 0;
         let mut tally = self.run(&mut ground, |ground, visit| {
             let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
+            clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
             let mut crawl =
                 Crawl { stage: self, selector: &selector, compares, url: &url, visit, decide_ns: 0, decisions: 0 };
             let fetched = crawl.fetch(ground);
@@ -87,7 +92,7 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    fn selector(&self, policy: Box<dyn Policy>) -> Result<Selector, SimulateError> {
+    fn selector(&self, policy: Box<dyn Policy>, clock: &Arc<Clock>) -> Result<Selector, SimulateError> {
         let settings = Settings {
             value: self.world.value,
             blocked_cost: self.world.blocked_cost,
@@ -96,7 +101,14 @@ impl Stage<'_> {
         };
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
         let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
-        Ok(builder.settings(settings).policy(policy).around(Timestamp::from_millis(BEGIN_MS)).build()?)
+        let begin = Timestamp::from_millis(BEGIN_MS);
+        // What is judged is who is chosen. A world's luck is the same for the second of two equal requests, so nothing is tried twice;
+        // pauses, which postpone a URL, have no place where each URL comes once, at its time.
+        let visits = VisitSettings { retries_max: 0, timeouts_max: u32::MAX, ..VisitSettings::default() };
+        let backoff = BackoffSettings { host_links: u32::MAX, ..BackoffSettings::default() };
+        let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
+        let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy);
+        Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }
 
     fn run(&self, ground: &mut Ground<'_>, mut fetch: impl FnMut(&mut Ground<'_>, &Visit) -> Fetched) -> Tally {
@@ -144,7 +156,7 @@ impl Fetched {
     }
 }
 
-/// One URL on its way through the selector.
+/// One URL on its way: a visit, driven with the luck of the world in place of a network.
 struct Crawl<'c> {
     stage: &'c Stage<'c>,
     selector: &'c Selector,
@@ -158,27 +170,26 @@ struct Crawl<'c> {
 impl Crawl<'_> {
     fn fetch(&mut self, ground: &mut Ground<'_>) -> Fetched {
         let mut fetched = Fetched::default();
-        let mut situation = Situation::first(Timestamp::from_millis(BEGIN_MS + self.visit.at_ms));
-        while let Some(take) = self.decide(&situation) {
-            let place = take.fetcher.index();
+        let Ok(mut way) = self.selector.visit(self.url) else { return fetched };
+        loop {
+            // Nothing is ever waited for: one URL is on its way at a time, and nothing is paused.
+            let Step::Fetch(fetch) = self.next(&mut way) else { break };
+            let (place, source) = (fetch.fetcher_id().index(), fetch.decision().source);
             let Some(tool) = self.stage.tools.get(place) else { break };
-            fetched.first.get_or_insert((place, take.source));
+            fetched.first.get_or_insert((place, source));
             let outcome = ground.attempt(self.visit, place);
             let ended = fetched.add(self.stage.world, tool, &outcome);
-            let hint = self.record(self.selector.fetcher_name(take.fetcher), Some(&take), &outcome, &situation);
+            way.report(fetch, seen(&outcome));
             if ended {
-                self.compare(ground, &situation, &mut fetched);
+                self.compare(ground, &mut fetched);
                 break;
             }
-            situation.hint = Some(hint);
-            situation.excluded.insert(take.fetcher);
-            situation.attempts += 1;
         }
         fetched
     }
 
     /// Lets a policy that compares two ways have the browser's too. Its page is worth nothing more.
-    fn compare(&self, ground: &mut Ground<'_>, situation: &Situation, fetched: &mut Fetched) {
+    fn compare(&self, ground: &mut Ground<'_>, fetched: &mut Fetched) {
         let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
         if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
             return;
@@ -191,48 +202,38 @@ impl Crawl<'_> {
             fetched.utility = earned - self.stage.tools[place].cost;
         }
         (fetched.success, fetched.deceived) = (success, deceived);
-        self.record(&self.stage.world.fetchers[place].name, None, &outcome, situation);
+        let now = self.selector.now();
+        let Ok(attempt) = Attempt::new(self.url, &self.stage.world.fetchers[place].name, now) else { return };
+        let attempt = match seen(&outcome) {
+            Answered::Content => attempt.delivered(),
+            other => match self.selector.candidates().nth(place).map(|(_, spec)| other.counts_as(spec)) {
+                Some(Err(error)) => Attempt { error_type: Some(error), ..attempt },
+                _ => attempt,
+            },
+        };
+        // There is no sink that could refuse it.
+        let _ = self.selector.record(attempt, now);
     }
 
-    fn decide(&mut self, situation: &Situation) -> Option<Take> {
+    fn next<'v>(&mut self, way: &mut fetchwise::visit::Visit<&'v Selector, &'v Url>) -> Step<&'v Selector> {
         let begin = self.stage.timing.then(Instant::now);
-        let decision = self.selector.select(self.url, situation);
+        let step = way.next();
         if let Some(begin) = begin {
             self.decide_ns += begin.elapsed().as_nanos() as u64;
             self.decisions += 1;
         }
-        decision.ok().as_ref().and_then(Decision::taken)
-    }
-
-    /// Records the try as the classifier saw it, and says what it hints at.
-    fn record(&self, name: &str, take: Option<&Take>, outcome: &Outcome, situation: &Situation) -> Hint {
-        let error = error_of(outcome);
-        let hint = error.as_ref().map_or(Hint::Unknown, |error| error.kind().map_or(Hint::Unknown, Hint::after));
-        let Ok(mut attempt) = Attempt::new(self.url, name, situation.now) else { return hint };
-        attempt = match error {
-            None => attempt.delivered(),
-            Some(ErrorType::Known(kind)) => attempt.failed(kind),
-            Some(other) => Attempt { error_type: Some(other), ..attempt },
-        };
-        attempt.hint = situation.hint;
-        attempt.source = take.map(|take| take.source.name().into());
-        attempt.propensity = take.map(|take| take.propensity);
-        attempt.try_no = situation.attempts + 1;
-        // There is no sink that could refuse it.
-        let _ = self.selector.record(attempt, situation.now);
-        hint
+        step
     }
 }
 
-/// Why a try failed, as far as it is recognised; none when something came that is taken for content.
-fn error_of(outcome: &Outcome) -> Option<ErrorType> {
-    let kind = match outcome.end {
-        End::Content | End::False => return None,
-        _ if !outcome.recognised => return Some(ErrorType::Other("unrecognised".into())),
-        End::Blocked => ErrorKind::BlockedCaptcha,
-        End::Empty => ErrorKind::WrongTool,
-        End::Timeout => ErrorKind::Timeout,
-        End::NotFound => ErrorKind::NotFound,
-    };
-    Some(ErrorType::Known(kind))
+/// A try as the classifier saw it.
+fn seen(outcome: &Outcome) -> Answered {
+    match outcome.end {
+        End::Content | End::False => Answered::Content,
+        _ if !outcome.recognised => Answered::Other("unrecognised".into()),
+        End::Blocked => Answered::Blocked(Block::challenge()),
+        End::Empty => Answered::Empty,
+        End::Timeout => Answered::Timeout,
+        End::NotFound => Answered::Http(404),
+    }
 }

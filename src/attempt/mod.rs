@@ -1,6 +1,7 @@
 //! Attempts: one request by one fetcher for one URL, with how it ended. They are the truth; evidence is a cache of them.
 //!
-//! [`outcome`] owns how a request can end and what that means, `json` how an attempt is written as JSON, `id` what it is called.
+//! [`outcome`] owns how a request can end and what that means, [`bounds`] how
+//! large its parts may be, `json` how an attempt is written as JSON, `id` what it is called.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::response::Header;
 use crate::time::Timestamp;
 use outcome::ErrorKind;
 
+pub mod bounds;
 mod id;
 #[cfg(feature = "json")]
 pub mod json;

@@ -70,6 +70,8 @@ error_kinds! {
     InvalidUrl = "invalid_url",
     /// A waiting room.
     Queued = "queued",
+    /// The crawler's own machine was at its limits. Such an attempt is not recorded.
+    LocalFault = "local_fault",
 }
 
 /// What the pipeline does after an attempt that ended with an [`ErrorKind`].
@@ -110,6 +112,7 @@ impl ErrorKind {
                 | Self::TooLarge
                 | Self::RefusedAddress
                 | Self::InvalidUrl
+                | Self::LocalFault
         )
     }
 

@@ -52,6 +52,9 @@ impl Config {
         within("http.timeout", self.http.timeout, DEADLINES, deadline)?;
         within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline)?;
         within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more")?;
+        within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more")?;
+        // A segment takes a good number of attempts; a file for each would be the end of any directory.
+        within("log.segment_bytes", self.log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more")?;
         within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more")?;
         within("log.retain_days", self.log.retain_days, 0..=36_500, "it can be 0 to 36500")
     }

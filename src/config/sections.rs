@@ -104,6 +104,8 @@ pub struct HttpConfig {
     pub max_redirects: Option<u32>,
     /// The `User-Agent`.
     pub user_agent: Option<String>,
+    /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// `[network]`

@@ -40,6 +40,7 @@ mod facts;
 mod gather;
 mod grade;
 mod grams;
+mod judge;
 mod keywords;
 mod redirect;
 mod rules;

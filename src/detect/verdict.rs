@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use super::grade::Grade;
 use super::walk::Place;
+use crate::attempt::ErrorType;
 use crate::attempt::outcome::ErrorKind;
 use crate::heuristic::Heuristic;
+use crate::registry::{Class, FetcherSpec};
 use crate::response::{Page, header};
 
 /// Visible characters from which a page counts as content.
@@ -192,32 +194,14 @@ impl Verdict {
 ///
 /// The kind of failure, when the page is not content.
 pub fn outcome(page: &Page<'_>, verdict: &Verdict, renders: bool, truncated: bool) -> Result<(), ErrorKind> {
-    if verdict.is_queued {
-        return Err(ErrorKind::Queued);
+    let outcome = verdict.outcome(page);
+    let outcome = if truncated { outcome.truncated() } else { outcome };
+    let class = if renders { Class::Rendering } else { Class::Plain };
+    match outcome.counts_as(&FetcherSpec::new("", class)) {
+        Ok(()) => Ok(()),
+        Err(ErrorType::Known(kind)) => Err(kind),
+        Err(ErrorType::Other(_)) => Err(ErrorKind::NetworkError),
     }
-    if verdict.is_blocked {
-        return Err(match verdict.block_type {
-            Some("blocked_403") => ErrorKind::Blocked403,
-            _ => ErrorKind::BlockedCaptcha,
-        });
-    }
-    let thin = if renders { ErrorKind::EmptyContent } else { ErrorKind::WrongTool };
-    match page.status {
-        204 | 205 | 304 => return Err(thin),
-        200..=299 => {}
-        300 if header(page.headers, "location").is_none() && !verdict.is_thin() => {}
-        300..=399 => return Err(ErrorKind::RedirectLoop),
-        401 | 407 => return Err(ErrorKind::AuthRequired),
-        403 | 429 => return Err(ErrorKind::Blocked403),
-        404 | 410 => return Err(ErrorKind::NotFound),
-        400..=499 | 600.. => return Err(ErrorKind::ClientError),
-        500..=599 => return Err(ErrorKind::ServerError),
-        0..=199 => return Err(ErrorKind::NetworkError),
-    }
-    if truncated {
-        return Err(ErrorKind::Truncated);
-    }
-    if verdict.is_thin() { Err(thin) } else { Ok(()) }
 }
 
 /// The heuristics that are known after the fetch. Only what is true is added.

@@ -278,6 +278,20 @@ impl Cell {
         });
     }
 
+    /// Turns a failure that was added before into a success. One that is gone from the pairs meanwhile leaves them as they are full.
+    pub(crate) fn credit(&self, up: f64, recent: bool, writers: Writers) {
+        let order = Ordering::Release;
+        writers.change(&self.success, order, |bits| (f64::from_bits(bits) + up).to_bits());
+        if recent {
+            let credited = |packed| {
+                let (success, total) = unpack(packed);
+                pack((success + up as f32).min(total), total)
+            };
+            writers.change(&self.recent, Ordering::Relaxed, credited);
+            writers.change(&self.alert, Ordering::Relaxed, credited);
+        }
+    }
+
     /// Nothing is known any more. The total goes last, as in `add` it comes first.
     pub(crate) fn clear(&self) {
         for mass in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
@@ -333,6 +347,19 @@ impl Cell {
                 let (success, total) = unpack(packed);
                 let total = (total - mass_of(true) as f32).max(0.0);
                 Some(pack((success - mass_of(what.success) as f32).clamp(0.0, total), total))
+            };
+            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// The opposite of [`credit`](Self::credit).
+    pub(crate) fn take_credit_back(&self, up: f64, recent: bool) {
+        sub_f64(&self.success, up);
+        if recent {
+            let less = |packed| {
+                let (success, total) = unpack(packed);
+                Some(pack((success - up as f32).max(0.0), total))
             };
             let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
             let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

@@ -305,11 +305,10 @@ impl Entry {
         });
     }
 
-    /// Takes the half-open trial of a breaker that `seen` shows: it is open again from `now` on until the trial ends.
-    /// True for one caller only.
-    pub(crate) fn claim_breaker(&self, fetcher: FetcherId, seen: Breaker, now: Timestamp) -> bool {
+    /// Exchanges the breaker that somebody has `seen` for `next`, unless it has changed since. Setting `last` to now takes the
+    /// half-open trial: the breaker is open again until the trial ends. True for one caller only.
+    pub(crate) fn claim_breaker(&self, fetcher: FetcherId, seen: Breaker, next: Breaker) -> bool {
         self.breaker_slot(fetcher, false).is_some_and(|slot| {
-            let next = Breaker { last: now, ..seen };
             slot.compare_exchange(seen.pack(fetcher), next.pack(fetcher), Ordering::Relaxed, Ordering::Relaxed).is_ok()
         })
     }
@@ -479,7 +478,8 @@ mod tests {
         entry.update_breaker(FetcherId(0), at, true);
         let seen = entry.breaker(FetcherId(0));
         let later = at.saturating_add(std::time::Duration::from_secs(3600));
-        assert!(entry.claim_breaker(FetcherId(0), seen, later));
-        assert!(!entry.claim_breaker(FetcherId(0), seen, later));
+        let claimed = Breaker { last: later, ..seen };
+        assert!(entry.claim_breaker(FetcherId(0), seen, claimed));
+        assert!(!entry.claim_breaker(FetcherId(0), seen, claimed));
     }
 }

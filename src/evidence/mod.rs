@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::attempt::{Attempt, Hint};
 use crate::heuristic::url::{FLAGS, Kind, kind_of};
+use crate::heuristic::{SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Masses;
@@ -149,6 +150,11 @@ enum Role {
 }
 
 impl Role {
+    /// Whether a credit reaches it: a site's short pages say nothing of other sites.
+    fn is_credited(self) -> bool {
+        self != Self::Plain
+    }
+
     /// Whether the recent pair is kept: where a site's change has to show.
     fn is_recent(self) -> bool {
         matches!(self, Self::Domain | Self::Path | Self::Site)
@@ -289,6 +295,26 @@ impl Evidence {
                 }
             },
         );
+        if let Some(credit) = Self::credited(attempt, registry, &moved) {
+            self.each_cell_of(shared, attempt, &credit, Role::is_credited, |_, cell, role| {
+                let writers = if role == Role::Site { Writers::Many } else { writers };
+                cell.credit(credit.up, role.is_recent(), writers);
+            });
+        }
+    }
+
+    /// A rendered page that showed no more than the plain answer before it credits whoever brought that: the failure recorded of it on
+    /// this domain, path, suffix and site was none.
+    fn credited(attempt: &impl Observed, registry: &Registry, moved: &Moved) -> Option<Moved> {
+        let mut credited = None;
+        attempt.each_heuristic(&mut |kind, value| {
+            if kind == SHORT_PAGE && value != SHORT_PAGE_TRUE {
+                credited = registry.find(value);
+            }
+        });
+        let fetcher = credited.filter(|id| *id != moved.fetcher && moved.what.success)?;
+        let what = Increment { weight: 1.0, blocked: false, duration_ms: 0.0, ..moved.what };
+        Some(Moved { fetcher, what, ..*moved })
     }
 
     /// Asks memory for the entries of the domains (and sites) that these are the hashes of. Entries of many domains are in no
@@ -307,6 +333,12 @@ impl Evidence {
         self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
             cell.take_back(moved.up, &moved.what, role.is_recent());
         });
+        if let Some(credit) = Self::credited(attempt, registry, &moved) {
+            let wants = |role: Role| role.is_credited() && wants(role);
+            self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
+                cell.take_credit_back(credit.up, role.is_recent())
+            });
+        }
     }
 
     /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
@@ -351,9 +383,11 @@ impl Evidence {
             }
         };
         let (guard, shared_guard, at) = (self.guard(), shared.guard(), moved.what.at);
-        visit(&shared.global, Level::Own, 0, Role::Plain);
-        if let Some(hint) = attempt.facts().hint {
-            visit(shared.hint(hint), Level::Own, 0, Role::Plain);
+        if wants(Role::Plain) {
+            visit(&shared.global, Level::Own, 0, Role::Plain);
+            if let Some(hint) = attempt.facts().hint {
+                visit(shared.hint(hint), Level::Own, 0, Role::Plain);
+            }
         }
         // Domain, path and suffix are in one entry, which a map of many is slow to find.
         let mut domain = None;

@@ -2,17 +2,23 @@
 //!
 //! Invariant: no child outlives us. Each child leads a process group of its own (Ctrl-C in a terminal is for us, and
 //! its whole family can be ended at once); a drop kills the group; and when this process is itself killed, a watcher (a
-//! `sh` at the other end of a pipe) sees the pipe close and kills the group. It must not know what the child is for.
+//! `sh` at the other end of a pipe) sees the pipe close and kills the group. A watcher that ends before its time is replaced.
+//! What a child leaves on disk is in its scratch folder, which goes with it; one that nobody was left to remove is removed at
+//! the next start. It must not know what the child is for.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// How long the watcher may take to go home.
 const WATCHER_MAX: Duration = Duration::from_secs(3);
@@ -21,11 +27,80 @@ const TAIL_LINES: usize = 20;
 /// Bytes of one such line that are kept.
 pub(super) const TAIL_LINE_MAX: usize = 2000;
 
+/// The file in a scratch folder that is locked for as long as its owner lives.
+const LOCK: &str = ".fetchwise-lock";
+/// A scratch folder that is younger may not be locked yet.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+/// The pause before a watcher that ended is replaced.
+const WATCHER_PAUSE: Duration = Duration::from_millis(100);
+
+/// A folder for one child, gone with it.
+pub(super) struct Scratch {
+    dir: TempDir,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes a folder whose name begins with `prefix` in the system's folder for temporary files, and removes those of dead
+    /// owners there.
+    pub(super) fn new(prefix: &str) -> io::Result<Self> {
+        let parent = std::env::temp_dir();
+        sweep(&parent, prefix);
+        Self::within(&parent, prefix)
+    }
+
+    fn within(parent: &Path, prefix: &str) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
+        let lock = File::create(dir.path().join(LOCK))?;
+        // Where there are no locks nobody can take it for a dead owner's either.
+        let _ = lock.try_lock();
+        Ok(Self { dir, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Removes it; processes that are being killed may still write to it for a moment. Blocks.
+    pub(super) fn remove(self) {
+        let path = self.dir.keep();
+        for _ in 0..20 {
+            if std::fs::remove_dir_all(&path).is_ok() || !path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Removes the scratch folders in `parent` that have a lock which nobody holds.
+fn sweep(parent: &Path, prefix: &str) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(prefix)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !ours {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        let age = lock.metadata().and_then(|about| about.modified()).map(|at| at.elapsed().unwrap_or_default());
+        if age.is_ok_and(|age| age > STALE_AFTER) && lock.try_lock().is_ok() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A child and its process group.
 pub(super) struct ChildGroup {
     child: Child,
     pid: u32,
-    watcher: Option<Child>,
+    watch: Option<Watch>,
+}
+
+/// Those who look after a group when we are gone. When this is dropped they do what they are there for.
+struct Watch {
+    go_home: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl ChildGroup {
@@ -36,7 +111,7 @@ impl ChildGroup {
         command.process_group(0);
         let child = command.spawn()?;
         let pid = child.id().unwrap_or_default();
-        Ok(Self { child, pid, watcher: watch(pid, scratch) })
+        Ok(Self { child, pid, watch: watch(pid, scratch) })
     }
 
     /// The process id of the child.
@@ -61,11 +136,9 @@ impl ChildGroup {
             let _ = self.child.wait().await;
         }
         kill_group(self.pid);
-        if let Some(mut watcher) = self.watcher.take() {
-            if let Some(mut stdin) = watcher.stdin.take() {
-                let _ = stdin.write_all(b"done\n").await;
-            }
-            let _ = tokio::time::timeout(WATCHER_MAX, watcher.wait()).await;
+        if let Some(watch) = self.watch.take() {
+            let _ = watch.go_home.send(());
+            let _ = tokio::time::timeout(WATCHER_MAX, watch.task).await;
         }
         self.pid = 0;
     }
@@ -90,11 +163,41 @@ fn kill_group(pid: u32) {
 #[cfg(not(unix))]
 fn kill_group(_pid: u32) {}
 
+/// Has group `pid` watched; none when there is nobody to do it.
+fn watch(pid: u32, scratch: Option<&Path>) -> Option<Watch> {
+    let mut watcher = start_watcher(pid, scratch)?;
+    let scratch = scratch.map(Path::to_owned);
+    let (go_home, mut homeward) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        loop {
+            // Its pipe, which closes with us.
+            let Some(mut stdin) = watcher.stdin.take() else { return };
+            tokio::select! {
+                _ = watcher.wait() => {}
+                told = &mut homeward => {
+                    if told.is_ok() {
+                        let _ = stdin.write_all(b"done\n").await;
+                        drop(stdin);
+                        let _ = watcher.wait().await;
+                    }
+                    return;
+                }
+            }
+            tokio::time::sleep(WATCHER_PAUSE).await;
+            match start_watcher(pid, scratch.as_deref()) {
+                Some(next) => watcher = next,
+                None => return,
+            }
+        }
+    });
+    Some(Watch { go_home, task })
+}
+
 /// Starts the watcher of group `pid`. Its standard input is a pipe whose other end only we hold: a line `done` sends it
 /// home, an end of file means that we are gone. Without `/bin/sh` there is no watcher, and a kill -9 of ourselves may
 /// leave the child behind.
 #[cfg(unix)]
-fn watch(pid: u32, scratch: Option<&Path>) -> Option<Child> {
+fn start_watcher(pid: u32, scratch: Option<&Path>) -> Option<Child> {
     use std::process::Stdio;
 
     const SCRIPT: &str = "trap '' HUP INT TERM; read -r line; [ \"$line\" = done ] && exit 0; \
@@ -115,7 +218,7 @@ fn watch(pid: u32, scratch: Option<&Path>) -> Option<Child> {
 }
 
 #[cfg(not(unix))]
-fn watch(_pid: u32, _scratch: Option<&Path>) -> Option<Child> {
+fn start_watcher(_pid: u32, _scratch: Option<&Path>) -> Option<Child> {
     None
 }
 
@@ -200,6 +303,28 @@ mod tests {
         }
         tail.push("   ");
         assert_eq!(tail.last_words(2), "; last words: line 28 | line 29");
+    }
+
+    #[test]
+    fn folders_of_dead_owners_are_swept_and_those_of_living_ones_are_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let old = std::time::SystemTime::now() - 2 * STALE_AFTER;
+        let make = |old_lock: bool| {
+            let scratch = Scratch::within(parent.path(), "test-").unwrap();
+            if old_lock {
+                scratch._lock.set_modified(old).unwrap();
+            }
+            scratch
+        };
+        let (living, dead, young) = (make(true), make(true), make(false));
+        let stranger = parent.path().join("other-1");
+        std::fs::create_dir(&stranger).unwrap();
+        // A killed owner removes nothing, and its locks are free.
+        let killed = |Scratch { dir, _lock }: Scratch| dir.keep();
+        let (dead, young) = (killed(dead), killed(young));
+        sweep(parent.path(), "test-");
+        assert!(living.path().exists() && young.exists() && stranger.exists());
+        assert!(!dead.exists());
     }
 
     #[cfg(target_os = "linux")]

@@ -10,8 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// Descriptors that are asked for at most. Children inherit the limit, and some programs go through all descriptors up to it.
 const WANTED: u64 = 65_536;
 
-/// Descriptors that a process uses beside its fetches: the log, the idle connections that are kept, pipes of children.
-const RESERVED: u64 = 384;
+/// Descriptors that a process uses beside its connections: the log, the runtime, pipes of children.
+const RESERVED: u64 = 64;
+
+/// Connections that are kept open for the next request at most.
+const KEPT: u64 = 256;
 
 /// Descriptors that one fetch may hold at a time: its connection, a second one that is being tried, a file for its body.
 const PER_FETCH: u64 = 3;
@@ -42,11 +45,25 @@ pub fn raise_descriptor_limit() -> u64 {
 ///
 /// ```
 /// use fetchwise::fetch::limits::fetches_within;
-/// assert_eq!(fetches_within(1024), 213);
+/// assert_eq!(fetches_within(1024), 234);
 /// assert_eq!(fetches_within(10), 1);
 /// ```
 pub fn fetches_within(descriptors: u64) -> usize {
-    usize::try_from(descriptors.saturating_sub(RESERVED) / PER_FETCH).unwrap_or(usize::MAX).max(1)
+    let left = descriptors.saturating_sub(RESERVED + kept_within(descriptors));
+    usize::try_from(left / PER_FETCH).unwrap_or(usize::MAX).max(1)
+}
+
+/// How many idle connections may be kept, in a process with this one's limit of descriptors.
+pub(super) fn connections_kept() -> usize {
+    #[cfg(unix)]
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    #[cfg(not(unix))]
+    let descriptors = u64::MAX;
+    usize::try_from(kept_within(descriptors)).unwrap_or(usize::MAX)
+}
+
+fn kept_within(descriptors: u64) -> u64 {
+    KEPT.min(descriptors / 4)
 }
 
 /// Whether `error` says that this machine has run out of something, or was not allowed to have it.

@@ -76,6 +76,8 @@ pub struct Response {
     pub body: Body,
     /// The URL that answered, after redirects.
     pub final_url: Url,
+    /// The URLs that redirected to it, the one that was asked for first; as far as the fetcher has seen them.
+    pub chain: Vec<Url>,
     /// From the first byte sent (or the name look-up) to the last byte received.
     pub duration: Duration,
     /// The server ended the body before its announced length. What came is in `body`.

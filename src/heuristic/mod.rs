@@ -7,6 +7,13 @@ use std::borrow::Cow;
 
 pub mod url;
 
+/// The type of the tag on an attempt that brought a page which is merely short. The value is [`SHORT_PAGE_TRUE`], or, on an attempt
+/// that rendered the page and found nothing more, the fetcher whose plain answer was all there is: it is credited with it.
+pub const SHORT_PAGE: &str = "thin";
+
+/// See [`SHORT_PAGE`].
+pub const SHORT_PAGE_TRUE: &str = "true";
+
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Heuristic {

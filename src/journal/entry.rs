@@ -8,6 +8,7 @@ use fetchwise_log::RecordRef;
 
 use super::schema::{self, SchemaError};
 use crate::attempt::Attempt;
+use crate::attempt::bounds::link_name;
 use crate::backoff::LinkState;
 use crate::heuristic::url::domain_of;
 use crate::time::Timestamp;
@@ -106,7 +107,12 @@ impl Forgotten {
     pub(super) fn add(&mut self, seq: u64, target: TombstoneTarget) {
         match target {
             TombstoneTarget::Domain(domain) => keep_last(&mut self.domains, domain, seq),
-            TombstoneTarget::Link(link) => keep_last(&mut self.links, link, seq),
+            TombstoneTarget::Link(link) => {
+                // Attempts are recorded under another spelling of some links than states are.
+                let recorded = link_name(&link).into_owned();
+                keep_last(&mut self.links, recorded, seq);
+                keep_last(&mut self.links, link, seq);
+            }
         }
     }
 

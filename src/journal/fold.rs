@@ -191,7 +191,7 @@ impl Survey {
     }
 }
 
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
+/// Teaches `selector` everything in `dir`: evidence, and the pauses of links and hosts. What bears a time after `now` counts as of now.
 /// Nobody may record attempts in `selector` meanwhile: the threads of a load share nothing, so none of them waits for another.
 ///
 /// # Errors
@@ -232,7 +232,10 @@ fn load_from(
             }
         })?;
     }
-    Ok(fold.into_loaded(selector, started, now))
+    let loaded = fold.into_loaded(selector, started, now);
+    selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
+    selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
+    Ok(loaded)
 }
 
 /// A fold under way: what it has learned besides evidence, which is in its selector.

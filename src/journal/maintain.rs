@@ -7,13 +7,13 @@
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
-//! use fetchwise::journal::{Journal, Options, maintain};
+//! use fetchwise::journal::{Journal, JournalOptions, maintain};
 //! use fetchwise::selector::Selector;
 //! use fetchwise::time::Timestamp;
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path();
-//! let (journal, _) = Journal::open(dir, Options::default()).unwrap();
+//! let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
 //! let (url, now) = (url::Url::parse("https://example.org/").unwrap(), Timestamp::now());
 //! journal.append_attempt(&Attempt::new(&url, "playwright", now).unwrap().delivered()).unwrap();
 //! journal.close().unwrap();
@@ -28,13 +28,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fetchwise_log::{Maintenance, Progress, RecordRef};
-pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport as LogReport};
+pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
 
 use super::entry::{Entry, Forgotten, Tombstone, TombstoneTarget};
 use super::fold::{Fold, Start};
 use super::read::{SETTLE, pass, replay};
 use super::snapshot::{Contents, sections};
-use super::{Check, Journal, JournalError, LogError, Options, TornTail, schema};
+use super::{Journal, JournalError, JournalOptions, LogError, OpenCheck, TornTail, schema};
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
@@ -125,6 +125,7 @@ fn write(maintenance: &Maintenance, contents: &Contents) -> Result<(PathBuf, u64
 
 /// How to compact.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct CompactOptions {
     /// Raw attempts that are older are dropped; what they taught stays.
     pub retain: Duration,
@@ -250,7 +251,7 @@ fn sealed_seq(dir: &Path) -> Result<u64, JournalError> {
 
 /// Begins a segment, so that the one before it can be compacted. Nothing to be done where a crawler came first.
 fn begin_segment(dir: &Path) -> Result<(), JournalError> {
-    let options = Options { begin_segment: true, check: Check::Tail, ..Options::default() };
+    let options = JournalOptions::default().begin_segment().check(OpenCheck::Tail);
     match Journal::open(dir, options) {
         Ok((journal, _)) => journal.close(),
         Err(JournalError::Log(LogError::Locked { .. })) => Ok(()),
@@ -296,7 +297,7 @@ impl Drops {
         pass(dir, |seq, record| {
             drops.attempts += u64::from(record.kind == schema::kind::ATTEMPT);
             let side = if seq <= floor_seq { &mut drops.done } else { &mut drops.pending };
-            read += fetchwise_log::format::record_len(record.payload.len()) as u64;
+            read += record.stored_len();
             if seq % 65_536 == 0 {
                 tell(Phase::Reading, Progress::new(read, total));
             }
@@ -376,7 +377,7 @@ impl Drops {
 #[non_exhaustive]
 pub struct Verified {
     /// Checksums, chain, continuity, manifests, snapshots.
-    pub log: LogReport,
+    pub log: VerifyReport,
     /// Attempts.
     pub attempts: u64,
     /// Whether the newest snapshot is what its records teach.
@@ -496,7 +497,7 @@ impl Forgot {
 /// # Errors
 /// Locked by a crawler, damaged, or what the system says.
 pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<Forgot, JournalError> {
-    let (journal, _) = Journal::open(dir, Options { check: Check::Tail, ..Options::default() })?;
+    let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
     let mut forgot = Forgot::default();
     let mut seen = Forgotten::default();
     seen.add(u64::MAX, target.clone());

@@ -8,14 +8,14 @@
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
-//! use fetchwise::journal::{self, Journal, Options};
+//! use fetchwise::journal::{self, Journal, JournalOptions};
 //! use fetchwise::selector::Selector;
 //! use fetchwise::time::Timestamp;
 //! use std::sync::Arc;
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path();
-//! let (journal, _) = Journal::open(dir, Options::default()).unwrap();
+//! let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
 //! let journal = Arc::new(journal);
 //! let mut selector = Selector::builder().build().unwrap();
 //! journal::load(dir, &selector, Timestamp::now()).unwrap();
@@ -30,11 +30,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use fetchwise_log::{Log, Record};
+use fetchwise_log::{Log, LogOptions, Record};
 
 use crate::attempt::Attempt;
-#[cfg(feature = "pipeline")]
+use crate::attempt::bounds::Unrecordable;
 use crate::backoff::LinkState;
 use crate::selector::{Sink, SinkError};
 use crate::time::Timestamp;
@@ -48,11 +50,12 @@ pub mod maintain;
 mod read;
 mod schema;
 mod snapshot;
+mod start;
 
 pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget};
 pub use fetchwise_log::{
-    AppendError, Check, Damage, Durability, Error as LogError, Flush, Metrics, OnFull, Progress, Recovery, State,
-    Ticket, TornTail, WaitError,
+    Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
+    Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use fold::{Importances, Loaded, Started, Survey, importances, load, load_showing, survey, survey_showing};
 pub use read::{Replayed, ids, replay};
@@ -87,6 +90,9 @@ pub enum JournalError {
         /// How old.
         hours: u64,
     },
+    /// An attempt says nothing that could be recorded.
+    #[error("cannot be recorded: {0}")]
+    Unrecordable(#[from] Unrecordable),
     /// An entry cannot be encoded: it is too large.
     #[error("cannot be recorded: {0}")]
     Encode(Arc<SchemaError>),
@@ -102,33 +108,83 @@ impl JournalError {
         match self {
             Self::Log(error) => error.is_refusal(),
             Self::Record { .. } | Self::Snapshot { .. } | Self::ClockJump { .. } => true,
-            Self::Encode(_) | Self::Append(_) => false,
+            Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
         }
     }
 }
 
 /// How to open a journal for writing.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
+///
+/// ```
+/// use fetchwise::journal::{Durability, JournalOptions};
+///
+/// let options = JournalOptions::default().durability(Durability::Sync).segment_bytes(8 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    log: LogOptions,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        let mut log = LogOptions::default();
+        log.fingerprint = schema::fingerprint();
+        log.accepts = schema::readable();
+        Self { log }
+    }
+}
+
+impl JournalOptions {
     /// What an acknowledgement means.
-    pub durability: Durability,
-    /// How long entries that nobody waits for may be gathered before they are written together; the log's default when none.
-    /// See [`fetchwise_log::Options::linger`].
-    pub linger: Option<std::time::Duration>,
-    /// The size at which a segment of the log is full, in bytes; the log's default when none.
-    pub segment_bytes: Option<u64>,
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.log.durability = durability;
+        self
+    }
+
+    /// How long entries that nobody waits for may be gathered before they are written together; zero gathers nothing. See
+    /// [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
+    #[must_use]
+    pub fn linger(mut self, time: Duration) -> Self {
+        self.log.linger = time;
+        self
+    }
+
+    /// The size at which a segment of the log is full, in bytes.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.log.segment_bytes = bytes;
+        self
+    }
+
     /// What happens when entries come faster than the disk takes them.
-    pub on_full: OnFull,
-    /// Begin a new segment of the log now, so that all there was before can be compacted.
-    pub begin_segment: bool,
-    /// How much is read at open. [`Check::Tail`] is enough for a caller who [`load`]s the journal right after.
-    pub check: Check,
+    #[must_use]
+    pub fn on_full(mut self, policy: OnFull) -> Self {
+        self.log.on_full = policy;
+        self
+    }
+
+    /// How much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`]s the journal right after.
+    #[must_use]
+    pub fn check(mut self, check: OpenCheck) -> Self {
+        self.log.check = check;
+        self
+    }
+
+    /// Begins a new segment of the log now, so that all there was before can be compacted.
+    #[must_use]
+    pub fn begin_segment(mut self) -> Self {
+        self.log.begin_segment = true;
+        self
+    }
 }
 
 /// A data directory opened for writing. Shared by reference; dropping it writes and syncs what is left.
 #[derive(Debug)]
 pub struct Journal {
     log: Log,
+    /// Entries that could not be encoded.
+    not_taken: AtomicU64,
 }
 
 impl Journal {
@@ -136,26 +192,20 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
-    pub fn open(dir: &Path, options: Options) -> Result<(Self, Recovery), JournalError> {
-        let mut log_options = fetchwise_log::Options::default();
-        log_options.durability = options.durability;
-        log_options.on_full = options.on_full;
-        log_options.check = options.check;
-        log_options.fingerprint = schema::fingerprint();
-        log_options.accepts = schema::readable();
-        log_options.begin_segment = options.begin_segment;
-        log_options.linger = options.linger.unwrap_or(log_options.linger);
-        log_options.segment_bytes = options.segment_bytes.unwrap_or(log_options.segment_bytes);
-        let (log, recovery) = Log::open(dir, log_options)?;
-        Ok((Self { log }, recovery))
+    pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
+        let (log, recovery) = Log::open(dir, options.log)?;
+        Ok((Self { log, not_taken: AtomicU64::new(0) }, recovery))
     }
 
-    /// Takes an attempt.
+    /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
     ///
     /// # Errors
-    /// When the log does not take it: memory for what waits is used up, or it is too large.
+    /// When its URL cannot be fetched or it names no fetcher; or when memory for what waits is used up.
     pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
-        self.append(schema::encode_attempt(attempt))
+        match attempt.bounded() {
+            Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
+            Err(error) => Err(self.not_taken(error.into())),
+        }
     }
 
     /// Takes a link's state.
@@ -191,19 +241,26 @@ impl Journal {
     }
 
     /// Asks that everything taken so far be synced to disk; the result can be awaited, or waited for.
-    pub fn flush(&self) -> Flush {
+    pub fn flush(&self) -> Acknowledgement {
         self.log.flush()
     }
 
     /// Waits (or lets wait) until everything taken so far is acknowledged at the journal's durability: at
     /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
-    pub fn settled(&self) -> Flush {
+    pub fn settled(&self) -> Acknowledgement {
         self.log.settled()
     }
 
     /// Whether entries reach the disk.
-    pub fn state(&self) -> State {
-        self.log.state()
+    pub fn health(&self) -> Health {
+        self.log.health()
+    }
+
+    /// How many entries since the journal was opened are not in it and will not be: those that it did not take, and those that
+    /// went with a directory which somebody deleted. What waits in memory is not among them: the error of
+    /// [`close`](Self::close) has all.
+    pub fn lost(&self) -> Lost {
+        self.log.lost().and(Lost::new(self.not_taken.load(Ordering::Relaxed)))
     }
 
     /// Counts and gauges.
@@ -221,11 +278,22 @@ impl Journal {
     /// # Errors
     /// When entries could not be written: they are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
-        Ok(self.log.close()?)
+        let not_taken = Lost::new(self.not_taken.into_inner());
+        self.log.close().map_err(|error| match error {
+            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(not_taken), source }.into(),
+            other => other.into(),
+        })
+    }
+
+    /// Counts an entry that did not get as far as the log.
+    fn not_taken(&self, error: JournalError) -> JournalError {
+        // Relaxed: a count for people.
+        self.not_taken.fetch_add(1, Ordering::Relaxed);
+        error
     }
 
     fn append(&self, encoded: Result<Encoded, SchemaError>) -> Result<Ticket, JournalError> {
-        let encoded = encoded.map_err(|error| JournalError::Encode(Arc::new(error)))?;
+        let encoded = encoded.map_err(|error| self.not_taken(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
             schema: schema::VERSION,
@@ -240,16 +308,7 @@ impl Sink for Journal {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         self.append_attempt(attempt).map(|_| ()).map_err(|error| SinkError(Arc::new(error)))
     }
-}
 
-impl Sink for Arc<Journal> {
-    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
-        Sink::append(&**self, attempt)
-    }
-}
-
-#[cfg(feature = "pipeline")]
-impl crate::pipeline::StateLog for Journal {
     // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
     // holds in memory all the same.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
@@ -291,7 +350,7 @@ mod tests {
     #[test]
     fn a_second_start_knows_what_the_first_learned() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let mut live = selector();
         live.set_sink(Box::new(Arc::new(journal)));
         for n in 0..200 {
@@ -314,7 +373,7 @@ mod tests {
     #[test]
     fn pauses_come_back_and_links_without_risk_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let paused = LinkState { paused_until: Some(minutes(10)), risk_level: 1, ..LinkState::default() };
         for (link, state) in [("a", paused), ("b", paused), ("b", LinkState::default())] {
             let (link, domain) = (link.to_owned(), "e.org".to_owned());
@@ -335,7 +394,7 @@ mod tests {
     #[test]
     fn what_a_wrong_clock_wrote_counts_as_of_now() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let years_ahead = minutes(4 * 365 * 24 * 60);
         journal.append_attempt(&attempt("https://e.org/1", "playwright", years_ahead).delivered()).unwrap();
         journal.append_host("e.org", Some(years_ahead), years_ahead).unwrap();
@@ -350,7 +409,7 @@ mod tests {
     #[test]
     fn a_tombstone_covers_what_came_before_it_only() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         let write = |text: &str| journal.append_attempt(&attempt(text, "f", T0).delivered()).unwrap();
         write("https://www.gone.org/1");
         write("https://kept.org/1");
@@ -376,10 +435,10 @@ mod tests {
     #[test]
     fn there_is_one_writer_and_readers_do_not_mind() {
         let dir = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(dir.path(), Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
         journal.append_attempt(&attempt("https://e.org/", "f", T0).delivered()).unwrap();
         journal.flush().wait().unwrap();
-        let error = Journal::open(dir.path(), Options::default()).unwrap_err();
+        let error = Journal::open(dir.path(), JournalOptions::default()).unwrap_err();
         assert!(error.is_refusal() && error.to_string().contains("locked"), "{error}");
         assert_eq!(replay(dir.path(), |_, _| {}).unwrap().attempts, 1);
     }
@@ -387,9 +446,8 @@ mod tests {
     #[test]
     fn an_embedder_says_how_long_attempts_are_gathered() {
         let dir = tempfile::tempdir().unwrap();
-        let linger = Some(std::time::Duration::from_secs(60));
-        let (journal, _) =
-            Journal::open(dir.path(), Options { linger, durability: Durability::Os, ..Options::default() }).unwrap();
+        let options = JournalOptions::default().linger(Duration::from_secs(60)).durability(Durability::Os);
+        let (journal, _) = Journal::open(dir.path(), options).unwrap();
         for n in 0..3 {
             journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
             // Longer than the log would gather them by itself.
@@ -410,7 +468,7 @@ mod tests {
 
     /// The one segment of a journal with `attempts` attempts that was closed in good order.
     fn written(dir: &Path, attempts: usize) -> std::path::PathBuf {
-        let (journal, _) = Journal::open(dir, Options::default()).unwrap();
+        let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
         for n in 0..attempts {
             journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
             // Each in a frame of its own.
@@ -432,6 +490,6 @@ mod tests {
         std::fs::write(&segment, bytes).unwrap();
         let error = survey(dir.path()).unwrap_err();
         assert!(error.is_refusal() && error.to_string().contains("damaged"), "{error}");
-        assert!(Journal::open(dir.path(), Options::default()).unwrap_err().is_refusal());
+        assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
     }
 }

@@ -1,32 +1,24 @@
 //! The pipeline: one URL's whole way, from the decision to the recorded attempt.
 //!
-//! [`Pipeline::fetch`] is the one entry. It owns the set of fetchers, the state of links at risk, single flight and trials;
-//! `run` is one URL's way through. Must not judge pages (that is [`crate::detect`]) nor choose (that is the selector's).
+//! [`Pipeline::fetch`] is the one entry: a [visit](crate::visit), a set of fetchers and a store, on tokio. `run` drives the visit.
+//! Must not judge pages (that is [`crate::detect`]) nor choose, record or pause (that is the visit's).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use tokio::sync::Semaphore;
 
-use crate::attempt::Attempt;
-use crate::backoff::LinkState;
 use crate::decision::Source;
 use crate::detect::{Detector, ResponseExtractor};
+use crate::error::Error;
 use crate::fetch::{Fetcher, Limits, Response};
 use crate::registry::{FetcherId, FetcherSet, canonical};
-use crate::router::Router;
 use crate::selector::Selector;
 use crate::store::Store;
-use crate::time::{Clock, Timestamp};
+use crate::time::Timestamp;
 
-mod flight;
-mod hosts;
-#[cfg(test)]
-mod properties;
 mod run;
 
 /// One thing to fetch.
@@ -102,47 +94,15 @@ impl Report {
     }
 }
 
-/// Where link and host states go beside memory, so that a restart remembers pauses: the log.
-pub trait StateLog: Send + Sync {
-    /// Takes over a link's new state.
-    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp);
-    /// Takes over a host's pause, or its end.
-    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp);
-}
-
-/// What a request may cost, and how far a block goes.
-#[derive(Clone, Debug)]
-pub struct PipelineSettings {
-    /// The limits of a full request.
-    pub limits: Limits,
-    /// The limits of a probe.
-    pub probe_limits: Limits,
-    /// Whether another fetcher is tried after a block; if not, a block ends the URL at once.
-    pub escalate_after_block: bool,
-}
-
-impl Default for PipelineSettings {
-    fn default() -> Self {
-        let limits = Limits::default();
-        let probe_limits = Limits { deadline: Duration::from_secs(3), max_redirects: 5, ..limits.clone() };
-        Self { limits, probe_limits, escalate_after_block: true }
-    }
-}
-
 /// Builds a [`Pipeline`].
 pub struct PipelineBuilder {
     selector: Arc<Selector>,
     fetchers: Vec<Arc<dyn Fetcher>>,
     missing: HashMap<String, String>,
-    settings: PipelineSettings,
-    router: Router,
+    limits: Limits,
     detector: Option<Arc<Detector>>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
-    states: Option<Arc<dyn StateLog>>,
-    links: HashMap<String, LinkState>,
-    host_levels: HashMap<String, u8>,
-    clock: Arc<Clock>,
 }
 
 impl PipelineBuilder {
@@ -160,17 +120,11 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets limits and strictness.
+    /// Sets what a request may cost. Its time and its redirects are the visit's to say: see
+    /// [`VisitSettings`](crate::selector::VisitSettings).
     #[must_use]
-    pub fn settings(mut self, settings: PipelineSettings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Sets the router; learning, with an empty table, unless set.
-    #[must_use]
-    pub fn router(mut self, router: Router) -> Self {
-        self.router = router;
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -195,36 +149,16 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets where link and host states go beside memory.
-    #[must_use]
-    pub fn states(mut self, states: Arc<dyn StateLog>) -> Self {
-        self.states = Some(states);
-        self
-    }
-
-    /// Starts with these link states, as a replay found them.
-    #[must_use]
-    pub fn links(mut self, links: HashMap<String, LinkState>) -> Self {
-        self.links = links;
-        self
-    }
-
-    /// Starts with these hosts paused so many times in a row, as a replay found them.
-    #[must_use]
-    pub fn host_levels(mut self, levels: HashMap<String, u8>) -> Self {
-        self.host_levels = levels;
-        self
-    }
-
-    /// Sets the clock; the system's unless set.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
     /// Builds it.
-    pub fn build(self) -> Pipeline {
+    ///
+    /// # Errors
+    /// [`Error::UnknownFetcher`] when a fetcher is no candidate of the selector: it could never be chosen.
+    pub fn build(self) -> Result<Pipeline, Error> {
+        let known = |name: &str| self.selector.candidates().any(|(_, spec)| *spec.name == *canonical(name));
+        if let Some(stranger) = self.fetchers.iter().find(|fetcher| !known(fetcher.name())) {
+            let known = self.selector.candidates().map(|(_, spec)| spec.name.to_string()).collect();
+            return Err(Error::UnknownFetcher { name: stranger.name().to_owned(), known });
+        }
         let find = |name: &str| self.fetchers.iter().find(|f| canonical(f.name()) == name).cloned();
         let fetchers: Vec<_> =
             self.selector.candidates().map(|(_, spec)| find(&spec.name).map(Available::new)).collect();
@@ -232,22 +166,16 @@ impl PipelineBuilder {
         for (id, _) in self.selector.candidates().filter(|(id, _)| fetchers[id.index()].is_none()) {
             unavailable.insert(id);
         }
-        Pipeline {
+        Ok(Pipeline {
             fetchers,
             unavailable,
             selector: self.selector,
             missing: self.missing,
-            settings: self.settings,
-            router: self.router,
+            limits: self.limits,
             detector: self.detector.unwrap_or_else(|| Arc::new(Detector::new())),
             extractors: self.extractors,
             store: self.store,
-            states: self.states,
-            links: self.links.into_iter().collect(),
-            clock: self.clock,
-            flights: flight::Flights::default(),
-            hosts: hosts::Hosts::with_levels(self.host_levels),
-        }
+        })
     }
 }
 
@@ -258,17 +186,10 @@ pub struct Pipeline {
     fetchers: Vec<Option<Available>>,
     unavailable: FetcherSet,
     missing: HashMap<String, String>,
-    settings: PipelineSettings,
-    router: Router,
+    limits: Limits,
     detector: Arc<Detector>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
-    states: Option<Arc<dyn StateLog>>,
-    /// Links at risk or paused; all others have the default state.
-    links: DashMap<String, LinkState>,
-    clock: Arc<Clock>,
-    flights: flight::Flights,
-    hosts: hosts::Hosts,
 }
 
 /// A fetcher that is there, and its free places.
@@ -291,15 +212,10 @@ impl Pipeline {
             selector,
             fetchers: Vec::new(),
             missing: HashMap::new(),
-            settings: PipelineSettings::default(),
-            router: Router::default(),
+            limits: Limits::default(),
             detector: None,
             extractors: Vec::new(),
             store: None,
-            states: None,
-            links: HashMap::new(),
-            host_levels: HashMap::new(),
-            clock: Arc::default(),
         }
     }
 
@@ -314,60 +230,7 @@ impl Pipeline {
         &self.selector
     }
 
-    /// The state of a link, as the pipeline keeps it.
-    pub fn link_state(&self, link: &str) -> LinkState {
-        self.links.get(link).map_or_else(LinkState::default, |state| *state)
-    }
-
     fn fetcher(&self, id: FetcherId) -> Option<&Available> {
         self.fetchers.get(id.index())?.as_ref()
-    }
-
-    /// Changes a link's state: in memory while it is at risk, and in the log. Both under the entry's lock, so that the log
-    /// has the changes in the order in which they were made.
-    fn keep_state(
-        &self,
-        link: &str,
-        url: &str,
-        at: Timestamp,
-        change: impl FnOnce(LinkState) -> LinkState,
-    ) -> LinkState {
-        let say = |state: &LinkState| {
-            if let Some(states) = &self.states {
-                states.link_state(link, url, state, at);
-            }
-        };
-        let at_risk = |state: &LinkState| state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some();
-        match self.links.entry(link.to_owned()) {
-            Entry::Occupied(mut entry) => {
-                let state = change(*entry.get());
-                say(&state);
-                if at_risk(&state) {
-                    entry.insert(state);
-                } else {
-                    entry.remove();
-                }
-                state
-            }
-            Entry::Vacant(entry) => {
-                let state = change(LinkState::default());
-                if at_risk(&state) {
-                    say(&state);
-                    entry.insert(state);
-                }
-                state
-            }
-        }
-    }
-
-    fn keep_host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
-        if let Some(states) = &self.states {
-            states.host_pause(domain, until, at);
-        }
-    }
-
-    /// Records an attempt. A log that cannot take it says so itself; memory has it all the same.
-    fn record(&self, attempt: Attempt) {
-        let _ = self.selector.record(attempt, self.clock.now());
     }
 }

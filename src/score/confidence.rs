@@ -45,17 +45,38 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Whether it is the better one of two: the most specific with a full sample; without one, the one with the larger sample,
-    /// the more specific at a tie. The order in which they are offered does not matter.
+    /// Of two levels' evidence the one that confidence rests on.
+    ///
+    /// A level that has seen no more than the more general one speaks for itself once it says something else: a rate that is lower
+    /// than the general one's by more than chance would make it, over all attempts or over the recent ones. While it agrees, the
+    /// larger confidence counts, so that five files that came from a new host do not make what is known of all such files
+    /// worth less. Where the general level has seen less than the specific one, it has nothing to add.
     #[inline]
-    pub(crate) fn is_better(&self, other: &Self, settings: &Settings) -> bool {
-        let full = |basis: &Self| basis.sample >= settings.min_sample;
-        match (full(self), full(other)) {
-            (true, true) => self.specificity > other.specificity,
-            (true, false) => true,
-            (false, true) => false,
-            (false, false) => (self.sample, self.specificity) > (other.sample, other.specificity),
+    pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
+        let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
+        if specific.sample <= 0.0 || general.sample < specific.sample {
+            // With nothing seen there is nothing to say; and who has seen less than the special case has nothing to add to it.
+            return if specific.sample <= 0.0 { general } else { specific };
         }
+        if specific.speaks_against(&general) {
+            return specific;
+        }
+        let is_full = |basis: &Self| basis.sample >= settings.min_sample;
+        let prefers_general = match is_full(&specific) {
+            true => general.confidence() > specific.confidence(),
+            false => general.sample > specific.sample,
+        };
+        if prefers_general { general } else { specific }
+    }
+
+    /// Whether this level's rate is below the general one's by more than one standard deviation of a fair coin tossed as often.
+    fn speaks_against(&self, general: &Self) -> bool {
+        // rate_general - rate > 0.5 / sqrt(total), without a root and without a division.
+        let is_below = |(success, total): (f64, f64)| {
+            let gap = general.success * total - success * general.sample;
+            gap > 0.0 && gap * gap > 0.25 * general.sample * general.sample * total
+        };
+        is_below((self.success, self.sample)) || self.recent.is_some_and(is_below)
     }
 
     /// The confidence it gives.
@@ -79,16 +100,40 @@ mod tests {
         Basis { specificity, success: sample, sample, recent: None }
     }
 
-    #[test]
-    fn the_most_specific_full_sample_wins_else_the_largest() {
+    fn strongest(list: &[Basis]) -> Basis {
         let settings = Settings::default();
-        let better = |a: Basis, b: &Basis| if b.is_better(&a, &settings) { *b } else { a };
-        let best = |list: &[Basis]| list[1..].iter().fold(list[0], better).specificity;
+        list[1..].iter().fold(list[0], |strongest, level| strongest.stronger(*level, &settings))
+    }
+
+    #[test]
+    fn the_most_specific_full_sample_wins_among_equals_else_the_largest() {
         use Specificity::{Domain, DomainPath, Flag, Own, Site, Suffix};
-        assert_eq!(best(&[basis(DomainPath, 4.0), basis(Domain, 5.0), basis(Site, 900.0)]), Domain);
-        assert_eq!(best(&[basis(Site, 900.0), basis(Domain, 5.0), basis(DomainPath, 4.5)]), DomainPath);
-        assert_eq!(best(&[basis(DomainPath, 1.0), basis(Domain, 3.0), basis(Suffix, 3.0)]), Domain);
-        assert_eq!(best(&[basis(Flag(0), 9.0), basis(Flag(3), 9.0), basis(Own(200), 90.0)]), Flag(3));
+        let best = |list: &[Basis]| strongest(list).specificity;
+        assert_eq!(best(&[basis(Site, 90.0), basis(Domain, 90.0), basis(DomainPath, 40.0)]), DomainPath);
+        assert_eq!(best(&[basis(Suffix, 3.0), basis(Domain, 3.0), basis(DomainPath, 1.0)]), Domain);
+        assert_eq!(best(&[basis(Flag(0), 9.0), basis(Flag(3), 9.0), basis(Own(200), 90.0)]), Own(200));
+    }
+
+    #[test]
+    fn a_specific_level_that_agrees_does_not_make_it_less_sure() {
+        let suffix = Basis { success: 19.5, sample: 20.0, ..basis(Specificity::Suffix, 0.0) };
+        for n in 0..30 {
+            let host = basis(Specificity::Domain, f64::from(n));
+            assert!(strongest(&[suffix, host]).confidence() >= suffix.confidence(), "{n} successes");
+        }
+        let one_failure = Basis { success: 4.0, ..basis(Specificity::Domain, 5.0) };
+        assert_eq!(strongest(&[suffix, one_failure]).specificity, Specificity::Suffix, "one of five may be chance");
+    }
+
+    #[test]
+    fn a_specific_level_with_failures_that_are_no_chance_speaks_for_itself() {
+        let suffix = Basis { success: 950.0, ..basis(Specificity::Suffix, 1000.0) };
+        for (success, sample) in [(2.0, 5.0), (0.0, 2.0), (12.0, 20.0)] {
+            let host = Basis { success, ..basis(Specificity::Domain, sample) };
+            assert_eq!(strongest(&[suffix, host]), host);
+        }
+        let collapsed = Basis { recent: Some((1.0, 12.0)), ..basis(Specificity::Domain, 500.0) };
+        assert_eq!(strongest(&[suffix, collapsed]), collapsed, "the recent attempts are failures");
     }
 
     #[test]

@@ -445,9 +445,7 @@ impl<'w> Walk<'w> {
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((masses.recent_success, masses.recent_total));
             let basis = Basis { specificity, success: masses.success, sample: masses.total, recent };
-            if candidate.basis.is_none_or(|other| basis.is_better(&other, self.settings)) {
-                candidate.basis = Some(basis);
-            }
+            candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = masses.total;
                 candidate.domain_newest_s = masses.newest_s;

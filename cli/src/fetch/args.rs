@@ -58,6 +58,9 @@ pub(crate) struct FetchArgs {
     /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_body: Option<u64>,
+    /// Trust the certificate authorities in this file (PEM) beside Mozilla's; the browser trusts what its system does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
     /// Try this fetcher first, for every URL
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Option<String>,

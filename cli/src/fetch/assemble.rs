@@ -1,7 +1,8 @@
 //! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::journal::{Check, Durability, Journal, Loaded, Options};
-use fetchwise::pipeline::{Pipeline, PipelineBuilder, PipelineSettings};
+use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
+use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
-use fetchwise::selector::Selector;
+use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::warc::Warc;
@@ -48,6 +49,8 @@ pub(crate) struct Wishes {
     pub(crate) timeout: Option<Duration>,
     /// The longest body.
     pub(crate) max_body: Option<u64>,
+    /// Certificate authorities to trust beside Mozilla's.
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -60,6 +63,7 @@ impl From<&FetchArgs> for Wishes {
             stealth_agent: None,
             timeout: args.timeout,
             max_body: args.max_body,
+            ca_file: args.ca_file.clone(),
         }
     }
 }
@@ -82,30 +86,36 @@ impl Crawler {
     /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
     pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
         let router = settings.router()?.clone();
+        let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
         let detector = Arc::new(settings.detector()?);
         if let Some(rules) = settings.rules() {
             hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
         }
-        let limits = pipeline_settings(settings, wishes);
         let guard = guard(settings, wishes)?;
         let available = Available::find(settings, &wishes.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let (mut selector, loaded) = settings.learned()?;
+        let with =
+            |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let (mut selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
             is_usable(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
-        let builder = builder(selector, loaded).settings(limits).router(router).detector(detector);
-        let builder = builder.states(Arc::clone(&journal) as _).clock(Arc::clone(&settings.clock));
+        let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
         let mut children = Children::default();
         let builder = fetchers(builder, &mut children, settings, wishes, &available, guard)?;
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
         };
-        Ok(Self { pipeline: Arc::new(builder.build()), journal, children })
+        Ok(Self { pipeline: Arc::new(builder.build().map_err(Failure::usage)?), journal, children })
+    }
+
+    /// The browsers, for those who want to know how they are.
+    pub(crate) fn browsers(&self) -> &[Arc<BrowserFetcher>] {
+        &self.children.browsers
     }
 
     /// Ends other programs, then writes and syncs what is left.
@@ -132,18 +142,22 @@ impl Children {
     }
 }
 
-fn builder(selector: Selector, loaded: Loaded) -> PipelineBuilder {
-    Pipeline::builder(Arc::new(selector)).links(loaded.links).host_levels(loaded.host_levels)
-}
-
 /// Where delivered pages go, if anywhere.
 pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
-    let cannot = |path: &Path, error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
+    let cannot = |option: &str, path: &Path, error: io::Error| {
+        let failure = Failure::failed(format_args!("{option} {}: cannot write there: {error}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                failure.advise("a file is in the way: name another folder")
+            }
+            _ => failure,
+        }
+    };
     Ok(match (&args.out, &args.warc) {
-        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot(dir, error))?)),
+        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
         (None, Some(path)) => {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+                fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
             }
             let archive = Warc::open(path)?;
             if let Some(torn) = archive.torn() {
@@ -155,22 +169,23 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
     })
 }
 
-fn pipeline_settings(settings: &Settings, wishes: &Wishes) -> PipelineSettings {
-    let (http, base) = (&settings.config.http, PipelineSettings::default());
-    let limits = Limits {
-        deadline: wishes.timeout.or(http.timeout).unwrap_or(base.limits.deadline),
-        max_body: wishes.max_body.or(http.max_body).unwrap_or(base.limits.max_body),
-        max_redirects: http.max_redirects.unwrap_or(base.limits.max_redirects),
-        ..base.limits
-    };
-    let probe_limits = Limits {
-        deadline: http.probe_timeout.unwrap_or(base.probe_limits.deadline).min(limits.deadline),
-        max_body: limits.max_body,
-        max_redirects: base.probe_limits.max_redirects.min(limits.max_redirects),
-        ..base.probe_limits
-    };
-    let escalate_after_block = settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block);
-    PipelineSettings { limits, probe_limits, escalate_after_block }
+/// What a request may cost, its time and redirects apart.
+fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
+    let base = Limits::default();
+    Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
+}
+
+/// How a visit goes.
+fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
+    let (http, base) = (&settings.config.http, VisitSettings::default());
+    let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
+    VisitSettings {
+        deadline,
+        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
+        escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        ..base
+    }
 }
 
 fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
@@ -185,7 +200,7 @@ fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> 
     Ok(guard)
 }
 
-fn journal_options(settings: &Settings) -> Options {
+fn journal_options(settings: &Settings) -> JournalOptions {
     let log = &settings.config.log;
     let durability = match log.durability {
         Some(DurabilityName::Memory) => Durability::Memory,
@@ -194,7 +209,11 @@ fn journal_options(settings: &Settings) -> Options {
         Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
     };
     // Everything is replayed right after the open, which reads it all.
-    Options { durability, segment_bytes: log.segment_bytes, check: Check::Tail, ..Options::default() }
+    let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
+    match log.segment_bytes {
+        Some(bytes) => options.segment_bytes(bytes),
+        None => options,
+    }
 }
 
 /// Whether every URL can be given to the fetcher called `name` first.
@@ -227,6 +246,9 @@ fn fetchers(
         if let Some(agent) = &config.http.user_agent {
             http = http.user_agent(agent);
         }
+        if let Some(file) = wishes.ca_file.as_ref().or(config.http.ca_file.as_ref()) {
+            http = http.ca_file(file).map_err(Failure::usage)?;
+        }
         builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
     }
     if let Err(NoBrowser::Missing(reason)) = &available.browser {
@@ -237,7 +259,7 @@ fn fetchers(
             Ok(program) => {
                 let tabs = config.browser.tabs.unwrap_or(options.tabs);
                 let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
-                let browser = Arc::new(browser);
+                let browser = Arc::new(browser.map_err(Failure::usage)?);
                 children.browsers.push(Arc::clone(&browser));
                 builder = builder.fetcher(browser);
             }

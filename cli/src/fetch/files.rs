@@ -1,40 +1,19 @@
 //! Whether the system lets this process open as many files as the run needs, a connection being one.
 
-use crate::failure::Failure;
+use fetchwise::fetch::limits;
 
-/// Files beside the connections: the log, the store, the runtime, pipes to other programs.
-#[cfg(unix)]
-const BESIDE: u64 = 64;
+use crate::out::note;
 
-/// Raises the limit on open files as far as `concurrency` connections at once need it.
-///
-/// # Errors
-/// When it may not be raised so far: connections would fail one by one, and sites be blamed for it.
-#[cfg(unix)]
-pub(super) fn make_room_for(concurrency: u16) -> Result<(), Failure> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    let limit = getrlimit(Resource::Nofile);
-    let needed = u64::from(concurrency) + BESIDE;
-    let allows = |limit: Option<u64>| limit.is_none_or(|files| files >= needed);
-    if allows(limit.current) {
-        return Ok(());
+/// How many of `wanted` URLs at once there are files for, once the limit is raised as far as may be; a word when that is fewer.
+/// Without it connections would fail one by one for want of a file.
+pub(super) fn at_once(wanted: u16) -> usize {
+    let files = limits::raise_descriptor_limit();
+    let (wanted, most) = (usize::from(wanted), limits::fetches_within(files));
+    if wanted > most {
+        note(format_args!(
+            "fetchwise: warning: {most} URLs at once instead of {wanted}, since this process may open {files} files only: raise \
+             the limit (ulimit -n)"
+        ));
     }
-    if allows(limit.maximum) && setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit }).is_ok() {
-        return Ok(());
-    }
-    let files = limit.maximum.or(limit.current).unwrap_or_default();
-    Err(Failure::usage(format_args!(
-        "--concurrency {concurrency} needs {needed} open files, and this process may have {files}"
-    ))
-    .advise(format!(
-        "use at most --concurrency {}, or raise the limit (ulimit -n)",
-        files.saturating_sub(BESIDE).max(1)
-    )))
-}
-
-/// There is no such limit here.
-#[cfg(not(unix))]
-pub(super) fn make_room_for(_concurrency: u16) -> Result<(), Failure> {
-    Ok(())
+    wanted.min(most)
 }

@@ -13,15 +13,16 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::{Exit, Failure};
-use super::out::Out;
+use super::out::{Out, plain};
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
-use fetchwise::journal::{Journal, State};
+use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
 use report::Show;
 use resume::Resume;
-use stop::Stop;
+use stop::{GRACE, Stop};
 
 pub(crate) use args::FetchArgs;
 
@@ -34,8 +35,6 @@ pub(super) mod report;
 mod resume;
 pub(super) mod stop;
 
-/// What is under way may take so long after Ctrl-C.
-const GRACE: Duration = Duration::from_secs(5);
 /// The log gets so long to take what a result rests on.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
@@ -45,7 +44,8 @@ const AHEAD: u64 = 64;
 
 /// Runs the command.
 pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    files::make_room_for(args.concurrency)?;
+    out.patient()?;
+    let concurrency = files::at_once(args.concurrency);
     let feed = Feed::start(args)?;
     let store = assemble::store(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
@@ -58,7 +58,9 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
-            concurrency: usize::from(args.concurrency),
+            concurrency,
+            browsers: crawler.browsers().to_vec(),
+            browser_said: false,
             is_ordered: args.ordered,
             feed,
             resume,
@@ -72,17 +74,17 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             is_degraded: false,
         };
         let ended = run.go().await;
-        let (state, refused) = (crawler.journal.state(), crawler.journal.metrics().refused);
+        let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
         let closed = crawler.close().await;
         let exit = ended?;
         closed?;
         settings.snapshot_if_due(&dir);
-        match state {
-            State::Degraded { reason, .. } => {
+        match health {
+            _ if !lost.is_nothing() => Err(Failure::failed(format_args!("the attempt log has lost {lost}"))),
+            Health::Degraded { reason, .. } => {
                 Err(Failure::failed(format_args!("the attempt log was failing: {reason}")))
             }
-            _ if refused > 0 => Err(Failure::failed(format_args!("{refused} records did not reach the attempt log"))),
             _ => Ok(exit),
         }
     });
@@ -111,6 +113,9 @@ struct Run<'o> {
     shown: u64,
     /// Whether somebody was told that the log is failing.
     is_degraded: bool,
+    browsers: Vec<Arc<BrowserFetcher>>,
+    /// Whether somebody was told that the browser does not start.
+    browser_said: bool,
 }
 
 enum Done {
@@ -124,6 +129,7 @@ impl Run<'_> {
         // Whatever is still under way is dropped before the journal closes.
         self.under_way.shutdown().await;
         let interrupted = ended?;
+        self.look_at_browsers();
         self.show_all_done().await?;
         let Self { resume, show, .. } = self;
         let sum = show.finish();
@@ -166,7 +172,10 @@ impl Run<'_> {
                 () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     return Ok(interrupted);
                 }
-                _ = health.tick() => self.look_at_log(),
+                _ = health.tick() => {
+                    self.look_at_log();
+                    self.look_at_browsers();
+                }
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
                     // Those that ended meanwhile share one wait for the log.
@@ -192,19 +201,31 @@ impl Run<'_> {
 
     /// Says when the log begins to fail, and when it is well again. Fetching goes on in between: attempts wait in memory.
     fn look_at_log(&mut self) {
-        match self.journal.state() {
-            State::Degraded { reason, storage_full } if !self.is_degraded => {
+        match self.journal.health() {
+            Health::Degraded { reason, storage_full } if !self.is_degraded => {
                 self.is_degraded = true;
                 let advice = if storage_full { ": make room on its file system" } else { "" };
                 self.show.note(&format!(
                     "fetchwise: warning: the attempt log is degraded ({reason}); fetching goes on, and attempts wait in memory{advice}"
                 ));
             }
-            State::Healthy if self.is_degraded => {
+            Health::Good if self.is_degraded => {
                 self.is_degraded = false;
                 self.show.note("fetchwise: the attempt log is being written again");
             }
             _ => {}
+        }
+    }
+
+    /// Says once that the browser does not start, and why.
+    fn look_at_browsers(&mut self) {
+        if self.browser_said {
+            return;
+        }
+        if let Some(why) = self.browsers.iter().find_map(|browser| browser.why_not_started()) {
+            self.browser_said = true;
+            let why = plain(&why);
+            self.show.note(&format!("fetchwise: warning: the browser does not start, and pages go without it: {why}"));
         }
     }
 
@@ -271,7 +292,9 @@ impl Run<'_> {
             Done::Bad { line, error } => self.show.bad_line(*line, error),
             Done::Fetched(place, link, report) => {
                 self.show.report(*place, link.id.as_deref(), report)?;
-                self.resume.note(resume::hash(link));
+                if resume::is_through(report) {
+                    self.resume.note(resume::hash(link));
+                }
                 Ok(())
             }
         }

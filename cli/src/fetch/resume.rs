@@ -2,7 +2,8 @@
 //!
 //! A run is known by its inputs and outputs. While it goes on, a small file in the data directory gets one line for each
 //! link whose result has been written; when it completes, the file is removed, so that the same command fetches again.
-//! Invariant: a link is noted after its result was handed on, never before. A line that a crash cut short counts for
+//! Invariant: a link is noted after its result was handed on, never before, and only when that result is the link's own: what
+//! failed for want of disk, of a fetcher or of a pause's end is fetched again. A line that a crash cut short counts for
 //! nothing. The data directory's lock keeps two runs apart.
 
 use std::collections::HashMap;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::FetchArgs;
-use fetchwise::pipeline::Link;
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::pipeline::{Link, Report};
 
 /// Hex digits of a link's hash.
 const DIGITS: usize = 32;
@@ -90,6 +92,12 @@ impl Resume {
     }
 }
 
+/// Whether a link is through: it was delivered, or ended in one of the outcomes of the table. All else says something about this
+/// machine or this moment, not about the link.
+pub(super) fn is_through(report: &Report) -> bool {
+    report.success || report.error_type.is_some_and(|error_type| ErrorKind::from_name(error_type).is_some())
+}
+
 /// What a link is noted by.
 pub(super) fn hash(link: &Link) -> u128 {
     let id = link.id.as_deref().unwrap_or_default();
@@ -149,6 +157,20 @@ mod tests {
         second.note(hash(&b));
         second.complete();
         assert!(!Resume::open(dir.path(), &run, false).unwrap().skips(&a));
+    }
+
+    #[test]
+    fn only_what_ended_as_the_links_own_outcome_is_through() {
+        let ended = |error_type| is_through(&Report { error_type: Some(error_type), ..Report::default() });
+        assert!(is_through(&Report { success: true, ..Report::default() }));
+        for &kind in ErrorKind::ALL {
+            assert!(ended(kind.name()), "{kind}");
+        }
+        let later =
+            [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, Report::PAUSED, "internal_error", "local"];
+        assert!(later.into_iter().all(|error_type| !ended(error_type)));
+        // A page that came and could not be stored is not there.
+        assert!(!is_through(&Report { success: false, status: Some(200), ..Report::default() }));
     }
 
     #[test]

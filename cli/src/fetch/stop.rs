@@ -1,6 +1,14 @@
-//! Ctrl-C: the first time a run comes to a clean end, the second time it ends at once, the third time the process does.
+//! Ctrl-C: the first time a run comes to a clean end, the second time it ends at once, the third time the process does. A reader
+//! of the results that stalls changes nothing about that.
+
+use std::time::Duration;
 
 use tokio::sync::watch;
+
+use crate::patient;
+
+/// What is under way may take so long after Ctrl-C.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// How often somebody asked the run to stop.
 pub(crate) type Stop = watch::Receiver<u32>;
@@ -22,6 +30,7 @@ pub(crate) fn listen() -> std::io::Result<Stop> {
                 return;
             }
             asked.send_modify(|times| *times += 1);
+            patient::give_up_within(if *asked.borrow() > 1 { Duration::ZERO } else { GRACE });
             if *asked.borrow() > 2 {
                 std::process::exit(1);
             }

@@ -50,11 +50,9 @@ struct CompactJson {
 /// Runs the command.
 pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintain::RETAIN_DAYS_DEFAULT);
-    let options = CompactOptions {
-        retain: Duration::from_secs(u64::from(days) * 86_400),
-        trust_clock: args.trust_clock,
-        dry_run: args.dry_run,
-    };
+    let mut options = CompactOptions::default();
+    options.retain = Duration::from_secs(u64::from(days) * 86_400);
+    (options.trust_clock, options.dry_run) = (args.trust_clock, args.dry_run);
     let dir = settings.existing_dir()?;
     let done = maintain::compact(&dir, &settings.blank()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);

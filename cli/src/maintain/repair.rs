@@ -37,7 +37,8 @@ struct RepairJson<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &RepairArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let options = RepairOptions { salvage: args.salvage, rebuild_manifest: args.rebuild_manifest };
+    let mut options = RepairOptions::default();
+    (options.salvage, options.rebuild_manifest) = (args.salvage, args.rebuild_manifest);
     let report = maintain::repair(&settings.existing_dir()?, options)?;
     let quarantined: Vec<String> = report.quarantined.iter().map(|path| path.display().to_string()).collect();
     if out.json {

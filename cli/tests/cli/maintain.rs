@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fetchwise::journal::{Journal, Options};
+use fetchwise::journal::{Journal, JournalOptions};
 use serde_json::{Value, json};
 
 use crate::support::{DAY, Place, now, segments};
@@ -188,7 +188,7 @@ fn a_damaged_manifest_is_made_anew() {
 #[test]
 fn beside_a_writer_snapshots_and_compaction_work_and_the_rest_is_refused_with_its_name() {
     let place = place_with(300);
-    let (journal, _) = Journal::open(&place.data(), Options::default()).unwrap();
+    let (journal, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
     for command in [&["snapshot"][..], &["verify"], &["compact", "--dry-run"], &["compact"]] {
         let ran = place.run(command);
         assert_eq!(ran.code, 0, "{command:?}: {}", ran.stderr);

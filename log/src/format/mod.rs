@@ -7,12 +7,10 @@ mod segment;
 
 pub(crate) use bytes::{Put, Take, is_sealed, seal_bytes};
 pub(crate) use names::{parse_segment_name, parse_snapshot_name, segment_name, snapshot_name};
-pub use record::{
-    PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RECORD_LEN_MAX, RecordRef, Records, count_records, put_record, record_len,
-};
+pub use record::{RECORD_HEADER_LEN, RECORD_LEN_MAX, RecordRef, Records, count_records, put_record, record_len};
+#[cfg(feature = "fuzzing")]
 pub(crate) use segment::header_crc;
 pub use segment::{
     FRAME_ALIGN, FRAME_HEADER_LEN, FRAME_MAGIC, FrameHeader, FrameKind, HEADER_LEN, HeaderError, INCOMPAT_REWRITTEN,
-    Link, MAJOR, MINOR, SEAL_LEN, SEGMENT_MAGIC, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, next_digest,
-    payload_crc,
+    Link, MAJOR, MINOR, SEAL_LEN, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, next_digest, payload_crc,
 };

@@ -8,7 +8,7 @@ use super::bytes::Take;
 /// Length of a record's header.
 pub const RECORD_HEADER_LEN: usize = 16;
 /// Largest payload of a frame.
-pub const PAYLOAD_LEN_MAX: usize = 16 << 20;
+pub(super) const PAYLOAD_LEN_MAX: usize = 16 << 20;
 /// Largest record.
 pub const RECORD_LEN_MAX: usize = PAYLOAD_LEN_MAX - RECORD_HEADER_LEN;
 
@@ -24,6 +24,13 @@ pub struct RecordRef<'a> {
     /// The record's own bytes. Delivered by a [`Reader`](crate::Reader) they start at an address divisible by 8 (not
     /// always by 16), so types with an alignment of up to 8 can be read in place; others must be copied first.
     pub payload: &'a [u8],
+}
+
+impl RecordRef<'_> {
+    /// How many bytes it takes in a segment, its header and padding included.
+    pub fn stored_len(&self) -> u64 {
+        record_len(self.payload.len()) as u64
+    }
 }
 
 /// Appends a record to a frame's payload.

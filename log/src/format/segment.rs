@@ -9,7 +9,7 @@ use super::bytes::{Put, Take, is_sealed, seal_bytes};
 use super::record::PAYLOAD_LEN_MAX;
 
 /// First bytes of a segment.
-pub const SEGMENT_MAGIC: [u8; 8] = *b"\x89FWL\r\n\x1a\n";
+const SEGMENT_MAGIC: [u8; 8] = *b"\x89FWL\r\n\x1a\n";
 /// First bytes of a frame.
 pub const FRAME_MAGIC: [u8; 4] = *b"\xf1FWr";
 /// The major version that this release writes, and the largest that it reads.

@@ -42,6 +42,18 @@ pub enum Fault {
     PowerOff,
 }
 
+/// How a disk takes changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// As it should.
+    #[default]
+    Working,
+    /// Every change fails with "read-only file system".
+    ReadOnly,
+    /// Every change and every sync fails with an I/O error.
+    Failing,
+}
+
 /// How much survives of what no sync has made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
@@ -80,8 +92,7 @@ struct World {
     capacity: Option<u64>,
     disabled: Option<SyncSite>,
     synced: BTreeMap<&'static str, u64>,
-    read_only: bool,
-    failing: bool,
+    disk: Disk,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -189,14 +200,9 @@ impl SimFs {
         self.world().disabled = site;
     }
 
-    /// Makes every change fail with "read-only file system".
-    pub fn set_read_only(&self, value: bool) {
-        self.world().read_only = value;
-    }
-
-    /// Makes every change and every sync fail with an I/O error.
-    pub fn set_failing(&self, value: bool) {
-        self.world().failing = value;
+    /// How the disk takes changes from now on.
+    pub fn set_disk(&self, disk: Disk) {
+        self.world().disk = disk;
     }
 
     /// Sets the clock.
@@ -287,7 +293,7 @@ impl SimFs {
     fn change(&self, needs_space: bool) -> io::Result<(MutexGuard<'_, World>, bool)> {
         let mut world = self.world();
         let short = world.enter(needs_space)?;
-        if world.read_only {
+        if world.disk == Disk::ReadOnly {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         Ok((world, short))
@@ -303,7 +309,7 @@ impl World {
             return Err(io::Error::other("the machine is off"));
         }
         match self.faults.get(&call) {
-            None if self.failing && needs_space => Err(io::Error::from_raw_os_error(5)),
+            None if self.disk == Disk::Failing && needs_space => Err(io::Error::from_raw_os_error(5)),
             None => Ok(false),
             Some(Fault::Eio) => Err(io::Error::from_raw_os_error(5)),
             Some(Fault::Enospc) if needs_space => Err(io::ErrorKind::StorageFull.into()),

@@ -52,9 +52,9 @@ impl Reader {
     /// way from memory. Memory: some 4 MiB, and 32 B for each record that is on its way.
     ///
     /// ```
-    /// # use fetchwise_log::{Log, Options, Reader, Record};
+    /// # use fetchwise_log::{Log, LogOptions, Reader, Record};
     /// # let dir = tempfile::tempdir()?;
-    /// # let (log, _) = Log::open(dir.path(), Options::default())?;
+    /// # let (log, _) = Log::open(dir.path(), LogOptions::default())?;
     /// # for key in 0..100 { log.append(Record { kind: 1, schema: 1, key_hash: key, time_ms: 0, payload: b"x" })?; }
     /// # log.close()?;
     /// let reader = Reader::open(dir.path())?;

@@ -26,11 +26,24 @@ const QUARANTINE: &str = "quarantine";
 
 /// What to mend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairOptions {
     /// Write damaged segments anew from their good frames. Without it, bad ranges are only copied to `quarantine/`.
     pub salvage: bool,
     /// Make `SEGMENTS` and `SNAPSHOT` anew from what is in the directory, when they are damaged.
     pub rebuild_manifest: bool,
+}
+
+impl RepairOptions {
+    /// Write damaged segments anew, and leave manifests as they are.
+    pub fn salvaging() -> Self {
+        Self { salvage: true, rebuild_manifest: false }
+    }
+
+    /// Mend all that can be mended.
+    pub fn everything() -> Self {
+        Self { salvage: true, rebuild_manifest: true }
+    }
 }
 
 /// What a repair did.

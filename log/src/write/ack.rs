@@ -19,17 +19,22 @@ pub(crate) enum Goal {
     Durable(u64),
 }
 
-/// What the writer thread has to say.
+/// How the log is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Health {
+#[non_exhaustive]
+pub enum Health {
+    /// Records reach the disk.
     #[default]
     Good,
+    /// Writing failed, or the directory is gone. Records wait in memory up to the queue's bounds; the log tries again by itself.
     Degraded {
+        /// What failed.
         reason: Arc<str>,
+        /// True when the file system is full.
         storage_full: bool,
     },
     /// The writer thread has ended.
-    Ended,
+    Closed,
 }
 
 #[derive(Debug, Default)]
@@ -165,7 +170,7 @@ impl Acks {
             return Some(Ok(()));
         }
         match &inner.health {
-            Health::Ended => Some(Err(WaitError::Closed)),
+            Health::Closed => Some(Err(WaitError::Closed)),
             Health::Degraded { reason, storage_full } if since.is_none_or(|count| inner.failures > count) => {
                 Some(Err(WaitError::Degraded { reason: reason.clone(), storage_full: *storage_full }))
             }
@@ -346,7 +351,7 @@ mod loom_tests {
 
     #[test]
     fn loom_a_waiter_wakes_when_the_log_degrades_or_ends() {
-        for health in [degraded(), Health::Ended] {
+        for health in [degraded(), Health::Closed] {
             loom::model(move || {
                 let acks = Arc::new(Acks::new(1));
                 let waiter = {

@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use crossbeam_channel::Sender;
 
 use super::ack::{Goal, Health};
-use super::flush::Flush;
+use super::acknowledgement::Acknowledgement;
 use super::home::Home;
-use super::options::{Durability, OnFull, Options, Record};
+use super::options::{Durability, LogOptions, OnFull, Record};
 use super::recover::{Plan, Recovery, recover};
-use super::shared::{Message, Metrics, Queued, Shared, State};
+use super::shared::{Message, Metrics, Queued, Shared};
 use super::worker::Worker;
 use crate::error::{AppendError, Error, Lost, WaitError};
 use crate::format::{RECORD_LEN_MAX, record_len};
@@ -43,10 +43,10 @@ impl Ticket {
 /// Dropping it closes it and ignores errors; [`close`](Self::close) reports them.
 ///
 /// ```
-/// use fetchwise_log::{Log, Options, Reader, Record};
+/// use fetchwise_log::{Log, LogOptions, Reader, Record};
 ///
 /// let dir = tempfile::tempdir()?;
-/// let (log, recovery) = Log::open(dir.path(), Options::default())?;
+/// let (log, recovery) = Log::open(dir.path(), LogOptions::default())?;
 /// assert_eq!(recovery.next_seq, 1);
 /// let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 7, time_ms: 0, payload: b"hello" })?;
 /// log.wait(ticket)?;
@@ -71,7 +71,7 @@ pub struct Log {
 impl Log {
     /// Opens the log in `dir` for writing, creating both when there is none, and starts its writer thread.
     ///
-    /// Reads what [`Options::check`] says: at about the speed of the disk. A torn tail is repaired and reported in
+    /// Reads what [`LogOptions::check`] says: at about the speed of the disk. A torn tail is repaired and reported in
     /// [`Recovery::torn`].
     ///
     /// # Errors
@@ -79,12 +79,12 @@ impl Log {
     /// A refusal ([`Error::is_refusal`]) when another writer has the directory, the log is damaged, or it was written with
     /// another fingerprint or by a newer release; [`Error::ReadOnly`], [`Error::StorageFull`] or [`Error::Io`] when the
     /// system says so.
-    pub fn open(dir: &Path, options: Options) -> Result<(Self, Recovery), Error> {
+    pub fn open(dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
         Self::open_with(Arc::new(RealFs), dir, options)
     }
 
     /// As [`open`](Self::open), on another file system.
-    pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: Options) -> Result<(Self, Recovery), Error> {
+    pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, options: LogOptions) -> Result<(Self, Recovery), Error> {
         let home = Home::take(fs.clone(), dir)?;
         let plan = Plan {
             fs: fs.clone(),
@@ -158,7 +158,7 @@ impl Log {
             Err(error)
         };
         match shared.acks.health() {
-            Health::Ended => return refused(AppendError::Closed),
+            Health::Closed => return refused(AppendError::Closed),
             Health::Degraded { reason, .. } if self.on_full != OnFull::Shed => {
                 return refused(AppendError::Degraded(reason));
             }
@@ -178,7 +178,7 @@ impl Log {
                     }
                     match shared.acks.health() {
                         Health::Degraded { reason, .. } => return refused(AppendError::Degraded(reason)),
-                        Health::Ended => return refused(AppendError::Closed),
+                        Health::Closed => return refused(AppendError::Closed),
                         // It has just recovered.
                         Health::Good => std::thread::yield_now(),
                     }
@@ -203,35 +203,35 @@ impl Log {
     }
 
     /// As [`wait`](Self::wait), as a future for any executor.
-    pub fn acknowledged(&self, ticket: Ticket) -> Flush {
+    pub fn acknowledged(&self, ticket: Ticket) -> Acknowledgement {
         let goal = ticket.seq().map(|seq| self.goal(seq + 1));
         match goal {
-            None => Flush::done(self.shared.clone(), Err(WaitError::Shed)),
-            Some(None) => Flush::done(self.shared.clone(), Ok(())),
-            Some(Some(goal)) => Flush::pending(self.shared.clone(), goal, None),
+            None => Acknowledgement::done(self.shared.clone(), Err(WaitError::Shed)),
+            Some(None) => Acknowledgement::done(self.shared.clone(), Ok(())),
+            Some(Some(goal)) => Acknowledgement::pending(self.shared.clone(), goal, None),
         }
     }
 
     /// Everything appended so far, acknowledged at the log's durability: as [`acknowledged`](Self::acknowledged) for a caller
     /// who has no tickets. Asks for no sync of its own.
-    pub fn settled(&self) -> Flush {
+    pub fn settled(&self) -> Acknowledgement {
         // Relaxed: what this thread has appended, or was told of by another one, has its numbers already.
         match self.goal(self.shared.next_seq.load(Ordering::Relaxed)) {
-            None => Flush::done(self.shared.clone(), Ok(())),
-            Some(goal) => Flush::pending(self.shared.clone(), goal, None),
+            None => Acknowledgement::done(self.shared.clone(), Ok(())),
+            Some(goal) => Acknowledgement::pending(self.shared.clone(), goal, None),
         }
     }
 
     /// Asks that everything appended so far be synced to disk, at any durability, and returns what can be awaited or
-    /// [waited for](Flush::wait). The request stands even if the result is dropped. A degraded log tries once more.
-    pub fn flush(&self) -> Flush {
+    /// [waited for](Acknowledgement::wait). The request stands even if the result is dropped. A degraded log tries once more.
+    pub fn flush(&self) -> Acknowledgement {
         // Relaxed: what this thread has appended has its numbers already.
         let target = self.shared.next_seq.load(Ordering::Relaxed);
         let since = Some(self.shared.acks.failures());
         self.shared.flush_to.fetch_max(target, Ordering::SeqCst);
         self.shared.retry_now.store(true, Ordering::SeqCst);
         self.wake();
-        Flush::pending(self.shared.clone(), Goal::Durable(target), since)
+        Acknowledgement::pending(self.shared.clone(), Goal::Durable(target), since)
     }
 
     /// Counts and gauges. Cheap.
@@ -246,13 +246,9 @@ impl Log {
         self.shared.lost()
     }
 
-    /// Healthy or not.
-    pub fn state(&self) -> State {
-        match self.shared.acks.health() {
-            Health::Good => State::Healthy,
-            Health::Degraded { reason, storage_full } => State::Degraded { reason, storage_full },
-            Health::Ended => State::Closed,
-        }
+    /// Whether records reach the disk.
+    pub fn health(&self) -> Health {
+        self.shared.acks.health()
     }
 
     /// The directory.
@@ -328,7 +324,7 @@ mod tests {
         let linger = Duration::from_secs(60);
         for flushes in [false, true] {
             let dir = tempfile::tempdir().unwrap();
-            let options = Options { durability: Durability::Os, linger, ..Options::default() };
+            let options = LogOptions { durability: Durability::Os, linger, ..LogOptions::default() };
             let begun = Instant::now();
             let (log, _) = Log::open(dir.path(), options).unwrap();
             let payload = [0; 8];

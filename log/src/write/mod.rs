@@ -1,7 +1,7 @@
 //! Writing: the queue that callers append to, the thread that writes it to segments, and what an open does first.
 
 pub(crate) mod ack;
-pub(crate) mod flush;
+pub(crate) mod acknowledgement;
 pub(crate) mod home;
 pub(crate) mod log;
 pub(crate) mod options;

@@ -2,7 +2,11 @@
 //!
 //! Owns: the settings and their defaults. Must not know: what is done with them.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use crate::error::UnknownName;
 
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,48 @@ impl Default for Durability {
     }
 }
 
+impl fmt::Display for Durability {
+    /// The name that [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Os => f.write_str("os"),
+            Self::Interval(_) if *self == Self::default() => f.write_str("interval"),
+            Self::Interval(interval) => write!(f, "interval:{}ms", interval.as_millis()),
+            Self::Sync => f.write_str("sync"),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = UnknownName;
+
+    /// `memory`, `os`, `interval` (of 100 ms), `interval:250ms` or `sync`.
+    ///
+    /// ```
+    /// use fetchwise_log::Durability;
+    ///
+    /// assert_eq!("sync".parse(), Ok(Durability::Sync));
+    /// assert_eq!("interval:250ms".parse::<Durability>()?.to_string(), "interval:250ms");
+    /// assert!("disk".parse::<Durability>().is_err());
+    /// # Ok::<(), fetchwise_log::UnknownName>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let interval = || text.strip_prefix("interval:")?.strip_suffix("ms")?.parse().ok();
+        match text {
+            "memory" => Ok(Self::Memory),
+            "os" => Ok(Self::Os),
+            "interval" => Ok(Self::default()),
+            "sync" => Ok(Self::Sync),
+            _ => interval().map(|ms| Self::Interval(Duration::from_millis(ms))).ok_or_else(|| UnknownName {
+                kind: "durability",
+                text: text.to_owned(),
+                known: "memory, os, interval, interval:250ms or sync",
+            }),
+        }
+    }
+}
+
 /// What an append does when the queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,10 +83,39 @@ pub enum OnFull {
     Shed,
 }
 
+impl fmt::Display for OnFull {
+    /// The name that [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Block => "block",
+            Self::Error => "error",
+            Self::Shed => "shed",
+        })
+    }
+}
+
+impl FromStr for OnFull {
+    type Err = UnknownName;
+
+    /// `block`, `error` or `shed`.
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        match text {
+            "block" => Ok(Self::Block),
+            "error" => Ok(Self::Error),
+            "shed" => Ok(Self::Shed),
+            _ => Err(UnknownName {
+                kind: "what happens when the queue is full",
+                text: text.to_owned(),
+                known: "block, error or shed",
+            }),
+        }
+    }
+}
+
 /// How to open a log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct LogOptions {
     /// What an acknowledgement means.
     pub durability: Durability,
     /// Records that nobody waits for are gathered for this long at most, and for an eighth of an interval, so that the
@@ -60,12 +135,12 @@ pub struct Options {
     /// Other fingerprints of segments that this build can read.
     pub accepts: Vec<[u8; 16]>,
     /// How much is read at open.
-    pub check: Check,
+    pub check: OpenCheck,
     /// Begin a new segment now, not with the first record: then all that was there before can be compacted.
     pub begin_segment: bool,
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self {
             durability: Durability::default(),
@@ -76,7 +151,7 @@ impl Default for Options {
             on_full: OnFull::default(),
             fingerprint: [0; 16],
             accepts: Vec::new(),
-            check: Check::default(),
+            check: OpenCheck::default(),
             begin_segment: false,
         }
     }
@@ -85,7 +160,7 @@ impl Default for Options {
 /// How much [`Log::open`](crate::Log::open) reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Check {
+pub enum OpenCheck {
     /// Every frame of every segment. Safe without further thought.
     #[default]
     Full,
@@ -107,4 +182,24 @@ pub struct Record<'a> {
     pub time_ms: i64,
     /// At most [`RECORD_LEN_MAX`] bytes.
     pub payload: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_durability_and_policy_is_read_back_from_its_name() {
+        let interval = Durability::Interval(Duration::from_millis(7));
+        for durability in [Durability::Memory, Durability::Os, Durability::default(), interval, Durability::Sync] {
+            assert_eq!(durability.to_string().parse(), Ok(durability));
+        }
+        for policy in [OnFull::Block, OnFull::Error, OnFull::Shed] {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        for other in ["", "Sync", "interval:", "interval:-1ms", "interval:1s"] {
+            let error = other.parse::<Durability>().unwrap_err();
+            assert!(error.to_string().contains(&format!("{other:?}")), "{error}");
+        }
+    }
 }

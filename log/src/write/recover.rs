@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::options::Check;
+use super::options::OpenCheck;
 use super::writer::{Batch, Setup, Writer, new_store};
 use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
@@ -29,7 +29,7 @@ pub struct Recovery {
     pub first_seq: u64,
     /// The sequence number that the next record gets.
     pub next_seq: u64,
-    /// Records that were read and checked: all of them with [`Check::Full`], else those of the last segment.
+    /// Records that were read and checked: all of them with [`OpenCheck::Full`], else those of the last segment.
     pub records_checked: u64,
     /// The latest record time that was seen, ms; `None` when none was.
     pub max_time: Option<i64>,
@@ -48,7 +48,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) fingerprint: [u8; 16],
     pub(crate) accepts: &'a [[u8; 16]],
     pub(crate) segment_bytes: u64,
-    pub(crate) check: Check,
+    pub(crate) check: OpenCheck,
     pub(crate) begin_segment: bool,
 }
 
@@ -131,7 +131,7 @@ fn check_content(fs: &dyn Fs, plan: &Plan<'_>, catalog: &Catalog, recovery: &mut
     let mut last_report = None;
     for (i, segment) in catalog.chain.iter().enumerate() {
         let is_last = i + 1 == catalog.chain.len();
-        if !is_last && plan.check == Check::Tail {
+        if !is_last && plan.check == OpenCheck::Tail {
             // What is cut off shows in the length alone.
             damage.extend(check_len(segment));
             continue;

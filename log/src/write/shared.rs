@@ -4,32 +4,14 @@
 //! `hurry`, and the writer looks at `wanted` before it waits for `hurry`, so a wake-up is never lost. Must not know: files,
 //! frames.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 
 use super::ack::{Acks, Gate, Goal};
-use super::options::Options;
+use super::options::LogOptions;
 use super::writer::WriterCounts;
 use crate::error::{Lost, WaitError};
-
-/// How the log is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum State {
-    /// Records reach the disk.
-    Healthy,
-    /// Writing failed. Records wait in memory up to the queue's bounds; the log tries again by itself.
-    Degraded {
-        /// What failed.
-        reason: Arc<str>,
-        /// True when the file system is full.
-        storage_full: bool,
-    },
-    /// The writer thread has ended.
-    Closed,
-}
 
 /// Counts since the log was opened, and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +99,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: &Options, next_seq: u64, hurry: Sender<()>) -> Self {
+    pub(super) fn new(options: &LogOptions, next_seq: u64, hurry: Sender<()>) -> Self {
         Self {
             acks: Acks::new(next_seq),
             gate: Gate::new(options.queue_records as u64, options.queue_bytes as u64),

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::options::{Options, Record};
+use super::options::{LogOptions, Record};
 use super::recover::{Plan, Recovery, recover};
 use super::writer::{Batch, Writer};
 use crate::directory::lock::{Guard, LOCK, acquire};
@@ -24,7 +24,7 @@ pub struct Stepper {
 
 impl Stepper {
     /// As [`Log::open_with`](crate::Log::open_with).
-    pub fn open(fs: Arc<dyn Fs>, dir: &Path, options: &Options) -> Result<(Self, Recovery), Error> {
+    pub fn open(fs: Arc<dyn Fs>, dir: &Path, options: &LogOptions) -> Result<(Self, Recovery), Error> {
         fs.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
         let lock = acquire(&*fs, dir, LOCK)?;
         let plan = Plan {

@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::ack::Health;
 use super::home::Home;
-use super::options::{Durability, Options};
+use super::options::{Durability, LogOptions};
 use super::shared::{Message, Queued, Shared};
 use super::writer::{Batch, Writer};
 use crate::error::{Error, Lost};
@@ -80,7 +80,7 @@ impl Worker {
         shared: Arc<Shared>,
         incoming: Receiver<Message>,
         hurry: Receiver<()>,
-        options: &Options,
+        options: &LogOptions,
         next_seq: u64,
     ) -> Self {
         Self {
@@ -373,7 +373,7 @@ struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.acks.set_health(Health::Ended);
+        self.0.acks.set_health(Health::Closed);
         self.0.gate.set_shut(true);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fetchwise_log::fs::sim::{Rng, SimFs, Survival};
-use fetchwise_log::{Error, Options, Reader, Record, Recovery, Stepper};
+use fetchwise_log::{Error, LogOptions, Reader, Record, Recovery, Stepper};
 
 pub const DIR: &str = "/log";
 
@@ -33,8 +33,8 @@ pub fn report(row: &str, what: &str, tried: u64, lost: u64, wrong: u64) {
     println!("FAULTS | {row} | {what} | {tried} | {lost} | {wrong} |");
 }
 
-pub fn options() -> Options {
-    let mut options = Options::default();
+pub fn options() -> LogOptions {
+    let mut options = LogOptions::default();
     options.segment_bytes = 10 << 10;
     options
 }

@@ -12,22 +12,14 @@ use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use super::ImportError;
+use crate::attempt::bounds::{
+    DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES,
+};
 use crate::attempt::{Hint, stored_headers};
 use crate::heuristic::url::{URL_MAX_BYTES, shorten};
 use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
-
-/// The longest name (fetcher, error type, source, type of a heuristic, name of a header), in bytes.
-const NAME_MAX_BYTES: usize = 128;
-/// The longest value of a heuristic, in bytes.
-const VALUE_MAX_BYTES: usize = 4 << 10;
-/// The longest value of a response header, in bytes.
-const HEADER_MAX_BYTES: usize = 16 << 10;
-/// The most heuristics, response headers or values of one header of an attempt.
-pub(super) const ITEMS_MAX: usize = 256;
-/// The longest duration, in milliseconds: longer than any request, and short enough for `f64` to count exactly.
-const DURATION_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// The fields of a line; null counts as absent, and so does an empty name.
 #[derive(Default, Deserialize)]
@@ -35,7 +27,7 @@ const DURATION_MAX: f64 = 9_007_199_254_740_991.0;
 pub(super) struct Fields {
     #[serde(deserialize_with = "id")]
     pub(super) id: Option<Uuid>,
-    #[serde(deserialize_with = "text::<_, URL_MAX_BYTES>")]
+    #[serde(deserialize_with = "text::<_, LINK_MAX_BYTES>")]
     pub(super) link: Option<String>,
     #[serde(deserialize_with = "text::<_, URL_MAX_BYTES>")]
     pub(super) url: Option<String>,
@@ -72,7 +64,7 @@ pub(super) struct Fields {
 #[derive(Default, Deserialize)]
 #[serde(default, expecting = "an object {type, value, importance}")]
 pub(super) struct TagFields {
-    #[serde(deserialize_with = "name")]
+    #[serde(deserialize_with = "text::<_, NAME_MAX_BYTES>")]
     pub(super) r#type: Option<String>,
     #[serde(deserialize_with = "text::<_, VALUE_MAX_BYTES>")]
     pub(super) value: Option<String>,
@@ -211,7 +203,7 @@ fn whole<'de, D: Deserializer<'de>, T: TryFrom<u32>, const MIN: u32, const MAX: 
 }
 
 fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    checked(from, |ms: f64| match (0.0..=DURATION_MAX).contains(&ms) {
+    checked(from, |ms: f64| match (0.0..=DURATION_MAX_MS as f64).contains(&ms) {
         true => Ok(ms.round() as u64),
         false => Err(must("a number of milliseconds, 0 or more", ms)),
     })

@@ -27,6 +27,7 @@ use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::bounds::ITEMS_MAX;
 use super::{Attempt, ErrorType, Hint, Tag};
 use crate::decision::Source;
 use crate::heuristic::Heuristic;
@@ -35,11 +36,11 @@ use crate::registry::canonical;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
-use fields::{At, Fields, ITEMS_MAX, TagFields};
+use fields::{At, Fields, TagFields};
 
 mod fields;
 
-/// The longest line that is worth reading, in bytes: an attempt within all limits below fits.
+/// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
 pub const LINE_MAX_BYTES: usize = 4 << 20;
 
 /// Integer times before this (2000-01-01) are rather seconds than milliseconds.
@@ -309,7 +310,7 @@ fn tags(list: Vec<TagFields>) -> Result<Vec<Tag>, ImportError> {
     let mut tags: Vec<Tag> = Vec::with_capacity(list.len());
     for (index, item) in list.into_iter().enumerate() {
         let missing = |part: &str| invalid(format!("heuristics[{index}].{part}"), "must be text".to_owned());
-        let kind = item.r#type.ok_or_else(|| missing("type"))?;
+        let kind = item.r#type.filter(|kind| !kind.is_empty()).ok_or_else(|| missing("type"))?;
         let heuristic = Heuristic::new(kind, item.value.ok_or_else(|| missing("value"))?);
         if !tags.iter().any(|tag| tag.heuristic == heuristic) {
             tags.push(Tag { heuristic, importance: item.importance.map(|share| share as f32) });

@@ -89,6 +89,11 @@ impl Cdp {
         self.ops.is_closed()
     }
 
+    /// Waits until it is.
+    pub(super) async fn closed(&self) {
+        self.ops.closed().await;
+    }
+
     /// Sends a command and waits for its answer. It never ends by itself when the other side hangs: bound it.
     pub(super) async fn call<C: Command>(&self, session: Option<&str>, command: C) -> Result<C::Response, CallError> {
         let method = command.identifier();

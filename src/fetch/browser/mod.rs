@@ -14,8 +14,8 @@ mod watch;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use chromiumoxide::cdp::browser_protocol::browser::{CloseParams, GetVersionParams};
@@ -38,6 +38,9 @@ use watch::{Failure, Patience, Watch};
 
 /// A browser that answers nothing for so long hangs.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
+
+/// The end of a conversation with a dead browser may take so long to show.
+const DEATH_SHOWS: Duration = Duration::from_secs(1);
 
 /// A start that takes more than this part of the deadline leaves the page too little of it.
 const LAUNCH_SHARE: u32 = 10;
@@ -106,6 +109,15 @@ impl BrowserOptions {
     }
 }
 
+/// Options with which no page can be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// [`BrowserOptions::tabs`] is 0.
+    #[error("a browser needs one tab at least: tabs is 0")]
+    NoTabs,
+}
+
 /// Gets pages with Chromium. See the [module](self).
 ///
 /// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as
@@ -130,6 +142,8 @@ struct Inner {
     dialer: Dialer,
     running: Mutex<Option<Arc<Running>>>,
     closed: AtomicBool,
+    /// Why it did not start, the last time it was to.
+    not_started: std::sync::Mutex<Option<String>>,
 }
 
 /// A Chromium that was started, and perhaps has died since.
@@ -152,15 +166,33 @@ impl BrowserFetcher {
     }
 
     /// A fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
-    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Self {
-        let slots = Semaphore::new(options.tabs.max(1));
-        let inner = Inner { program, options, dialer, running: Mutex::new(None), closed: AtomicBool::new(false) };
-        Self { inner: Arc::new(inner), slots }
+    ///
+    /// # Errors
+    /// [`OptionsError`] when it could never fetch a page with these options.
+    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        if options.tabs == 0 {
+            return Err(OptionsError::NoTabs);
+        }
+        let slots = Semaphore::new(options.tabs.min(Semaphore::MAX_PERMITS));
+        let inner = Inner {
+            program,
+            options,
+            dialer,
+            running: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            not_started: std::sync::Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner), slots })
     }
 
     /// Pages open at a time.
     pub fn max_in_flight(&self) -> usize {
-        self.inner.options.tabs.max(1)
+        self.inner.options.tabs
+    }
+
+    /// Why the browser did not start when it was last to, for a person; none once it has.
+    pub fn why_not_started(&self) -> Option<String> {
+        self.inner.not_started.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Starts the browser now, so that the first fetch need not wait for it.
@@ -282,9 +314,11 @@ impl BrowserFetcher {
             }
             let opened = opened.map_err(|error| tab::call_failure(&error));
             let died = opened.as_ref().is_err_and(|failure| failure.message == tab::GONE);
-            if !died || replaced || !running.cdp.is_closed() {
+            if !died || replaced {
                 return Ok((running, opened));
             }
+            // Its death may show a moment later than the end of what was asked of it.
+            let _ = tokio::time::timeout(DEATH_SHOWS, running.cdp.closed()).await;
             replaced = true;
         }
     }
@@ -306,7 +340,10 @@ impl Inner {
             if let Some(dead) = slot.take() {
                 dead.finish().await;
             }
-            let running = Arc::new(inner.launch().await?);
+            let launched = inner.launch().await;
+            let why_not = launched.as_ref().err().map(ToString::to_string);
+            *inner.not_started.lock().unwrap_or_else(PoisonError::into_inner) = why_not;
+            let running = Arc::new(launched?);
             *slot = Some(Arc::clone(&running));
             Ok(running)
         });
@@ -434,7 +471,7 @@ fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, 
         say_utf8(&mut headers);
     }
     let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
-    Ok(Response { status, headers, body, final_url, duration, truncated: document.truncated })
+    Ok(Response { status, headers, body, final_url, chain: Vec::new(), duration, truncated: document.truncated })
 }
 
 /// The document's text is in UTF-8, whatever the server's bytes were in.

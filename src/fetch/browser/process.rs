@@ -1,7 +1,8 @@
 //! One running Chromium: its flags, its profile, its start and its end.
 //!
-//! The process group and its watcher are [`ChildGroup`]'s, so no Chromium outlives us. The profile is a temporary
-//! folder and goes with the browser. It must not know what a page is.
+//! The process group and its watcher are [`ChildGroup`]'s, so no Chromium outlives us; and it holds one end of a pipe whose
+//! closing ends it by itself, should the watcher be killed first. The profile is a temporary folder and goes with the browser,
+//! crash reports and caches included. It must not know what a page is.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::io::{AsyncBufRead, BufReader};
 use tokio::process::Command;
 use tokio::sync::oneshot;
 
-use crate::fetch::child::{ChildGroup, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::child::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
 use crate::fetch::limits::is_local_spawn_fault;
 
 /// How long Chromium may take from its start to its DevTools socket.
@@ -29,6 +29,9 @@ const EXIT_MAX: Duration = Duration::from_secs(1);
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--remote-debugging-port=0",
+    // Nothing is said over the pipe: Chromium ends when it closes.
+    #[cfg(unix)]
+    "--remote-debugging-pipe",
     "--no-first-run",
     "--no-startup-window",
     "--no-default-browser-check",
@@ -145,7 +148,7 @@ impl LaunchError {
 /// A Chromium that runs, and what has to go with it.
 pub(super) struct Process {
     group: ChildGroup,
-    profile: Option<TempDir>,
+    profile: Option<Scratch>,
     tail: Tail,
 }
 
@@ -157,7 +160,8 @@ impl Process {
         proxy: SocketAddr,
         extra: &[String],
     ) -> Result<(Self, String), LaunchError> {
-        let profile = tempfile::Builder::new().prefix("fetchwise-chromium-").tempdir().map_err(LaunchError::Profile)?;
+        let profile = tokio::task::spawn_blocking(|| Scratch::new("fetchwise-chromium-"));
+        let profile = profile.await.map_err(io::Error::other).flatten().map_err(LaunchError::Profile)?;
         furnish(profile.path()).map_err(LaunchError::Profile)?;
         let mut group = ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
             .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
@@ -193,13 +197,13 @@ impl Process {
         let profile = self.profile.take();
         self.group.finish(CLOSE_MAX).await;
         if let Some(profile) = profile {
-            let _ = tokio::task::spawn_blocking(move || remove(profile)).await;
+            let _ = tokio::task::spawn_blocking(move || profile.remove()).await;
         }
     }
 }
 
 fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) -> Command {
-    let mut command = Command::new(program);
+    let mut command = with_pipe(program);
     command
         .args(FLAGS)
         .arg(format!("--user-data-dir={}", profile.display()))
@@ -209,10 +213,12 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
         .arg("--proxy-bypass-list=<-loopback>")
         // And without it no name resolves.
         .arg(format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {}", proxy.ip()))
-        // Its sockets and shared memory files go with the profile.
+        // Its sockets and shared memory files go with the profile; so do crash reports, which no flag stops, and whatever
+        // else it would put into its user's own folders.
         .env("TMPDIR", profile)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .env("BREAKPAD_DUMP_LOCATION", profile.join("crashes"))
+        .env("XDG_CONFIG_HOME", profile.join("config"))
+        .env("XDG_CACHE_HOME", profile.join("cache"))
         .stderr(Stdio::piped());
     if is_root() {
         // Chromium's sandbox refuses to run as root. For any other user it stays on.
@@ -222,22 +228,28 @@ fn command(program: &Path, proxy: SocketAddr, extra: &[String], profile: &Path) 
     command
 }
 
+/// The program with the two ends of `--remote-debugging-pipe` where it looks for them, at descriptors 3 and 4.
+#[cfg(unix)]
+fn with_pipe(program: &Path) -> Command {
+    // The shell is the one way to descriptors of those numbers without unsafe code; it becomes the program.
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]).arg(program);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+#[cfg(not(unix))]
+fn with_pipe(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
 /// Puts the settings into a new profile.
 fn furnish(profile: &Path) -> io::Result<()> {
     std::fs::write(profile.join("Local State"), LOCAL_STATE)?;
     std::fs::create_dir(profile.join("Default"))?;
     std::fs::write(profile.join("Default").join("Preferences"), PREFERENCES)
-}
-
-/// Removes the profile; processes that are being killed may still write to it for a moment.
-fn remove(profile: TempDir) {
-    let path = profile.keep();
-    for _ in 0..20 {
-        if std::fs::remove_dir_all(&path).is_ok() || !path.exists() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[cfg(unix)]

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::CommandOptions;
 use super::wire::{self, Answer};
-use crate::fetch::child::{ChildGroup, TAIL_LINE_MAX, Tail, read_line};
+use crate::fetch::child::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
 use crate::fetch::limits::is_local_spawn_fault;
 
 /// How long a child may take to end once its standard input is closed.
@@ -106,7 +105,7 @@ pub(super) struct Running {
     death: Mutex<Option<CommandError>>,
     stop: CancellationToken,
     over: CancellationToken,
-    scratch: TempDir,
+    scratch: Scratch,
     pid: u32,
 }
 
@@ -172,10 +171,7 @@ impl Running {
             program: program(options),
             reason: format!("{what}: {error}"),
         };
-        let scratch = tempfile::Builder::new()
-            .prefix("fetchwise-command-")
-            .tempdir()
-            .map_err(|error| local("no folder for its bodies", &error))?;
+        let scratch = Scratch::new("fetchwise-command-").map_err(|error| local("no folder for its bodies", &error))?;
         let mut command = Command::new(name);
         command
             .args(arguments)

@@ -209,7 +209,10 @@ impl CommandFetcher {
             }
         };
         match result {
-            Ok(body) => Ok(Response { status, headers, body, final_url, duration: Duration::ZERO, truncated }),
+            Ok(body) => {
+                let (chain, duration) = (Vec::new(), Duration::ZERO);
+                Ok(Response { status, headers, body, final_url, chain, duration, truncated })
+            }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }
     }

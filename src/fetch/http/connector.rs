@@ -17,21 +17,21 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::fetch::dial::{DialError, Dialer};
-
-/// Connections of one client, busy or idle, from which on a connection is closed after its answer instead of being kept.
-/// Without it a crawl of many hosts would fill the process's table of open files with idle connections.
-const KEEP_ALIVE_AT_MOST: usize = 256;
+use crate::fetch::limits::connections_kept;
 
 /// Dials for hyper's pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     dialer: Dialer,
     open: Arc<AtomicUsize>,
+    /// Connections, busy or idle, from which on a connection is closed after its answer instead of being kept. Without it a
+    /// crawl of many hosts would fill the process's table of open files with idle connections.
+    keep_at_most: usize,
 }
 
 impl Connector {
     pub(crate) fn new(dialer: Dialer) -> Self {
-        Self { dialer, open: Arc::default() }
+        Self { dialer, open: Arc::default(), keep_at_most: connections_kept() }
     }
 }
 
@@ -45,13 +45,13 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let Self { dialer, open } = self.clone();
+        let Self { dialer, open, keep_at_most } = self.clone();
         Box::pin(async move {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
             let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
-            let keep = open.fetch_add(1, Ordering::Relaxed) < KEEP_ALIVE_AT_MOST;
+            let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
             Ok(DialledStream { io: TokioIo::new(stream), keep, _open: OpenCount(open) })
         })
     }

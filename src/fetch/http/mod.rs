@@ -170,6 +170,7 @@ struct Answer {
 struct Done {
     decoded: decode::Decoded,
     final_url: Url,
+    chain: Vec<Url>,
 }
 
 impl Done {
@@ -180,6 +181,7 @@ impl Done {
             headers,
             body: self.decoded.body,
             final_url: self.final_url,
+            chain: self.chain,
             duration,
             truncated: self.decoded.truncated,
         }
@@ -209,7 +211,8 @@ impl HttpFetcher {
             }
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded = decode::read(body, headers, limits, collector).await?;
-            return Ok(Done { decoded, final_url: chain.current().clone() });
+            let (final_url, chain) = chain.into_urls();
+            return Ok(Done { decoded, final_url, chain });
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) struct Chain {
     /// What was asked, and with which cookies: the same again would be answered in the same way. Empty until the first
     /// redirect.
     seen: HashSet<(Url, u128)>,
+    /// The URLs that were asked before the current one, in order.
+    before: Vec<Url>,
     left: u32,
     max: u32,
 }
@@ -33,7 +35,13 @@ pub(super) enum RedirectError {
 
 impl Chain {
     pub(super) fn new(start: Url, max_redirects: u32) -> Self {
-        Self { seen: HashSet::new(), current: without_user_info(start), left: max_redirects, max: max_redirects }
+        Self {
+            seen: HashSet::new(),
+            before: Vec::new(),
+            current: without_user_info(start),
+            left: max_redirects,
+            max: max_redirects,
+        }
     }
 
     /// Whether no redirect has been followed yet.
@@ -57,8 +65,13 @@ impl Chain {
             return Err(RedirectError::Loop);
         }
         self.left = self.left.checked_sub(1).ok_or(RedirectError::TooMany(self.max))?;
-        self.current = next;
+        self.before.push(std::mem::replace(&mut self.current, next));
         Ok(())
+    }
+
+    /// The URL that answered, and those that redirected to it.
+    pub(super) fn into_urls(self) -> (Url, Vec<Url>) {
+        (self.current, self.before)
     }
 
     fn resolve(&self, location: &[u8]) -> Result<Url, RedirectError> {

@@ -90,6 +90,7 @@ fn page(site: &Site, asked: &Asked<'_>) -> Response<Body> {
         Site::RateLimited { retry_after, free } if asked.number > *free => {
             with_header(status(429), RETRY_AFTER, retry_after)
         }
+        Site::Html(text) => whole(200, HTML, text.clone()),
         Site::Pdf => whole(200, "application/pdf", pdf::article(&article(asked))),
         Site::Drip { every, bytes } => response(200, HTML, drip(article_html(asked), *bytes, *every)),
         Site::GzipBomb => bomb(asked),

@@ -35,6 +35,8 @@ pub enum Site {
         /// Page requests that are answered before.
         free: u64,
     },
+    /// This HTML at every path, with status 200.
+    Html(String),
     /// A PDF at every path.
     Pdf,
     /// Waits before the first byte of the answer.

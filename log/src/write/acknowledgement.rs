@@ -15,7 +15,7 @@ use crate::error::WaitError;
 /// An outstanding acknowledgement: a future, and something to block on.
 #[derive(Debug)]
 #[must_use = "a flush that nobody waits for says nothing"]
-pub struct Flush {
+pub struct Acknowledgement {
     shared: Arc<Shared>,
     goal: Goal,
     since: Option<u64>,
@@ -23,7 +23,7 @@ pub struct Flush {
     done: Option<Result<(), WaitError>>,
 }
 
-impl Flush {
+impl Acknowledgement {
     /// One that waits for nothing.
     pub(super) fn done(shared: Arc<Shared>, result: Result<(), WaitError>) -> Self {
         Self { shared, goal: Goal::Written(0), since: None, id: None, done: Some(result) }
@@ -47,7 +47,7 @@ impl Flush {
     }
 }
 
-impl Future for Flush {
+impl Future for Acknowledgement {
     type Output = Result<(), WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -68,7 +68,7 @@ impl Future for Flush {
     }
 }
 
-impl Drop for Flush {
+impl Drop for Acknowledgement {
     fn drop(&mut self) {
         if let (Some(id), None) = (self.id, &self.done) {
             self.shared.acks.forget(id);

@@ -4,42 +4,41 @@
 //! updates memory and hands the attempt to a [`Sink`]. Time, link state and what was tried come in by value, so the same
 //! calls serve a live crawler, a replay and a simulation.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use url::Url;
 
 use crate::attempt::{Attempt, Hint};
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::decision::{Decision, Rule, Source, Take};
-use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT, HalfLifeError};
-use crate::evidence::{Breaker, Entry, Evidence, Key, Masses};
-use crate::explain::{self, Steps};
+use crate::evidence::{Breaker, Entry, Evidence, Masses};
 use crate::heuristic::url::{Kind, UrlError, UrlFeatures, identity};
 use crate::heuristic::{Heuristic, UrlExtractor};
-use crate::policy::{self, Policy, View};
-use crate::registry::{BUILT_IN, FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
+use crate::policy::{Policy, View};
+use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
+use crate::router::Router;
 use crate::score::estimate::{Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
-use crate::time::Timestamp;
+use crate::state::State;
+use crate::time::{Clock, Timestamp};
+
+mod builder;
+mod explain;
+pub(crate) mod pauses;
+#[cfg(test)]
+mod properties;
+#[cfg(feature = "journal")]
+mod replay;
+mod sink;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
 pub use crate::score::estimate::Prior;
-
-/// Where recorded attempts go, beside memory: the log.
-pub trait Sink: Send + Sync {
-    /// Takes an attempt over. Must not block for long, and must not fail the crawler.
-    ///
-    /// # Errors
-    /// Says why the attempt will not survive the process; memory has it all the same.
-    fn append(&self, attempt: &Attempt) -> Result<(), SinkError>;
-}
-
-/// An attempt that is in memory but will not survive the process.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the attempt is in memory only: {0}")]
-pub struct SinkError(pub Arc<dyn std::error::Error + Send + Sync>);
+pub use builder::SelectorBuilder;
+pub use sink::{Sink, SinkError};
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,138 +59,43 @@ pub struct Situation {
     pub host_trial: bool,
 }
 
-impl Situation {
-    /// A first attempt at `now`, about which nothing else is known.
-    pub fn first(now: Timestamp) -> Self {
-        Self { now, ..Self::default() }
-    }
+/// How a [visit](crate::visit::Visit) goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisitSettings {
+    /// Time for a whole request.
+    pub deadline: Duration,
+    /// Time for a probe. It is short because the retry, which has the full time, can follow.
+    pub probe_deadline: Duration,
+    /// Redirects followed, those written in HTML among them.
+    pub redirects_max: u32,
+    /// So often a failure that may pass is tried again by the same fetcher, outside the attempts that are allowed.
+    pub retries_max: u32,
+    /// After so many time-outs the visit ends, whoever had them.
+    pub timeouts_max: u32,
+    /// So often the same is tried again while this machine is at its limits, before the visit ends as a local fault.
+    pub local_faults_max: u32,
+    /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
+    pub escalate_after_block: bool,
 }
 
-/// Builds a [`Selector`].
-pub struct SelectorBuilder {
-    fetchers: Vec<FetcherSpec>,
-    settings: Settings,
-    backoff: BackoffSettings,
-    half_life_days: f64,
-    keys_max: Option<usize>,
-    around: Timestamp,
-    priors: Vec<Prior>,
-    extractors: Vec<Box<dyn UrlExtractor>>,
-    policy: Box<dyn Policy>,
-}
-
-impl Default for SelectorBuilder {
+impl Default for VisitSettings {
     fn default() -> Self {
         Self {
-            fetchers: Vec::new(),
-            settings: Settings::default(),
-            backoff: BackoffSettings::default(),
-            half_life_days: HALF_LIFE_DAYS_DEFAULT,
-            keys_max: None,
-            around: Timestamp::now(),
-            priors: Prior::built_in(),
-            extractors: Vec::new(),
-            policy: Box::new(policy::Default),
+            deadline: Duration::from_secs(30),
+            probe_deadline: Duration::from_secs(3),
+            redirects_max: 10,
+            retries_max: 1,
+            timeouts_max: 2,
+            local_faults_max: 6,
+            escalate_after_block: true,
         }
     }
 }
 
-impl SelectorBuilder {
-    /// Adds a candidate. Without any, the built-in names are the candidates.
-    #[must_use]
-    pub fn fetcher(mut self, spec: FetcherSpec) -> Self {
-        self.fetchers.push(spec);
-        self
-    }
-
-    /// Sets the constants of estimate and choice.
-    #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Sets how long things wait.
-    #[must_use]
-    pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
-        self.backoff = backoff;
-        self
-    }
-
-    /// Sets the half-life, 7 to 365 days.
-    #[must_use]
-    pub fn half_life_days(mut self, days: f64) -> Self {
-        self.half_life_days = days;
-        self
-    }
-
-    /// Bounds memory: beyond so many keys (domains, sites, suffixes ...) the least attempted go. Unbounded with none, and unless
-    /// set.
-    #[must_use]
-    pub fn keys_max(mut self, keys: impl Into<Option<usize>>) -> Self {
-        self.keys_max = keys.into().map(|keys| keys.max(1));
-        self
-    }
-
-    /// Sets the time around which masses are kept; now unless a simulation says otherwise.
-    #[must_use]
-    pub fn around(mut self, at: Timestamp) -> Self {
-        self.around = at;
-        self
-    }
-
-    /// Adds a prior to the built-in ones.
-    #[must_use]
-    pub fn prior(mut self, prior: Prior) -> Self {
-        self.priors.push(prior);
-        self
-    }
-
-    /// Leaves the built-in priors out.
-    #[must_use]
-    pub fn no_priors(mut self) -> Self {
-        self.priors.clear();
-        self
-    }
-
-    /// Adds a user's own pre-fetch heuristics.
-    #[must_use]
-    pub fn extractor(mut self, extractor: impl UrlExtractor + 'static) -> Self {
-        self.extractors.push(Box::new(extractor));
-        self
-    }
-
-    /// Sets the policy; `default` unless another is set.
-    #[must_use]
-    pub fn policy(mut self, policy: Box<dyn Policy>) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Builds it, without evidence.
-    ///
-    /// # Errors
-    /// [`HalfLifeError`] when the half-life is outside what can be configured.
-    pub fn build(self) -> Result<Selector, HalfLifeError> {
-        let decay = Decay::new(self.half_life_days, self.around)?;
-        let fetchers = match self.fetchers.is_empty() {
-            true => BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect(),
-            false => self.fetchers,
-        };
-        let registry = Registry::new(fetchers);
-        Ok(Selector {
-            priors: Priors::new(&self.priors, &registry),
-            prior_list: self.priors,
-            importances: Importances::default(),
-            evidence: Evidence::new(decay, self.keys_max),
-            registry,
-            settings: self.settings,
-            backoff: self.backoff,
-            extractors: self.extractors,
-            policy: self.policy,
-            sink: None,
-            clamped: AtomicU64::new(0),
-        })
+impl Situation {
+    /// A first attempt at `now`, about which nothing else is known.
+    pub fn first(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
     }
 }
 
@@ -225,14 +129,24 @@ pub struct Selector {
     policy: Box<dyn Policy>,
     sink: Option<Box<dyn Sink>>,
     clamped: AtomicU64,
+    visits: VisitSettings,
+    router: Router,
+    clock: Arc<Clock>,
+    state: Arc<State>,
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fetchers: Vec<&str> = self.registry.candidates().map(|(_, spec)| &*spec.name).collect();
+        f.debug_struct("Selector")
+            .field("fetchers", &fetchers)
+            .field("policy", &self.policy.name())
+            .field("keys", &self.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Selector {
-    /// Starts building one.
-    pub fn builder() -> SelectorBuilder {
-        SelectorBuilder::default()
-    }
-
     /// Decides about `url`. Takes no lock, makes no system call, allocates nothing; about a microsecond.
     ///
     /// # Errors
@@ -241,52 +155,6 @@ impl Selector {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
-    }
-
-    /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.
-    ///
-    /// # Errors
-    /// As [`Selector::select`].
-    pub fn explain(&self, url: &Url, situation: &Situation) -> Result<Explanation, UrlError> {
-        let features = UrlFeatures::extract(url)?;
-        let mut candidates = Candidates::new();
-        let mut steps = Steps { selector: self, depth: features.path_depth, steps: Vec::new() };
-        let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
-        let link = LinkState { paused_until: None, ..situation.link };
-        let awake = Situation { link, host_trial: true, ..*situation };
-        let awake_decision = match decision {
-            // What it would be without the pause is what one wants to know.
-            Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
-            other => other,
-        };
-        let taken = awake_decision.taken();
-        let deciding = taken
-            .and_then(|take| explain::deciding(&steps.steps, &candidates, take.fetcher, take.rule, &self.settings));
-        let alternative =
-            taken.and_then(|take| explain::cheapest_alternative(&candidates, take.fetcher, &self.settings));
-        let counterfactuals = std::iter::once(self.without_domain(url, &features, &awake)).chain(alternative).collect();
-        let mut heuristics = features.heuristics();
-        for extractor in &self.extractors {
-            extractor
-                .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
-        }
-        let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
-        let url = identity(url).to_owned();
-        Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals })
-    }
-
-    /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
-    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation) -> Counterfactual {
-        let settings = Settings { explore: 0.0, last_ditch: 0.0, ..self.settings.clone() };
-        let mut candidates = Candidates::new();
-        let guard = self.evidence.guard();
-        self.enlist(&mut candidates, None, situation);
-        let (priors, importances) = (&self.priors, &self.importances);
-        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
-        walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
-        let decision = self.choose(url, &candidates, &settings, 0, situation);
-        let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
-        Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }
 
     /// Records an attempt: memory first, then the sink. A time after `now` becomes `now`.
@@ -337,6 +205,45 @@ impl Selector {
         Ok(out)
     }
 
+    /// How visits go.
+    pub fn visit_settings(&self) -> &VisitSettings {
+        &self.visits
+    }
+
+    /// The router.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// The time by the clock that visits read.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    pub(crate) fn sink(&self) -> Option<&dyn Sink> {
+        self.sink.as_deref()
+    }
+
+    /// The state of a link, as visits left it. `link` is the caller's name for it: its URL without user info and fragment unless it
+    /// has another.
+    pub fn link_state(&self, link: &str) -> LinkState {
+        self.state.links.get(link)
+    }
+
+    /// Adds link states that were kept elsewhere; those of a journal come back with it.
+    pub fn restore_links(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
+        self.state.links.restore(links);
+    }
+
+    /// Adds how often hosts were paused in a row, as it was kept elsewhere; a journal's come back with it.
+    pub fn restore_host_levels(&self, levels: impl IntoIterator<Item = (String, u8)>) {
+        self.state.hosts.restore(levels);
+    }
+
     /// The name of a fetcher of this selector.
     pub fn fetcher_name(&self, id: FetcherId) -> &str {
         self.registry.spec(id).map_or("", |spec| &spec.name)
@@ -350,6 +257,11 @@ impl Selector {
     /// The id of the fetcher called `name`, if this selector knows it. `simple_http` is `direct_access`.
     pub fn fetcher_id(&self, name: &str) -> Option<FetcherId> {
         self.registry.find(name)
+    }
+
+    /// Whether the fetcher can be chosen; others are only known from attempts that were recorded.
+    pub fn is_candidate(&self, id: FetcherId) -> bool {
+        id.index() < self.registry.candidates_len()
     }
 
     /// The candidates, in order of registration.
@@ -396,36 +308,6 @@ impl Selector {
     /// moves anything is up to [`Settings::importance`].
     pub fn set_importance(&self, kind: &str, value: Option<&str>, importance: f64) {
         self.importances.set(kind, value, importance);
-    }
-
-    /// Until when the host of `domain` is paused, if it ever was.
-    pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
-        let guard = self.evidence.guard();
-        self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
-    }
-
-    /// Pauses the host of `domain`, or lifts its pause.
-    pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
-        let guard = self.evidence.guard();
-        // As of the beginning of time: no host that is or was paused makes room for this one.
-        self.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
-    }
-
-    /// Takes the one trial request of a host whose pause has ended: it is paused until `next` for all others. True for one
-    /// caller only.
-    pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
-        let guard = self.evidence.guard();
-        self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
-    }
-
-    /// Takes the one half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made. True
-    /// when there is nothing to take, or when this caller has it; false when another caller came first.
-    pub fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> bool {
-        let guard = self.evidence.guard();
-        let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return true };
-        let seen = entry.breaker(fetcher);
-        let half_open = seen.blocks >= self.backoff.breaker_blocks;
-        !half_open || !self.is_open(seen, now) && entry.claim_breaker(fetcher, seen, now)
     }
 
     fn decide<'s>(
@@ -514,55 +396,6 @@ impl Selector {
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks
-    }
-}
-
-/// What a journal needs.
-#[cfg(feature = "journal")]
-impl Selector {
-    /// Learns from an attempt where it lies, what domains share apart; the policy does not see it.
-    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) {
-        self.evidence.observe_apart(shared, attempt, &self.registry);
-    }
-
-    /// Says that attempts of sites with these hashes come next.
-    pub(crate) fn expect(&self, hashes: &[u64]) {
-        self.evidence.touch(hashes);
-    }
-
-    /// A place for what domains share, for one of several threads that learn at once.
-    pub(crate) fn apart(&self) -> Evidence {
-        self.evidence.empty_like()
-    }
-
-    /// Adds what one of them has learned there.
-    pub(crate) fn merge(&self, shared: &Evidence) {
-        self.evidence.merge(shared);
-    }
-
-    /// Takes back what an attempt had shown. `with_domain` says whether its domain's own evidence still has it.
-    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observed, with_domain: bool) {
-        self.evidence.take_back(attempt, &self.registry, with_domain);
-    }
-
-    /// All evidence that has not faded by `as_of`.
-    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::image::Image {
-        self.evidence.image(&self.registry, as_of, fetchers)
-    }
-
-    /// Adds an image's evidence.
-    pub(crate) fn absorb(&self, image: &crate::evidence::image::Image) {
-        self.evidence.absorb(image, &self.registry);
-    }
-
-    /// Whether the policy keeps a memory of its own.
-    pub(crate) fn policy_remembers(&self) -> bool {
-        self.policy.remembers()
-    }
-
-    /// Shows the policy an attempt that evidence has already.
-    pub(crate) fn show_policy(&self, attempt: &Attempt) {
-        self.policy.observe(attempt);
     }
 }
 

@@ -1,15 +1,15 @@
 //! Breakers with their half-open trials, and pauses of links with Retry-After, against naive models under any order of
-//! events; and what is claimed when many ask at once. Hosts and flights have theirs beside the pipeline.
-#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+//! events; and what is claimed when many ask at once. Hosts and flights have theirs in `state`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fetchwise::attempt::Attempt;
-use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
-use fetchwise::selector::{Selector, Situation};
-use fetchwise::time::Timestamp;
+use super::pauses::BreakerTrial;
+use super::{Selector, Situation};
+use crate::attempt::Attempt;
+use crate::attempt::outcome::ErrorKind;
+use crate::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
+use crate::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;
 
@@ -23,7 +23,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 fn selector() -> Selector {
-    let builder = FETCHERS.iter().map(|name| fetchwise::registry::FetcherSpec::by_name(name));
+    let builder = FETCHERS.iter().map(|name| crate::registry::FetcherSpec::by_name(name));
     builder.fold(Selector::builder().around(BEGIN), |builder, spec| builder.fetcher(spec)).build().unwrap()
 }
 
@@ -88,7 +88,7 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
             Event::Empty(fetcher) => end(fetcher, now, Some(ErrorKind::EmptyContent)),
             Event::Claim(fetcher) => {
                 let breaker = model[fetcher];
-                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now));
+                let claimed = selector.claim_breaker_trial(DOMAIN, ids[fetcher], at(now)) != BreakerTrial::Taken;
                 prop_assert_eq!(claimed, breaker.blocks < 3 || !breaker.is_open(now), "{:?} at {}", event, now);
                 if claimed && breaker.blocks >= 3 {
                     // Until the trial ends it is open for everybody else.
@@ -212,11 +212,100 @@ fn of_threads_that_ask_at_once_one_has_a_breakers_trial() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| match selector.claim_breaker_trial(DOMAIN, id, at(now)) {
-                    true => claimed.fetch_add(1, Ordering::Relaxed),
-                    false => lost.fetch_add(1, Ordering::Relaxed),
+                    BreakerTrial::Claimed { .. } => claimed.fetch_add(1, Ordering::Relaxed),
+                    _ => lost.fetch_add(1, Ordering::Relaxed),
                 });
             }
         });
         assert_eq!((claimed.into_inner(), lost.into_inner()), (1, 3));
+    }
+}
+
+#[test]
+fn a_trial_that_was_never_made_is_given_back() {
+    let selector = selector();
+    let id = selector.fetcher_id("direct_access").unwrap();
+    let url = Url::parse("https://e.org/").unwrap();
+    let block = |now| {
+        let attempt = Attempt::new(&url, "direct_access", at(now)).unwrap().failed(ErrorKind::Blocked403);
+        selector.record(attempt, at(now)).unwrap();
+    };
+    (0..3).for_each(|_| block(0));
+    let claim = |now| selector.claim_breaker_trial(DOMAIN, id, at(now));
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(700) else { panic!("the breaker has run out") };
+    assert_eq!(claim(701), BreakerTrial::Taken);
+    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    let BreakerTrial::Claimed { seen, at: claimed } = claim(702) else { panic!("it was given back") };
+    block(703);
+    selector.give_back_breaker_trial(DOMAIN, id, seen, claimed);
+    assert_eq!(claim(704), BreakerTrial::Taken, "a block that came meanwhile stays");
+}
+
+/// One attempt of a history that confidence is asked about.
+#[derive(Clone, Debug)]
+struct Past {
+    path: usize,
+    fetcher: usize,
+    success: bool,
+}
+
+fn past() -> impl Strategy<Value = Past> {
+    (0..8usize, 0..2usize, prop::bool::weighted(0.8)).prop_map(|(path, fetcher, success)| Past {
+        path,
+        fetcher,
+        success,
+    })
+}
+
+const PATHS: [&str; 8] = [
+    "https://a.org/x/1",
+    "https://a.org/y/2.pdf",
+    "https://www2.a.org/x/3",
+    "https://b.org/cdn/4.pdf",
+    "https://b.org/x/5.pdf",
+    "https://c.org/static/cdn/6",
+    "https://d.org/y.pdf",
+    "https://e.org/cdn/z/8.mp4",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// Files of a new host used to be `learned` by their suffix, and to fall back to a short probe at their fifth success, when the
+    /// host's own five attempts took over at a confidence of one half.
+    #[test]
+    fn a_success_never_lowers_confidence_and_never_turns_learned_into_a_probe(
+        history in prop::collection::vec(past(), 0..60),
+        at_path in 0..8usize,
+        fetcher in 0..2usize,
+    ) {
+        let selector = selector();
+        let record = |path: usize, fetcher: usize, success: bool| {
+            let attempt = Attempt::new(&Url::parse(PATHS[path]).unwrap(), FETCHERS[fetcher], BEGIN).unwrap();
+            let attempt = if success { attempt.delivered() } else { attempt.failed(ErrorKind::EmptyContent) };
+            selector.record(attempt, BEGIN).unwrap();
+        };
+        for past in history {
+            record(past.path, past.fetcher, past.success);
+        }
+        let url = Url::parse(PATHS[at_path]).unwrap();
+        let id = selector.fetcher_id(FETCHERS[fetcher]).unwrap();
+        let see = || {
+            let wanted = Situation { wanted: Some(id), ..Situation::first(BEGIN) };
+            let confidence = selector.select(&url, &wanted).unwrap().taken().unwrap().confidence;
+            let explained = selector.explain(&url, &Situation::first(BEGIN)).unwrap();
+            (confidence, explained.candidates[id.index()].confident, explained.decision.taken().unwrap())
+        };
+        let (before, after) = {
+            let before = see();
+            record(at_path, fetcher, true);
+            (before, see())
+        };
+        prop_assert!(after.0 >= before.0 - 1e-9, "{} fell to {}", before.0, after.0);
+        prop_assert!(after.1 || !before.1, "no longer confident: {:?} {:?}", before, after);
+        let was_learned = before.2.fetcher == id && before.2.source.name() == "learned";
+        if was_learned && after.2.fetcher == id && after.2.rule != crate::decision::Rule::Explore {
+            prop_assert_eq!(after.2.source.name(), "learned");
+        }
     }
 }

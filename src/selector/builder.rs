@@ -1,0 +1,222 @@
+//! Putting a selector together.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::{Selector, Sink, VisitSettings};
+use crate::backoff::BackoffSettings;
+use crate::error::Error;
+use crate::evidence::Evidence;
+use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
+use crate::heuristic::UrlExtractor;
+use crate::policy::{self, Policy};
+use crate::registry::{BUILT_IN, FetcherSpec, Registry};
+use crate::router::Router;
+use crate::score::Settings;
+use crate::score::estimate::{Prior, Priors};
+use crate::score::importance::Importances;
+use crate::state::State;
+use crate::time::{Clock, Timestamp};
+
+/// Builds a [`Selector`].
+pub struct SelectorBuilder {
+    fetchers: Vec<FetcherSpec>,
+    settings: Settings,
+    backoff: BackoffSettings,
+    half_life_days: f64,
+    keys_max: Option<usize>,
+    around: Timestamp,
+    priors: Vec<Prior>,
+    extractors: Vec<Box<dyn UrlExtractor>>,
+    policy: Box<dyn Policy>,
+    visits: VisitSettings,
+    router: Router,
+    clock: Arc<Clock>,
+    sink: Option<Box<dyn Sink>>,
+    open: Option<Opener>,
+}
+
+/// Fills a new selector with what was learned before, and gives it where to record what it learns.
+type Opener = Box<dyn FnOnce(&mut Selector) -> Result<(), Error> + Send>;
+
+impl fmt::Debug for SelectorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fetchers: Vec<&str> = self.fetchers.iter().map(|spec| &*spec.name).collect();
+        f.debug_struct("SelectorBuilder")
+            .field("fetchers", &fetchers)
+            .field("policy", &self.policy.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for SelectorBuilder {
+    fn default() -> Self {
+        Self {
+            fetchers: Vec::new(),
+            settings: Settings::default(),
+            backoff: BackoffSettings::default(),
+            half_life_days: HALF_LIFE_DAYS_DEFAULT,
+            keys_max: None,
+            around: Timestamp::now(),
+            priors: Prior::built_in(),
+            extractors: Vec::new(),
+            policy: Box::new(policy::Default),
+            visits: VisitSettings::default(),
+            router: Router::default(),
+            clock: Arc::default(),
+            sink: None,
+            open: None,
+        }
+    }
+}
+
+impl SelectorBuilder {
+    /// Adds a candidate. Without any, the built-in names are the candidates.
+    #[must_use]
+    pub fn fetcher(mut self, spec: FetcherSpec) -> Self {
+        self.fetchers.push(spec);
+        self
+    }
+
+    /// Sets the constants of estimate and choice.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets how long things wait.
+    #[must_use]
+    pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets the half-life, 7 to 365 days.
+    #[must_use]
+    pub fn half_life_days(mut self, days: f64) -> Self {
+        self.half_life_days = days;
+        self
+    }
+
+    /// Bounds memory: beyond so many keys (domains, sites, suffixes ...) the least attempted go. Unbounded with none, and unless
+    /// set.
+    #[must_use]
+    pub fn keys_max(mut self, keys: impl Into<Option<usize>>) -> Self {
+        self.keys_max = keys.into().map(|keys| keys.max(1));
+        self
+    }
+
+    /// Sets the time around which masses are kept; now unless a simulation says otherwise.
+    #[must_use]
+    pub fn around(mut self, at: Timestamp) -> Self {
+        self.around = at;
+        self
+    }
+
+    /// Adds a prior to the built-in ones.
+    #[must_use]
+    pub fn prior(mut self, prior: Prior) -> Self {
+        self.priors.push(prior);
+        self
+    }
+
+    /// Leaves the built-in priors out.
+    #[must_use]
+    pub fn no_priors(mut self) -> Self {
+        self.priors.clear();
+        self
+    }
+
+    /// Adds a user's own pre-fetch heuristics.
+    #[must_use]
+    pub fn extractor(mut self, extractor: impl UrlExtractor + 'static) -> Self {
+        self.extractors.push(Box::new(extractor));
+        self
+    }
+
+    /// Sets the policy; [`policy::Default`] unless another is set.
+    #[must_use]
+    pub fn policy(mut self, policy: Box<dyn Policy>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets how a visit goes: deadlines, retries, how far a block goes.
+    #[must_use]
+    pub fn visits(mut self, visits: VisitSettings) -> Self {
+        self.visits = visits;
+        self
+    }
+
+    /// Sets the router, which may have a hand-written table serve; learning serves unless it is set.
+    #[must_use]
+    pub fn router(mut self, router: Router) -> Self {
+        self.router = router;
+        self
+    }
+
+    /// Sets the clock that visits read; the system's unless set.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets where recorded attempts, pauses and link states go beside memory.
+    #[must_use]
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
+        self.sink = Some(Box::new(sink));
+        self
+    }
+
+    /// Sets what opens a selector's store once it is built.
+    #[cfg(feature = "journal")]
+    pub(crate) fn opened_by(mut self, open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static) -> Self {
+        self.open = Some(Box::new(open));
+        self
+    }
+
+    /// Builds it. Without a journal it knows nothing yet.
+    ///
+    /// # Errors
+    /// [`Error`] names what cannot be: a half-life outside what can be configured, a fetcher that comes twice, more fetchers than
+    /// can be candidates, a journal that cannot be opened.
+    pub fn build(self) -> Result<Selector, Error> {
+        let decay = Decay::new(self.half_life_days, self.around)?;
+        let fetchers = match self.fetchers.is_empty() {
+            true => BUILT_IN.iter().map(|&(name, class)| FetcherSpec::new(name, class)).collect(),
+            false => self.fetchers,
+        };
+        let registry = Registry::new(fetchers)?;
+        let mut selector = Selector {
+            priors: Priors::new(&self.priors, &registry),
+            prior_list: self.priors,
+            importances: Importances::default(),
+            evidence: Evidence::new(decay, self.keys_max),
+            registry,
+            settings: self.settings,
+            backoff: self.backoff,
+            extractors: self.extractors,
+            policy: self.policy,
+            sink: self.sink,
+            clamped: AtomicU64::new(0),
+            visits: self.visits,
+            router: self.router,
+            clock: self.clock,
+            state: Arc::new(State::default()),
+        };
+        if let Some(open) = self.open {
+            open(&mut selector)?;
+        }
+        Ok(selector)
+    }
+}
+
+impl Selector {
+    /// Starts building one.
+    pub fn builder() -> SelectorBuilder {
+        SelectorBuilder::default()
+    }
+}

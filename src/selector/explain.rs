@@ -1,0 +1,60 @@
+//! Deciding once more with every step written down. Must decide exactly as [`Selector::select`] does.
+
+use url::Url;
+
+use super::{Selector, Situation};
+use crate::backoff::LinkState;
+use crate::decision::Decision;
+use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
+use crate::heuristic::Heuristic;
+use crate::heuristic::url::{UrlError, UrlFeatures, identity};
+use crate::score::Settings;
+use crate::score::estimate::{Candidates, NoTrace, Walk};
+
+impl Selector {
+    /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
+    pub fn explain(&self, url: &Url, situation: &Situation) -> Result<Explanation, UrlError> {
+        let features = UrlFeatures::extract(url)?;
+        let mut candidates = Candidates::new();
+        let mut steps = Steps::new(&self.registry, features.path_depth);
+        let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
+        let link = LinkState { paused_until: None, ..situation.link };
+        let awake = Situation { link, host_trial: true, ..*situation };
+        let awake_decision = match decision {
+            // What it would be without the pause is what one wants to know.
+            Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
+            other => other,
+        };
+        let taken = awake_decision.taken();
+        let deciding = taken
+            .and_then(|take| explain::deciding(&steps.steps, &candidates, take.fetcher, take.rule, &self.settings));
+        let alternative =
+            taken.and_then(|take| explain::cheapest_alternative(&candidates, take.fetcher, &self.settings));
+        let counterfactuals = std::iter::once(self.without_domain(url, &features, &awake)).chain(alternative).collect();
+        let mut heuristics = features.heuristics();
+        for extractor in &self.extractors {
+            extractor
+                .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
+        }
+        let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
+        let url = identity(url).to_owned();
+        Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals })
+    }
+
+    /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
+    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation) -> Counterfactual {
+        let settings = Settings { explore: 0.0, last_ditch: 0.0, ..self.settings.clone() };
+        let mut candidates = Candidates::new();
+        let guard = self.evidence.guard();
+        self.enlist(&mut candidates, None, situation);
+        let (priors, importances) = (&self.priors, &self.importances);
+        let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
+        walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
+        let decision = self.choose(url, &candidates, &settings, 0, situation);
+        let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
+        Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
+    }
+}

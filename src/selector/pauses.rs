@@ -1,0 +1,78 @@
+//! Pauses of hosts and trials of fetchers, as atomics in the host's entry.
+
+use super::Selector;
+use crate::evidence::{Breaker, Key};
+use crate::registry::FetcherId;
+use crate::state::hosts::Pauses;
+use crate::time::Timestamp;
+
+/// What came of asking for the half-open trial of a fetcher on a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BreakerTrial {
+    /// The breaker is closed: nothing has to be claimed.
+    NotNeeded,
+    /// This caller has it.
+    Claimed {
+        /// The breaker as it was.
+        seen: Breaker,
+        /// When it was claimed.
+        at: Timestamp,
+    },
+    /// Somebody else came first.
+    Taken,
+}
+
+impl Selector {
+    /// Until when the host of `domain` is paused, if it ever was.
+    pub fn host_pause(&self, domain: &str) -> Option<Timestamp> {
+        let guard = self.evidence.guard();
+        self.evidence.entry(Key::domain(domain), &guard)?.paused_until()
+    }
+
+    /// Pauses the host of `domain`, or lifts its pause.
+    pub fn set_host_pause(&self, domain: &str, until: Option<Timestamp>) {
+        let guard = self.evidence.guard();
+        // As of the beginning of time: no host that is or was paused makes room for this one.
+        self.evidence.entry_or_new(Key::domain(domain), Timestamp::default(), &guard).set_paused_until(until);
+    }
+
+    /// Takes the one trial request of a host whose pause has ended: it is paused until `next` for all others. True for one
+    /// caller only.
+    pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
+        let guard = self.evidence.guard();
+        self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
+    }
+
+    /// Takes the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made: of all who come, one
+    /// may try whether the fetcher gets through again.
+    pub(crate) fn claim_breaker_trial(&self, domain: &str, fetcher: FetcherId, now: Timestamp) -> BreakerTrial {
+        let guard = self.evidence.guard();
+        let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) else { return BreakerTrial::NotNeeded };
+        let seen = entry.breaker(fetcher);
+        if seen.blocks < self.backoff.breaker_blocks {
+            BreakerTrial::NotNeeded
+        } else if !self.is_open(seen, now) && entry.claim_breaker(fetcher, seen, Breaker { last: now, ..seen }) {
+            BreakerTrial::Claimed { seen, at: now }
+        } else {
+            BreakerTrial::Taken
+        }
+    }
+
+    /// Gives back a trial that was never made, unless somebody has recorded something of the fetcher here meanwhile.
+    pub(crate) fn give_back_breaker_trial(&self, domain: &str, fetcher: FetcherId, seen: Breaker, at: Timestamp) {
+        let guard = self.evidence.guard();
+        if let Some(entry) = self.evidence.entry(Key::domain(domain), &guard) {
+            entry.claim_breaker(fetcher, Breaker { last: at, ..seen }, seen);
+        }
+    }
+}
+
+impl Pauses for Selector {
+    fn until(&self, domain: &str) -> Option<Timestamp> {
+        self.host_pause(domain)
+    }
+
+    fn set(&self, domain: &str, until: Option<Timestamp>) {
+        self.set_host_pause(domain, until);
+    }
+}

@@ -1,0 +1,53 @@
+//! What a journal needs of a selector to bring back what was learned. Nothing here decides.
+
+use super::Selector;
+use crate::attempt::Attempt;
+use crate::evidence::Evidence;
+use crate::time::Timestamp;
+
+impl Selector {
+    /// Learns from an attempt where it lies, what domains share apart; the policy does not see it.
+    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) {
+        self.evidence.observe_apart(shared, attempt, &self.registry);
+    }
+
+    /// Says that attempts of sites with these hashes come next.
+    pub(crate) fn expect(&self, hashes: &[u64]) {
+        self.evidence.touch(hashes);
+    }
+
+    /// A place for what domains share, for one of several threads that learn at once.
+    pub(crate) fn apart(&self) -> Evidence {
+        self.evidence.empty_like()
+    }
+
+    /// Adds what one of them has learned there.
+    pub(crate) fn merge(&self, shared: &Evidence) {
+        self.evidence.merge(shared);
+    }
+
+    /// Takes back what an attempt had shown. `with_domain` says whether its domain's own evidence still has it.
+    pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observed, with_domain: bool) {
+        self.evidence.take_back(attempt, &self.registry, with_domain);
+    }
+
+    /// All evidence that has not faded by `as_of`.
+    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::image::Image {
+        self.evidence.image(&self.registry, as_of, fetchers)
+    }
+
+    /// Adds an image's evidence.
+    pub(crate) fn absorb(&self, image: &crate::evidence::image::Image) {
+        self.evidence.absorb(image, &self.registry);
+    }
+
+    /// Whether the policy keeps a memory of its own.
+    pub(crate) fn policy_remembers(&self) -> bool {
+        self.policy.remembers()
+    }
+
+    /// Shows the policy an attempt that evidence has already.
+    pub(crate) fn show_policy(&self, attempt: &Attempt) {
+        self.policy.observe(attempt);
+    }
+}

@@ -1,0 +1,22 @@
+//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk.
+//!
+//! Each kind has a file. All of it lies in small concurrent maps that hold only what is under way or at risk, and none of it is
+//! read by a decision: [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the
+//! host's entry. Must not know how a visit goes.
+
+pub(crate) mod flights;
+pub(crate) mod hosts;
+pub(crate) mod links;
+
+/// Everything that visits share.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The probes under way.
+    pub(crate) probes: flights::Flights,
+    /// The trials of paused hosts under way.
+    pub(crate) trials: flights::Flights,
+    /// Links at risk or paused.
+    pub(crate) links: links::Links,
+    /// Hosts at risk.
+    pub(crate) hosts: hosts::Hosts,
+}

@@ -1,0 +1,245 @@
+//! What a visit does next, where that is not settled yet: the decision, the host's pause, single flight.
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+use std::time::Duration;
+
+use url::Url;
+
+use super::step::{End, Ended, FetcherTrial, Held, HostTrial, Step, Wait, Whom, Why};
+use super::{Next, Visit};
+use crate::attempt::ErrorType;
+use crate::backoff::LinkState;
+use crate::decision::{Decision, Rule, Source, Take};
+use crate::router::{Mode, Routed};
+use crate::selector::pauses::BreakerTrial;
+use crate::selector::{Selector, Situation};
+use crate::state::flights::Role;
+use crate::time::Timestamp;
+
+/// A trial that is neither settled nor given back holds the others off no longer than this.
+const TRIAL_MAX: Duration = Duration::from_secs(600);
+/// A probe that is neither reported nor given back is waited for so much longer than its request and its retry may take.
+const PROBE_GRACE: Duration = Duration::from_secs(10);
+
+/// Whether a request may go out to a host.
+enum Admission {
+    /// It may.
+    Open,
+    /// Ask again: somebody else has just come to a verdict.
+    Again,
+    /// It may not yet.
+    Wait(Wait),
+    /// Not before then.
+    Paused(Timestamp),
+}
+
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    pub(super) fn decide(&mut self, now: Timestamp) -> Step<S> {
+        loop {
+            let mut take = match self.ask(now) {
+                Ok(take) => take,
+                Err(Stop::Ended(how)) => return self.end(how, now),
+                Err(Stop::Failed(error)) => return self.fail(error, now),
+                Err(Stop::Wait(wait)) => return Step::Wait(wait),
+            };
+            if self.attempts == 0 && self.host_trial.is_none() {
+                match self.admit(now) {
+                    Admission::Open => {}
+                    Admission::Again => continue,
+                    Admission::Wait(wait) => return Step::Wait(wait),
+                    Admission::Paused(until) => return self.end(Ended::Paused { until, whom: Whom::Host }, now),
+                }
+            }
+            let mut held = Held::NOTHING;
+            if !take.breaker_ignored {
+                match self.selector.claim_breaker_trial(self.domain(), take.fetcher, now) {
+                    BreakerTrial::NotNeeded => {}
+                    claimed @ BreakerTrial::Claimed { .. } => {
+                        held.trial =
+                            Some(FetcherTrial::new(self.selector.clone(), self.domain(), take.fetcher, claimed));
+                    }
+                    // Whoever has the trial has opened the breaker again: the next answer knows that.
+                    BreakerTrial::Taken => continue,
+                }
+            }
+            if take.source == Source::Probe && self.attempts == 0 {
+                if let Some(follower) = self.following.take() {
+                    // Listening comes before looking, so that an end in between is not missed.
+                    let listener = follower.listen();
+                    match follower.verdict() {
+                        None if follower.expected_by() > now => {
+                            let wait = Wait::following(&follower, listener, Why::Probe);
+                            self.following = Some(follower);
+                            return Step::Wait(wait);
+                        }
+                        verdict => self.followed = verdict == Some(true),
+                    }
+                }
+                if self.followed {
+                    (take.source, take.rule) = (Source::Inferred, Rule::SharedProbe);
+                } else {
+                    let settings = self.selector.visit_settings();
+                    let expected_by = now.saturating_add(settings.probe_deadline + settings.deadline + PROBE_GRACE);
+                    match self.selector.state().probes.join(self.domain(), now, expected_by) {
+                        Role::Leader(lead) => held.lead = Some(lead),
+                        Role::Follower(follower) => {
+                            self.following = Some(follower);
+                            continue;
+                        }
+                    }
+                }
+            }
+            return Step::Fetch(self.hand_out(take, held, now));
+        }
+    }
+
+    /// Asks the router (at first) or the selector (later) once.
+    fn ask(&mut self, now: Timestamp) -> Result<Take, Stop> {
+        let first = self.attempts == 0;
+        let state = self.selector.state();
+        // Another visit of the same link may have ended while this one waited.
+        let link = state.links.get(self.link_name());
+        if first {
+            self.hint = link.hint;
+        }
+        let situation = Situation {
+            now,
+            // The pause was looked at before the first attempt; this visit's own failures do not stop it half way.
+            link: if first { link } else { LinkState { paused_until: None, ..link } },
+            hint: self.hint,
+            excluded: self.excluded,
+            attempts: self.attempts,
+            wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
+            host_trial: self.host_trial.is_some(),
+        };
+        let decision = if first { self.route(&situation)? } else { self.select(&situation)? };
+        match decision {
+            Decision::Take(take) if !self.excluded.contains(take.fetcher) => Ok(take),
+            Decision::Take(take) => {
+                let name = self.selector.fetcher_name(take.fetcher);
+                self.last.message = format!("{name} is not available");
+                Err(self.without_fetcher())
+            }
+            // A pause that came over this visit half way ends it with the failure it has.
+            Decision::Paused { .. } if !first => Err(self.without_fetcher()),
+            Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
+            Decision::Paused { until, .. } => Err(Stop::Ended(Ended::Paused { until, whom: Whom::Link })),
+            Decision::GiveUp => Err(self.without_fetcher()),
+        }
+    }
+
+    fn select(&self, situation: &Situation) -> Result<Decision, Stop> {
+        // The URL was looked at when the visit began.
+        self.selector.select(self.url.borrow(), situation).map_err(|_| Stop::Ended(Ended::NoFetcher))
+    }
+
+    fn route(&mut self, situation: &Situation) -> Result<Decision, Stop> {
+        let router = self.selector.router();
+        if router.mode == Mode::Learning && self.learning.is_none() {
+            return self.select(situation);
+        }
+        match router.decide(&self.selector, self.url.borrow(), situation, self.learning) {
+            Ok(Routed { decision, arm, shadow }) => {
+                (self.arm, self.shadow) = (arm, shadow);
+                Ok(decision)
+            }
+            Err(error) => {
+                self.last.source = Some(Source::HardCoded);
+                self.last.message = error.to_string();
+                Err(Stop::Ended(Ended::NoRoute(error)))
+            }
+        }
+    }
+
+    /// Nobody is to be had, or worth it. After a failure that is the failure's end, else there was nobody from the start.
+    fn without_fetcher(&mut self) -> Stop {
+        match self.last.error.take() {
+            Some(error) => Stop::Failed(error),
+            None => {
+                if let Some(why) = self.unavailable.take() {
+                    self.last.message = why;
+                } else if self.last.message.is_empty() {
+                    self.last.message = "no configured fetcher is available".to_owned();
+                }
+                Stop::Ended(Ended::NoFetcher)
+            }
+        }
+    }
+
+    /// The host is paused. While somebody tries it out that is waited for; else it is the end.
+    fn behind_trial(&self, until: Timestamp, now: Timestamp) -> Stop {
+        match self.follow_trial(now) {
+            Some(wait) => Stop::Wait(wait),
+            None => Stop::Ended(Ended::Paused { until, whom: Whom::Host }),
+        }
+    }
+
+    fn follow_trial(&self, now: Timestamp) -> Option<Wait> {
+        let follower = self.selector.state().trials.follow(self.domain(), now)?;
+        let listener = follower.listen();
+        follower.verdict().is_none().then(|| Wait::following(&follower, listener, Why::Trial))
+    }
+
+    /// Asks for admission to the host, whose pause, if any, is over.
+    fn admit(&mut self, now: Timestamp) -> Admission {
+        let domain = self.domain();
+        let Some(ended) = self.selector.host_pause(domain) else { return Admission::Open };
+        let held_until = now.saturating_add(TRIAL_MAX);
+        if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
+            let lead = match self.selector.state().trials.join(domain, now, held_until) {
+                Role::Leader(lead) => Some(lead),
+                // The trial before this one has given its pause back and is about to say so.
+                Role::Follower(_) => None,
+            };
+            let (selector, domain) = (self.selector.clone(), domain.into());
+            self.host_trial = Some(HostTrial { selector, domain, held_until, ended, is_settled: false, lead });
+            return Admission::Open;
+        }
+        if let Some(wait) = self.follow_trial(now) {
+            return Admission::Wait(wait);
+        }
+        match self.selector.host_pause(domain) {
+            // Whoever came first has come to a verdict already.
+            None => Admission::Open,
+            Some(until) if until > now => Admission::Paused(until),
+            Some(_) => Admission::Again,
+        }
+    }
+
+    /// Ends the visit.
+    pub(super) fn end(&mut self, how: Ended, now: Timestamp) -> Step<S> {
+        // Whoever waits for a trial that comes to nothing goes on at once.
+        self.host_trial = None;
+        let last = std::mem::take(&mut self.last);
+        let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
+        if let Ended::Paused { until, whom } = how {
+            let seconds = until.since(now).as_secs();
+            (source, message) = (Some(Source::Paused), format!("the {whom} is paused for another {seconds} s"));
+            paused_until = Some(until);
+        } else if matches!(how, Ended::Failed(_)) {
+            paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
+        }
+        let end = End {
+            how,
+            fetcher: last.fetcher,
+            source,
+            confidence: last.confidence,
+            status: last.status,
+            is_banned: last.is_banned,
+            requests: self.requests,
+            paused_until,
+            message,
+        };
+        self.next = Next::Ended(Box::new(end.clone()));
+        Step::End(end)
+    }
+}
+
+/// Why there is no fetch.
+enum Stop {
+    Ended(Ended),
+    /// Nobody else is worth a try after a failure.
+    Failed(ErrorType),
+    Wait(Wait),
+}

@@ -1,0 +1,304 @@
+//! The visit: one URL on its way from the decision to the last recorded attempt, as a state machine without I/O.
+//!
+//! It decides, judges what failures mean, records, retries, escalates, pauses; whoever has the network drives it: the pipeline, the
+//! simulator, a crawler of one's own. It starts no task and reads no clock but its selector's.
+//!
+//! [`step`] owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
+//! believed. Invariants: each fetch that is reported is recorded as one attempt before the next step; one that is dropped is as if it
+//! had never been; the same visit, in the same state, given the same answers at the same times, takes the same steps.
+//!
+//! ```
+//! use fetchwise::answer::Outcome;
+//! use fetchwise::visit::Step;
+//! use fetchwise::Selector;
+//!
+//! let selector = Selector::builder().build()?;
+//! let url = url::Url::parse("https://example.org/").unwrap();
+//! let mut visit = selector.visit(&url)?;
+//! let end = loop {
+//!     match visit.next() {
+//!         // Here a crawler asks the network, with fetch.fetcher(), within fetch.deadline().
+//!         Step::Fetch(fetch) => visit.report(fetch, Outcome::Content),
+//!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
+//!         Step::End(end) => break end,
+//!         _ => unreachable!("there are no other steps"),
+//!     }
+//! };
+//! assert!(end.is_delivered());
+//! assert_eq!(end.requests, 1);
+//! # Ok::<(), fetchwise::Error>(())
+//! ```
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::attempt::{ErrorType, Hint};
+use crate::decision::{Source, Take};
+use crate::error::Error;
+use crate::heuristic::url::{UrlFeatures, domain_of, identity};
+use crate::registry::{FetcherId, FetcherSet};
+use crate::router::Mode;
+use crate::selector::Selector;
+use crate::state::flights::Follower;
+use crate::time::Timestamp;
+
+mod decide;
+mod report;
+mod short;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use short::Shorts;
+pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
+use step::{Held, HostTrial};
+
+impl Selector {
+    /// Begins a visit of `url`. Nothing is decided before its first [`next`](Visit::next).
+    ///
+    /// # Errors
+    /// [`Error::Url`] when the URL is not one that can be fetched.
+    pub fn visit<'a>(&'a self, url: &'a Url) -> Result<Visit<&'a Self, &'a Url>, Error> {
+        Visit::new(self, url)
+    }
+}
+
+/// One URL on its way. See the [module](self).
+///
+/// `S` is how it holds its selector and `U` how it holds its URL: references from [`Selector::visit`]; an `Arc` and the URL itself,
+/// by [`Visit::new`], for a visit that has to outlive the function that began it. Dropping it at any moment is safe, and gives back
+/// all that it held.
+#[derive(Debug)]
+pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
+    selector: S,
+    url: U,
+    /// The caller's name for what is fetched; the URL when none.
+    link: Option<Box<str>>,
+    learning: Option<bool>,
+    wanted: Option<FetcherId>,
+    /// Candidates that are not to be had, or were tried.
+    excluded: FetcherSet,
+    /// The fetch that is out, or was out last.
+    number: u32,
+    /// What the next step is, where it is settled already.
+    next: Next<S>,
+    hint: Option<Hint>,
+    /// Attempts, a retry not among them.
+    attempts: u32,
+    /// Attempts as they are recorded.
+    requests: u32,
+    retries: u32,
+    timeouts: u32,
+    local_faults: u32,
+    retry_after: Option<Duration>,
+    /// This visit is the one trial of a host whose pause has ended.
+    host_trial: Option<HostTrial<S>>,
+    /// Another visit's probe is waited for.
+    following: Option<Follower>,
+    /// Another visit's probe has been waited for, and came to a verdict.
+    followed: bool,
+    /// The arm that the first decision came from, and what the other one would have taken.
+    arm: Mode,
+    shadow: Option<FetcherId>,
+    last_attempt_at: Option<Timestamp>,
+    /// Where redirects written in HTML have led, within the attempt under way.
+    redirected: Option<Box<Url>>,
+    redirects: u32,
+    shorts: Shorts,
+    last: Last,
+    /// Why the first fetcher that could not be had could not.
+    unavailable: Option<String>,
+}
+
+/// What an end tells of the last attempt.
+#[derive(Debug, Default)]
+struct Last {
+    fetcher: Option<FetcherId>,
+    source: Option<Source>,
+    confidence: f64,
+    status: Option<u16>,
+    is_banned: bool,
+    message: String,
+    error: Option<ErrorType>,
+}
+
+/// What the next step is.
+#[derive(Debug)]
+enum Next<S: Deref<Target = Selector>> {
+    /// It has to be decided.
+    Decide,
+    /// The same fetcher again: a retry, or where a redirect leads.
+    Again(Take, Held<S>),
+    /// It has to be decided, not before then: this machine is at its limits.
+    After(Timestamp),
+    /// Nothing more.
+    Ended(Box<End>),
+}
+
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    /// Begins a visit of `url`.
+    ///
+    /// # Errors
+    /// [`Error::Url`] when the URL is not one that can be fetched.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use fetchwise::{Selector, visit::Visit};
+    ///
+    /// let selector = Arc::new(Selector::builder().build()?);
+    /// let url = url::Url::parse("https://example.org/").unwrap();
+    /// let visit = Visit::new(selector, url)?;
+    /// std::thread::spawn(move || drop(visit)).join().unwrap();
+    /// # Ok::<(), fetchwise::Error>(())
+    /// ```
+    pub fn new(selector: S, url: U) -> Result<Self, Error> {
+        UrlFeatures::extract(url.borrow())?;
+        Ok(Self {
+            selector,
+            url,
+            link: None,
+            learning: None,
+            wanted: None,
+            excluded: FetcherSet::EMPTY,
+            number: 0,
+            next: Next::Decide,
+            hint: None,
+            attempts: 0,
+            requests: 0,
+            retries: 0,
+            timeouts: 0,
+            local_faults: 0,
+            retry_after: None,
+            host_trial: None,
+            following: None,
+            followed: false,
+            arm: Mode::Learning,
+            shadow: None,
+            last_attempt_at: None,
+            redirected: None,
+            redirects: 0,
+            shorts: Shorts::default(),
+            last: Last::default(),
+            unavailable: None,
+        })
+    }
+
+    /// Sets the caller's name for what is fetched; pauses hold for this name.
+    #[must_use]
+    pub fn link(mut self, link: impl Into<Box<str>>) -> Self {
+        self.link = Some(link.into());
+        self
+    }
+
+    /// Sets this link's own wish for a mode, which goes before the router's: [`Mode::Learning`] or, for any other, the table.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.learning = Some(mode == Mode::Learning);
+        self
+    }
+
+    /// Sets the fetcher that the first attempt shall be made with.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFetcher`] when no candidate has this name.
+    pub fn prefer(mut self, fetcher: &str) -> Result<Self, Error> {
+        let known = self.selector.fetcher_id(fetcher).filter(|id| self.selector.is_candidate(*id));
+        self.wanted = Some(known.ok_or_else(|| Error::UnknownFetcher {
+            name: fetcher.to_owned(),
+            known: self.selector.candidates().map(|(_, spec)| spec.name.to_string()).collect(),
+        })?);
+        Ok(self)
+    }
+
+    /// Leaves these fetchers out: they are not to be had here.
+    #[must_use]
+    pub fn without(mut self, fetchers: FetcherSet) -> Self {
+        self.excluded = self.excluded.union(fetchers);
+        self
+    }
+
+    /// The address to ask for next: the visit's URL, or where a redirect written in HTML has led.
+    pub fn url(&self) -> &Url {
+        self.redirected.as_deref().unwrap_or_else(|| self.url.borrow())
+    }
+
+    /// How many redirects written in HTML the attempt under way has followed.
+    pub fn redirects(&self) -> u32 {
+        self.redirects
+    }
+
+    /// Whether the visit's host has been paused since it was let in: what was handed out is better dropped and asked for again.
+    pub fn is_host_paused(&self) -> bool {
+        let now = self.selector.now();
+        self.host_trial.is_none() && self.selector.host_pause(self.domain()).is_some_and(|until| until > now)
+    }
+
+    /// Says that a wait is over, for a caller whose selector's clock stands still.
+    pub fn waited(&mut self) {
+        if let Next::After(until) = &mut self.next {
+            *until = Timestamp::default();
+        }
+    }
+
+    /// What to do next. When nothing has to wait it costs what [`Selector::select`] costs.
+    ///
+    /// Report a fetch or drop it before you ask for the next step. One that is reported later is recorded, and changes nothing else;
+    /// while a probe is out, its own visit has to wait for it like any other.
+    #[allow(clippy::should_implement_trait, reason = "an iterator could not be told what came of its items")]
+    pub fn next(&mut self) -> Step<S> {
+        let now = self.selector.now();
+        match std::mem::replace(&mut self.next, Next::Decide) {
+            Next::Decide => self.decide(now),
+            // The host may have said "not now" to another visit since: then it is asked for nothing more.
+            Next::Again(_, held) if self.redirected.is_none() && self.is_host_paused() => {
+                drop(held);
+                match self.last.error.take() {
+                    Some(error) => self.fail(error, now),
+                    None => self.decide(now),
+                }
+            }
+            Next::Again(take, held) => Step::Fetch(self.hand_out(take, held, now)),
+            Next::After(until) if until > now => {
+                self.next = Next::After(until);
+                Step::Wait(Wait { until, why: Why::LocalFault, listener: None })
+            }
+            Next::After(_) => self.decide(now),
+            Next::Ended(end) => {
+                let step = Step::End((*end).clone());
+                self.next = Next::Ended(end);
+                step
+            }
+        }
+    }
+
+    fn hand_out(&mut self, take: Take, held: Held<S>, now: Timestamp) -> Fetch<S> {
+        let settings = self.selector.visit_settings();
+        // A probe is short because a longer request can follow: the retry, which is there once.
+        let is_probe =
+            take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.retries_max > 0;
+        let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
+        self.number += 1;
+        Fetch {
+            selector: self.selector.clone(),
+            number: self.number,
+            take,
+            at: now,
+            deadline,
+            redirects_max: settings.redirects_max.saturating_sub(self.redirects),
+            redirects: self.redirects,
+            is_probe,
+            held,
+        }
+    }
+
+    fn domain(&self) -> &str {
+        domain_of(self.url.borrow().host_str().unwrap_or_default())
+    }
+
+    fn link_name(&self) -> &str {
+        self.link.as_deref().unwrap_or_else(|| identity(self.url.borrow()))
+    }
+}

@@ -1,0 +1,308 @@
+//! What an answer means: the attempt that is recorded, and whether the visit goes on, tries again, or has ended.
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+use std::time::Duration;
+
+use url::Url;
+
+use super::step::{Ended, Fetch, Step};
+use super::{Next, Visit};
+use crate::answer::{Answer, Outcome};
+use crate::attempt::outcome::{ErrorKind, Next as After};
+use crate::attempt::{Attempt, ErrorType, Hint, Tag, stored_headers};
+use crate::backoff::{FetchEnd, LinkState, retry_after};
+use crate::decision::Take;
+use crate::heuristic::url::parse;
+use crate::registry::FetcherSpec;
+use crate::response::header;
+use crate::router::Mode;
+use crate::selector::Selector;
+use crate::state::hosts::{Standing, Why};
+use crate::time::Timestamp;
+
+/// After a local fault the same is tried again so much later, and twice as late each time.
+const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
+
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    /// Reports what came of a fetch: an [`Answer`], or an [`Outcome`] alone. Records the attempt, with everything that a later look
+    /// at the log needs, and settles what comes next.
+    ///
+    /// A redirect that was written in HTML is no end yet: the attempt goes on at another [`url`](Visit::url), and is recorded when
+    /// that has answered. A local fault is recorded against nobody.
+    pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<Answer>) {
+        let mut answer = answer.into();
+        let now = self.selector.now();
+        let Fetch { take, at, held, number, .. } = fetch;
+        if number != self.number || matches!(self.next, Next::Ended(_)) {
+            // An older fetch than the last one, given up by whoever asked for the next: it happened, and that is all.
+            self.record(take, at, &answer, self.by(take).and_then(|by| answer.outcome.counts_as(&by).err()), 0.0, now);
+            return;
+        }
+        let Some(by) = self.by(take) else { return };
+        if answer.outcome == Outcome::Local {
+            // Whoever follows may have more luck.
+            drop(held);
+            return self.local_fault(answer.message, now);
+        }
+        if let Outcome::Redirect { to } = &answer.outcome
+            && !by.renders
+        {
+            match self.follow(to) {
+                Ok(()) => {
+                    self.next = Next::Again(take, held);
+                    return;
+                }
+                Err(outcome) => answer.outcome = outcome,
+            }
+        }
+        self.judge_short(&mut answer, take.fetcher, &by);
+        let error = answer.outcome.counts_as(&by).err();
+        let asked = answer.retry_after.or_else(|| self.asked_for(&answer, now));
+        let is_limit = is_limit(&answer, error.as_ref(), asked);
+        self.retry_after = self.retry_after.max(asked);
+        let kind = error.as_ref().and_then(ErrorType::kind);
+        self.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
+        let settings = *self.selector.visit_settings();
+        let out_of_time = self.timeouts >= settings.timeouts_max;
+        let retries = kind.is_some_and(ErrorKind::is_transient)
+            && !is_limit
+            && self.retries < settings.retries_max
+            && !(kind == Some(ErrorKind::Timeout) && out_of_time);
+        let weight = match &error {
+            None => 1.0,
+            // Not final yet, or no word about the fetcher at all: the host says "not now" to everybody.
+            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) => 0.0,
+            Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
+        };
+        self.requests += 1;
+        self.record(take, at, &answer, error.clone(), weight, now);
+        self.keep(take, &answer, error.as_ref(), at);
+        (self.redirected, self.redirects) = (None, 0);
+        let Some(error) = error else {
+            held.settle();
+            self.deliver(now);
+            return;
+        };
+        if retries {
+            self.retries += 1;
+            self.last.error = Some(error);
+            self.next = Next::Again(take, held);
+            return;
+        }
+        held.settle();
+        self.attempts += 1;
+        self.excluded.insert(take.fetcher);
+        let hint = kind.map_or(Hint::Unknown, Hint::after);
+        self.hint = Some(hint);
+        let next = kind.map_or(After::OtherFetcher, ErrorKind::next);
+        let ends = matches!(next, After::End | After::RetryThenEnd);
+        let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
+        // The table's arm does what the table says; only an empty page is taken to the browser, as it always was.
+        let table_only = self.arm == Mode::Legacy && kind != Some(ErrorKind::WrongTool);
+        if is_limit {
+            self.last.error = Some(error.clone());
+            self.hold_host(now);
+        }
+        if ends || strict || table_only || is_limit || out_of_time {
+            self.last.error = None;
+            // The step is kept for whoever asks next.
+            let _ = self.fail(error, now);
+        } else {
+            self.last.error = Some(error);
+            self.next = Next::Decide;
+        }
+    }
+
+    /// Says that the fetcher could not be had (its program does not start): nobody was asked, so nothing is recorded, and another one
+    /// is taken.
+    pub fn unavailable(&mut self, fetch: Fetch<S>, why: impl Into<String>) {
+        let name = self.selector.fetcher_name(fetch.take.fetcher);
+        let why = format!("{name} is not available: {}", why.into());
+        self.excluded.insert(fetch.take.fetcher);
+        self.unavailable.get_or_insert(why);
+        if !matches!(self.next, Next::Ended(_)) {
+            self.next = Next::Decide;
+        }
+    }
+
+    fn by(&self, take: Take) -> Option<FetcherSpec> {
+        self.selector.fetcher(take.fetcher).cloned()
+    }
+
+    /// Goes where a redirect written in HTML leads, within the attempt's redirects.
+    fn follow(&mut self, to: &str) -> Result<(), Outcome> {
+        let here = self.url();
+        let Some(there) = here.join(to.trim()).ok().and_then(|url| parse(url.as_str()).ok()) else {
+            // A mail address, a script, a data URL: there is nowhere to go, and nothing here.
+            return Err(Outcome::Empty);
+        };
+        if there == *here || self.redirects >= self.selector.visit_settings().redirects_max {
+            return Err(Outcome::RedirectLoop);
+        }
+        self.redirects += 1;
+        self.redirected = Some(Box::new(there));
+        Ok(())
+    }
+
+    fn local_fault(&mut self, message: Option<String>, now: Timestamp) {
+        self.last.message = message.unwrap_or_else(|| Outcome::Local.to_string());
+        if self.local_faults >= self.selector.visit_settings().local_faults_max {
+            let _ = self.fail(ErrorType::Known(ErrorKind::LocalFault), now);
+            return;
+        }
+        let wait = LOCAL_FAULT_BASE.saturating_mul(1 << self.local_faults.min(16));
+        self.local_faults += 1;
+        (self.redirected, self.redirects) = (None, 0);
+        self.next = Next::After(now.saturating_add(wait));
+    }
+
+    fn asked_for(&self, answer: &Answer, now: Timestamp) -> Option<Duration> {
+        header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now))
+    }
+
+    fn record(
+        &self,
+        take: Take,
+        at: Timestamp,
+        answer: &Answer,
+        error: Option<ErrorType>,
+        weight: f64,
+        now: Timestamp,
+    ) {
+        let url = self.url.borrow();
+        let Ok(heuristics) = self.selector.heuristics(url) else { return };
+        let shown = answer.heuristics.iter().cloned();
+        let tags = heuristics.into_iter().chain(shown).map(Tag::from).collect();
+        let name = self.selector.fetcher_name(take.fetcher);
+        let Ok(mut attempt) = Attempt::tagged(url, name, at, tags) else { return };
+        attempt.success = error.is_none();
+        attempt.is_banned = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        attempt.error_type = error;
+        attempt.weight = weight;
+        if let Some(link) = &self.link {
+            attempt.link = link.to_string();
+        }
+        attempt.http_status = answer.status;
+        attempt.response_headers = stored_headers(&answer.headers);
+        let duration = answer.duration.unwrap_or_else(|| now.since(at));
+        attempt.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        attempt.source = Some(take.source.name().into());
+        attempt.propensity = Some(take.propensity);
+        attempt.hint = self.hint;
+        attempt.try_no = self.requests;
+        attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
+        // A log that cannot take it says so itself; memory has it all the same.
+        let _ = self.selector.record(attempt, now);
+    }
+
+    /// Keeps what the visit's end tells of its last attempt.
+    fn keep(&mut self, take: Take, answer: &Answer, error: Option<&ErrorType>, at: Timestamp) {
+        let last = &mut self.last;
+        last.fetcher = Some(take.fetcher);
+        last.source = Some(take.source);
+        last.confidence = take.confidence;
+        last.status = answer.status;
+        last.is_banned |= error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        last.message = match error {
+            None => String::new(),
+            Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
+        };
+        self.last_attempt_at = Some(at);
+    }
+
+    fn deliver(&mut self, now: Timestamp) {
+        self.keep_link(FetchEnd::Delivered, None, now);
+        if let Some(trial) = self.host_trial.take() {
+            let selector = &*self.selector;
+            selector.state().hosts.trial_delivered(selector, &trial.domain);
+            if let Some(sink) = selector.sink() {
+                sink.host_pause(&trial.domain, None, now);
+            }
+            trial.settle();
+        }
+        let _ = self.end(Ended::Delivered, now);
+    }
+
+    /// The host has said "not now": it is left alone from now on, by every link and every fetcher.
+    fn hold_host(&mut self, now: Timestamp) {
+        self.host_failed(Why::Limited(self.retry_after), now);
+    }
+
+    fn host_failed(&mut self, why: Why, now: Timestamp) {
+        let selector = &*self.selector;
+        let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
+        let until = selector.state().hosts.failed(
+            selector,
+            self.domain(),
+            self.link_name(),
+            standing,
+            why,
+            selector.backoff(),
+            now,
+            |until| {
+                if let Some(sink) = selector.sink() {
+                    sink.host_pause(self.domain(), Some(until), now);
+                }
+            },
+        );
+        if until.is_some()
+            && let Some(trial) = self.host_trial.take()
+        {
+            trial.settle();
+        }
+    }
+
+    /// The visit ends without content, with `error`.
+    pub(super) fn fail(&mut self, error: ErrorType, now: Timestamp) -> Step<S> {
+        let end = match error.kind() {
+            Some(ErrorKind::Queued) => FetchEnd::Queued,
+            Some(kind) if kind.is_neutral() => FetchEnd::Neutral,
+            _ if self.last.is_banned => FetchEnd::Blocked,
+            _ => FetchEnd::Failed,
+        };
+        if end == FetchEnd::Blocked {
+            self.host_failed(Why::Blocked, now);
+        }
+        let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
+        self.keep_link(end, hint, now);
+        self.end(Ended::Failed(error), now)
+    }
+
+    /// Brings the link's state up to date, from what it is now.
+    fn keep_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
+        let selector = &*self.selector;
+        let change = |state: LinkState| {
+            let state = LinkState {
+                attempt_count: state.attempt_count.saturating_add(self.requests),
+                last_attempt_at: self.last_attempt_at.or(state.last_attempt_at),
+                hint: hint.or(state.hint),
+                ..state
+            };
+            state.after(end, self.retry_after, selector.backoff(), now)
+        };
+        let (link, url) = (self.link_name(), self.url.borrow().as_str());
+        selector.state().links.change(link, change, |state| {
+            if let Some(sink) = selector.sink() {
+                sink.link_state(link, url, state, now);
+            }
+        });
+    }
+}
+
+/// Whether the answer says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
+fn is_limit(answer: &Answer, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
+    let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+    match answer.status {
+        Some(429) => error.is_some(),
+        Some(503) => error.is_some() && asked.is_some(),
+        _ => blocked && asked.is_some(),
+    }
+}
+
+fn describe(error: &ErrorType, answer: &Answer) -> String {
+    match (&answer.outcome, answer.status) {
+        (Outcome::Http(_), Some(status)) => format!("{error} (status {status})"),
+        (outcome, _) => outcome.to_string(),
+    }
+}

@@ -1,0 +1,137 @@
+//! What is written to disk: names, archives, and what a kill leaves behind.
+
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+
+use fetchwise::fetch::{Body, Limits, Response};
+use fetchwise::response::Header;
+use fetchwise::store::files::Files;
+use fetchwise::store::warc::Warc;
+use fetchwise::store::{Delivered, Store};
+use fetchwise::time::Timestamp;
+use url::Url;
+
+use crate::support::{alone, bounded, builder, get, is_alone, within};
+use crate::tempers::{Hostile, Temper, noise};
+
+fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
+    Response {
+        status: 200,
+        headers,
+        body,
+        final_url: url.clone(),
+        chain: Vec::new(),
+        duration: Duration::ZERO,
+        truncated: false,
+    }
+}
+
+fn put(store: &dyn Store, url: &Url, response: &Response) -> std::path::PathBuf {
+    let at = Timestamp::from_millis(0);
+    store.put(&Delivered { url, response, fetcher: "direct_access", at }).unwrap()
+}
+
+#[test]
+fn stored_names_are_no_options_and_keep_their_extension() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Files::new(dir.path()).unwrap();
+    for (url, extension) in [
+        ("http://-e.example/-rf", "html"),
+        ("http://e.org/--output=x.pdf", "pdf"),
+        ("http://e.org/report.pdf?page=2", "pdf"),
+    ] {
+        let url: Url = url.parse().unwrap();
+        let headers = vec![Header::new("content-type", "text/html")];
+        let path = put(&store, &url, &page(&url, headers, Body::in_memory("x")));
+        let below = path.strip_prefix(dir.path()).unwrap();
+        assert!(below.iter().all(|part| !part.to_string_lossy().starts_with('-')), "{}", path.display());
+        assert_eq!(path.extension().unwrap(), extension, "{}", path.display());
+    }
+}
+
+/// The most memory that this process ever held, in bytes.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn an_archive_takes_long_bodies_in_without_holding_them() {
+    if !is_alone() {
+        // Memory is the whole process's: other tests would be measured, too.
+        return alone("files::an_archive_takes_long_bodies_in_without_holding_them", ":");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let len = 100 << 20;
+    let url: Url = "http://e.org/long".parse().unwrap();
+    let chunk = noise(1 << 20);
+    let spilled = || {
+        let mut file = tempfile::tempfile_in(dir.path()).unwrap();
+        for _ in 0..len >> 20 {
+            file.write_all(&chunk).unwrap();
+        }
+        page(&url, Vec::new(), Body::spilled(chunk[..1000].to_vec(), len, file))
+    };
+    let before = peak();
+    for name in ["crawl.warc", "crawl.warc.gz"] {
+        let path = dir.path().join(name);
+        let archive = Warc::open(&path).unwrap();
+        for _ in 0..2 {
+            put(&archive, &url, &spilled());
+        }
+        assert!(fs::metadata(&path).unwrap().len() > 2 * len);
+        let again = Warc::open(&path);
+        assert!(again.is_err(), "one writer at a time");
+        drop(archive);
+        assert!(Warc::open(&path).unwrap().torn().is_none(), "{name}");
+    }
+    let grown = peak() - before;
+    println!("400 MB in two archives: {} MB more memory", grown >> 20);
+    assert!(grown < 32 << 20, "{grown} bytes more for bodies of {len}");
+}
+
+#[test]
+fn a_body_that_became_shorter_leaves_no_half_record_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let url: Url = "http://e.org/short".parse().unwrap();
+    for name in ["crawl.warc", "crawl.warc.gz"] {
+        let path = dir.path().join(name);
+        let archive = Warc::open(&path).unwrap();
+        let whole = fs::metadata(&path).unwrap().len();
+        for len in [100_000, 10 << 20] {
+            let mut file = tempfile::tempfile_in(dir.path()).unwrap();
+            file.write_all(&noise(50_000)).unwrap();
+            let response = page(&url, Vec::new(), Body::spilled(Vec::new(), len, file));
+            let page = Delivered { url: &url, response: &response, fetcher: "x", at: Timestamp::from_millis(0) };
+            assert!(archive.put(&page).is_err());
+            assert_eq!(fs::metadata(&path).unwrap().len(), whole, "{name}, {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_header_with_a_line_break_in_its_name_does_not_get_into_an_archive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("crawl.warc");
+    let url: Url = "http://e.org/".parse().unwrap();
+    let headers = vec![Header::new("x\r\nset-cookie: evil", "1"), Header::new("server", "s\r\nevil: 1")];
+    put(&Warc::open(&path).unwrap(), &url, &page(&url, headers, Body::in_memory("<p>x")));
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("server: sevil: 1\r\n") && !text.contains("set-cookie"), "{text}");
+}
+
+#[tokio::test]
+async fn a_long_body_has_no_name_that_a_kill_could_leave_behind() {
+    bounded(async {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::GoesOnAndOn(3 << 20)).await);
+        let fetcher = builder().temp_dir(dir.path()).build().unwrap();
+        let limits = Limits { max_in_memory: 1000, ..within(20) };
+        let response = get(&fetcher, &server.url("/"), &limits).await.unwrap();
+        assert!(response.body.spill().is_some());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(crate::support::body(&response), noise(3 << 20));
+    })
+    .await;
+}

@@ -1,0 +1,195 @@
+//! What this machine runs out of is nobody else's fault.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
+use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
+use fetchwise::fetch::{FetchError, Limits, Response, limits};
+use futures_util::future::join_all;
+
+use crate::support::{alone, bounded, builder, dialer, get, is_alone, within};
+use crate::tempers::{Hostile, Temper};
+
+/// Fetches `count` pages at once, by a name that the system looks up.
+async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, FetchError>> {
+    let guard = fetchwise::fetch::guard::AddressGuard::new([], true);
+    let fetcher = fetchwise::fetch::http::HttpFetcher::new(guard).unwrap();
+    let urls: Vec<url::Url> =
+        (0..count).map(|n| format!("http://localhost:{}/{n}", server.address.port()).parse().unwrap()).collect();
+    let limits = within(20);
+    join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await
+}
+
+#[tokio::test]
+async fn too_few_descriptors_are_a_local_fault() {
+    if !is_alone() {
+        return alone("limits::too_few_descriptors_are_a_local_fault", "ulimit -n 60");
+    }
+    bounded(async {
+        let server = Hostile::start(Temper::LeadsOn(0)).await;
+        let ends = fetch_at_once(&server, 300).await;
+        let failed: Vec<_> = ends.iter().filter_map(|end| end.as_ref().err()).collect();
+        assert!(failed.len() > 100, "{} of 300 failed: there were descriptors enough", failed.len());
+        let blamed: Vec<_> = failed.iter().filter(|error| !error.local).collect();
+        assert!(blamed.is_empty(), "{} of {} failures: {:?}", blamed.len(), failed.len(), blamed.first());
+        drop(ends);
+        // And once there are some again, all is well.
+        for end in fetch_at_once(&server, 3).await {
+            end.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_limit_of_descriptors_is_raised_as_far_as_may_be() {
+    if !is_alone() {
+        return alone("limits::the_limit_of_descriptors_is_raised_as_far_as_may_be", "ulimit -Sn 60");
+    }
+    bounded(async {
+        let now = limits::raise_descriptor_limit();
+        assert!(now >= 1024, "{now}");
+        let server = Hostile::start(Temper::LeadsOn(0)).await;
+        let at_once = limits::fetches_within(now).min(300);
+        for end in fetch_at_once(&server, at_once).await {
+            end.unwrap();
+        }
+    })
+    .await;
+}
+
+fn script(text: &str) -> CommandFetcher {
+    CommandFetcher::new(CommandOptions::new("script", ["/bin/sh", "-c", text]), dialer())
+}
+
+#[tokio::test]
+async fn a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher() {
+    let missing = "export TMPDIR=/nonexistent/fetchwise";
+    if !is_alone() {
+        return alone("limits::a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher", missing);
+    }
+    bounded(async {
+        let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
+        let limits = Limits { max_in_memory: 1000, ..within(10) };
+        let plain = get(&builder().build().unwrap(), &server.url("/"), &limits).await.unwrap_err();
+        assert!(plain.local, "{plain:?}");
+        let child = get(&script("cat >/dev/null"), &server.url("/"), &limits).await.unwrap_err();
+        assert!(child.local, "{child:?}");
+        let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+        let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
+        let browser = get(&browser, &server.url("/"), &limits).await.unwrap_err();
+        assert!(browser.local && !browser.unavailable, "{browser:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_folder_without_room_is_a_local_fault() {
+    bounded(async {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .arg(dir.path())
+            .output();
+        if !mounted.is_ok_and(|out| out.status.success()) {
+            println!("SKIPPED a full file system: this machine does not let us mount");
+            return;
+        }
+        let server = Hostile::start(Temper::GoesOnAndOn(1 << 20)).await;
+        let fetcher = builder().temp_dir(dir.path()).build().unwrap();
+        let error = get(&fetcher, &server.url("/"), &Limits { max_in_memory: 1000, ..within(10) }).await;
+        let _ = std::process::Command::new("umount").arg("-l").arg(dir.path()).output();
+        let error = error.unwrap_err();
+        assert!(error.local, "{error:?}");
+    })
+    .await;
+}
+
+/// Has the shell run what follows in a network of its own, with nothing in it; none when that is not allowed here.
+fn without_network(then: &str) -> Option<String> {
+    let allowed = std::process::Command::new("unshare").args(["-n", "true"]).output();
+    let own = "if [ -z \"$OWN_NETWORK\" ]; then export OWN_NETWORK=1; exec unshare -n /bin/sh -c";
+    allowed.is_ok_and(|out| out.status.success()).then(|| format!("{own} '{then} exec \"$@\"' sh \"$@\"; fi"))
+}
+
+#[tokio::test]
+async fn a_machine_without_a_network_blames_no_site() {
+    if !is_alone() {
+        return match without_network("") {
+            Some(setup) => alone("limits::a_machine_without_a_network_blames_no_site", &setup),
+            None => println!("SKIPPED a machine without network: this one does not let us make one"),
+        };
+    }
+    bounded(async {
+        let fetcher = fetchwise::fetch::http::HttpFetcher::new(Default::default()).unwrap();
+        for url in ["http://example.org/", "http://93.184.215.14/", "http://[2606:4700::1]/"] {
+            let error = get(&fetcher, &url.parse().unwrap(), &within(10)).await.unwrap_err();
+            assert!(error.local, "{url}: {error:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn used_up_ports_are_a_local_fault() {
+    if !is_alone() {
+        let few = "ip link set lo up && echo \"50000 50003\" >/proc/sys/net/ipv4/ip_local_port_range || exit 77;";
+        let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
+        return match without_network(few).filter(|_| has_ip) {
+            Some(setup) => alone("limits::used_up_ports_are_a_local_fault", &setup),
+            None => println!("SKIPPED used up ports: this machine does not let us make a network"),
+        };
+    }
+    bounded(async {
+        let server = Hostile::start(Temper::GoesOnAndOn(1000)).await;
+        let fetcher = builder().build().unwrap();
+        let urls: Vec<url::Url> = (0..40).map(|n| server.url(&format!("/{n}"))).collect();
+        let limits = within(10);
+        let ends = join_all(urls.iter().map(|url| get(&fetcher, url, &limits))).await;
+        let failed: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+        assert!(!failed.is_empty(), "there were ports enough");
+        assert!(failed.iter().all(|error| error.local), "{failed:?}");
+    })
+    .await;
+}
+
+/// A program that does what a script says instead of starting Chromium.
+fn pretender(dir: &tempfile::TempDir, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = dir.path().join("chromium");
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_browser_that_is_slow_to_start_says_nothing_about_the_page() {
+    bounded(async {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
+        let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+        let slow = pretender(&dir, &format!("sleep 3\nexec '{}' \"$@\"", program.display()));
+        let browser = BrowserFetcher::new(slow, BrowserOptions::default(), dialer()).unwrap();
+        let error = get(&browser, &server.url("/"), &within(1)).await.unwrap_err();
+        assert!(error.local && !error.unavailable, "{error:?}");
+        assert_eq!(server.requests().len(), 0);
+        // It goes on starting meanwhile, so that a later try finds it.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        get(&browser, &server.url("/"), &within(20)).await.unwrap();
+        browser.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_browser_that_cannot_start_is_not_to_be_had() {
+    bounded(async {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Hostile::start(Temper::LeadsOn(0)).await);
+        let broken = pretender(&dir, "echo 'libfoo.so: cannot open shared object file' >&2\nexit 127");
+        let browser = BrowserFetcher::new(broken, BrowserOptions::default(), dialer()).unwrap();
+        let error = get(&browser, &server.url("/"), &within(10)).await.unwrap_err();
+        assert!(error.unavailable && !error.local && error.message.contains("libfoo.so"), "{error:?}");
+        assert!(browser.why_not_started().is_some_and(|why| why.contains("libfoo.so")));
+    })
+    .await;
+}

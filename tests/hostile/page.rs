@@ -1,0 +1,71 @@
+//! Pages that a real Chromium renders.
+
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, OptionsError};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::response::header;
+
+use crate::support::{Rebinding, body, bounded, dialer, get, guard, within};
+use crate::tempers::{Certificate, Hostile, Temper};
+
+fn browser(options: BrowserOptions, dialer: Dialer) -> BrowserFetcher {
+    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    BrowserFetcher::new(program, options, dialer).unwrap()
+}
+
+#[tokio::test]
+async fn no_server_speaks_for_the_filtering_proxy() {
+    bounded(async {
+        let certificate = Certificate::for_names(&["forger.example"]);
+        let secure = Hostile::start_tls(Temper::SpeaksForTheProxy, &certificate).await;
+        let plain = Hostile::start(Temper::SpeaksForTheProxy).await;
+        // The certificate is not what this is about.
+        let options =
+            BrowserOptions { extra_args: vec!["--ignore-certificate-errors".to_owned()], ..BrowserOptions::default() };
+        let browser = browser(options, Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])));
+        let secure = format!("https://forger.example:{}/", secure.address.port()).parse().unwrap();
+        for url in [secure, plain.url("/")] {
+            let response = get(&browser, &url, &within(30)).await.unwrap();
+            assert_eq!(response.status, 403, "{url}");
+            assert!(String::from_utf8_lossy(&body(&response)).contains("<p>no</p>"), "{url}");
+        }
+        browser.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_proxys_own_word_still_counts() {
+    bounded(async {
+        let browser = browser(BrowserOptions::default(), dialer());
+        for url in ["http://127.0.0.2:9/", "https://127.0.0.2:9/", "http://0x7f000002:9/"] {
+            let error = get(&browser, &url.parse().unwrap(), &within(30)).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::RefusedAddress, "{url}: {error}");
+        }
+        browser.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_asks_for_a_password_gets_none_and_holds_nobody_up() {
+    bounded(async {
+        let server = Hostile::start(Temper::AsksForPasswords).await;
+        let browser = browser(BrowserOptions::default(), dialer());
+        let begun = std::time::Instant::now();
+        let response = get(&browser, &server.url("/"), &within(30)).await.unwrap();
+        assert_eq!(response.status, 401);
+        assert!(header(&response.headers, "www-authenticate").is_some());
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        assert_eq!(server.requests(), ["/", "/image"], "nobody tried a password");
+        browser.close().await;
+    })
+    .await;
+}
+
+#[test]
+fn a_browser_without_tabs_is_an_error() {
+    let options = BrowserOptions { tabs: 0, ..BrowserOptions::default() };
+    let built = BrowserFetcher::new("/bin/true".into(), options, dialer());
+    assert!(matches!(built, Err(OptionsError::NoTabs)));
+}

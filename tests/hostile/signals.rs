@@ -1,0 +1,121 @@
+//! Kills: of us, of those who watch over our children, and what is left then.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
+
+use crate::support::{bounded, dialer, get, is_alone, within};
+use crate::tempers::{Hostile, Temper};
+
+/// Processes whose command line has `text` in it, and their command lines.
+fn processes(text: &str) -> Vec<(i32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(text) {
+            found.push((pid, line));
+        }
+    }
+    found
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..300 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}");
+}
+
+/// Starts Chromium with its temporary files in `TMPDIR`, says so, and waits to be killed.
+#[tokio::test]
+async fn a_process_that_holds_a_browser() {
+    if !is_alone() {
+        // It is the victim of the tests below.
+        return;
+    }
+    let server = Hostile::start(Temper::LeadsOn(0)).await;
+    let program = BrowserFetcher::find(None).unwrap_or_else(|missing| panic!("{missing}"));
+    let browser = BrowserFetcher::new(program, BrowserOptions::default(), dialer()).unwrap();
+    get(&browser, &server.url("/"), &within(60)).await.unwrap();
+    fs::write(std::env::temp_dir().join("ready"), "").unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+}
+
+/// That process, with `dir` as its home and its folder for temporary files, and its browser up.
+async fn victim(dir: &Path) -> std::process::Child {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "signals::a_process_that_holds_a_browser", "--nocapture"])
+        .env("FETCHWISE_TEST_ALONE", "1")
+        .env("TMPDIR", dir)
+        .env("HOME", dir.join("home"))
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_CACHE_HOME")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the browser does not come up", || dir.join("ready").exists()).await;
+    child
+}
+
+fn profiles(dir: &Path) -> usize {
+    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("fetchwise-chromium-");
+    fs::read_dir(dir).unwrap().flatten().filter(named).count()
+}
+
+#[tokio::test]
+async fn a_browser_whose_watcher_was_killed_first_ends_with_us() {
+    bounded(async {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = victim(dir.path()).await;
+        let mark = dir.path().join("fetchwise-chromium-").to_string_lossy().into_owned();
+        let watchers = || processes(&mark).into_iter().filter(|(_, line)| line.contains("fetchwise-watcher"));
+        let first = watchers().map(|(pid, _)| pid).next().expect("there is a watcher");
+        kill(first);
+        until("the watcher is not replaced", || watchers().any(|(pid, _)| pid != first)).await;
+        // And all at once: nobody is left to kill the browser.
+        for (watcher, _) in watchers() {
+            kill(watcher);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for (watcher, _) in watchers() {
+            kill(watcher);
+        }
+        until("the browser lives on", || processes(&mark).is_empty()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_killed_process_leaves_is_gone_and_its_home_is_as_it_was() {
+    bounded(async {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("home")).unwrap();
+        let mut child = victim(dir.path()).await;
+        assert_eq!(profiles(dir.path()), 1);
+        let home = || -> Vec<_> {
+            let list = Command::new("find").arg(dir.path().join("home")).args(["-type", "f"]).output().unwrap();
+            String::from_utf8(list.stdout).unwrap().lines().map(str::to_owned).collect()
+        };
+        assert_eq!(home(), Vec::<String>::new(), "Chromium keeps everything in its profile");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("the profile stays", || profiles(dir.path()) == 0).await;
+        let mark = dir.path().to_string_lossy().into_owned();
+        until("processes stay", || processes(&mark).is_empty()).await;
+    })
+    .await;
+}

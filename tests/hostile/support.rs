@@ -1,0 +1,100 @@
+//! Short ways to ask, a resolver that answers from a table, and tests that run again in a process of their own.
+
+use std::future::Future;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
+use fetchwise::fetch::guard::{AddressGuard, parse_network};
+use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use url::Url;
+
+/// Every test ends within this time, whatever hangs.
+pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+}
+
+/// A guard that lets 127.0.0.1 pass and, of this machine, nothing else.
+pub(crate) fn guard() -> AddressGuard {
+    AddressGuard::new([parse_network("127.0.0.1").unwrap()], false)
+}
+
+pub(crate) fn builder() -> HttpFetcherBuilder {
+    HttpFetcher::builder().guard(guard())
+}
+
+pub(crate) fn dialer() -> Dialer {
+    Dialer::new(guard())
+}
+
+pub(crate) fn within(seconds: u64) -> Limits {
+    Limits { deadline: Duration::from_secs(seconds), ..Limits::default() }
+}
+
+pub(crate) async fn get(fetcher: &dyn Fetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+    fetcher.fetch(Request { url, limits }).await
+}
+
+pub(crate) fn body(response: &Response) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    response.body.reader().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Answers the n-th question for any name with the n-th of these addresses, and then with the last.
+pub(crate) struct Rebinding {
+    answers: Vec<IpAddr>,
+    asked: Mutex<usize>,
+}
+
+impl Rebinding {
+    pub(crate) fn new(answers: &[&str]) -> Arc<Self> {
+        let answers = answers.iter().map(|ip| ip.parse().unwrap()).collect();
+        Arc::new(Self { answers, asked: Mutex::new(0) })
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        *self.asked.lock().unwrap()
+    }
+}
+
+impl Resolve for Rebinding {
+    fn lookup<'a>(&'a self, _host: &'a str) -> LookupFuture<'a> {
+        let mut asked = self.asked.lock().unwrap();
+        let answer = self.answers[(*asked).min(self.answers.len() - 1)];
+        *asked += 1;
+        Box::pin(async move { Ok::<_, io::Error>(vec![answer]) })
+    }
+}
+
+/// The memory that this process holds now, in bytes.
+pub(crate) fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// What tells a test that it runs in a process of its own.
+const ALONE: &str = "FETCHWISE_TEST_ALONE";
+
+/// Whether this is the process of [`alone`].
+pub(crate) fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs the test `name` in a process of its own, after the shell has executed `setup` (limits, a mask, variables).
+pub(crate) fn alone(name: &str, setup: &str) {
+    let Output { status, stdout, stderr } = Command::new("/bin/sh")
+        .args(["-c", &format!("{setup}\nexec \"$@\""), "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success() && stdout.contains("1 passed"), "{status}\n{stdout}\n{stderr}");
+}
