@@ -33,6 +33,7 @@ pub(crate) mod pauses;
 mod properties;
 #[cfg(feature = "journal")]
 mod replay;
+mod route;
 mod sink;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
