@@ -18,8 +18,8 @@ pub mod fetch;
 pub mod heuristic;
 #[cfg(feature = "journal")]
 pub mod journal;
-pub mod judge;
 pub mod names;
+pub mod off_policy;
 #[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;

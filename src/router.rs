@@ -98,7 +98,7 @@ pub enum TableError {
         /// The domain.
         domain: String,
         /// The fetcher, and those there are.
-        fetcher: UnknownName,
+        fetcher: Box<UnknownName>,
     },
 }
 
@@ -164,7 +164,7 @@ impl RouteTable {
             Some((domain, route)) => Err(TableError::UnknownFetcher {
                 line: route.line,
                 domain: domain.clone(),
-                fetcher: UnknownName::new("fetcher", &route.fetcher, known),
+                fetcher: Box::new(UnknownName::new("fetcher", &route.fetcher, known)),
             }),
         }
     }

@@ -4,12 +4,24 @@
 
 use std::path::PathBuf;
 
-use super::args::BrowserArgs;
+use clap::Args;
+
 use super::failure::Failure;
 use super::settings::Settings;
 use fetchwise::config::FetcherConfig;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::registry::{PROBE_FETCHER, canonical};
+
+/// Which browser there is, for every command that fetches or says how it would.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct BrowserArgs {
+    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// Do without a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+}
 
 /// The names of the fetchers that are browsers.
 const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];

@@ -1,14 +1,26 @@
 //! `ban-rate`: how often a domain blocked.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::BanRateArgs;
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
 use super::out::{Out, percent};
 use super::pass;
 use super::settings::Settings;
 use fetchwise::analytics::DayHistory;
+
+/// Say how often a domain blocked, in whole UTC days
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise ban-rate example.org --days 7 --json")]
+pub(crate) struct BanRateArgs {
+    /// The domain, with or without www.
+    #[arg(value_name = "DOMAIN")]
+    pub(crate) domain: String,
+    /// The last so many days, today included
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) days: u32,
+}
 
 #[derive(Serialize)]
 struct BanRateJson<'a> {

@@ -8,16 +8,57 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::args::ClassifyArgs;
 use super::failure::{Exit, Failure};
-use super::input::{Line, Lines, is_stdin, unreadable};
+use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
 use fetchwise::response::{Header, Page};
+
+/// Read a response: blocked, an application's shell, empty, or content
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line of a batch is {\"url\", \"status\", \"headers\", \"body_path\"}; a relative body_path is relative \
+    to the batch file.\n\n\
+    Examples:\n  \
+    fetchwise classify page.html --status 403 --header 'Server: cloudflare' --explain\n  \
+    curl -s https://example.org/ | fetchwise classify -\n  \
+    fetchwise classify --batch responses.jsonl --json\n  \
+    fetchwise classify --batch labelled.jsonl --evaluate"
+)]
+pub(crate) struct ClassifyArgs {
+    /// The body; - reads stdin
+    #[arg(value_name = "FILE", required_unless_present_any = ["batch", "show_rules"], conflicts_with = "batch")]
+    pub(crate) file: Option<PathBuf>,
+    /// The status that came with it
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..1000))]
+    pub(crate) status: u16,
+    /// A response header; repeatable
+    #[arg(long, value_name = "'K: V'", value_parser = parse_header, conflicts_with = "batch")]
+    pub(crate) header: Vec<Header>,
+    /// The URL that was asked for
+    #[arg(long, value_name = "URL", conflicts_with = "batch")]
+    pub(crate) url: Option<String>,
+    /// Read many responses; - reads the lines from stdin
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) batch: Option<PathBuf>,
+    /// Judge the detector itself: the batch has a `label` on each line
+    #[arg(long, requires = "batch")]
+    pub(crate) evaluate: bool,
+    /// Show all that matched, and where
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Judge by seven keywords anywhere in the text, for comparison
+    #[arg(long, conflicts_with = "rules")]
+    pub(crate) keywords: bool,
+    /// Print the shipped rules and stop
+    #[arg(long)]
+    pub(crate) show_rules: bool,
+}
 
 /// The longest line of a batch.
 const LINE_MAX_BYTES: usize = 4 << 20;
@@ -30,7 +71,7 @@ const BODY_MAX_BYTES: usize = 1 << 20;
 #[derive(Serialize)]
 struct VerdictJson {
     url: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// None for a body that is no line of a batch.
     body_path: Option<PathBuf>,
     status: u16,
     is_blocked: bool,
@@ -54,7 +95,7 @@ struct VerdictJson {
     reason: String,
     waf: Vec<String>,
     heuristics: Vec<HeuristicJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// None without `--explain`.
     matches: Option<Vec<MatchJson>>,
 }
 
@@ -118,8 +159,8 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
 }
 
 fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) -> Result<Exit, Failure> {
-    let body =
-        read_body(path).map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
+    let body = if is_stdin(path) { read_body(io::stdin().lock()) } else { read_body(open(path)?) };
+    let body = body.map_err(|error| unreadable(path, &error))?;
     let url = args.url.as_deref();
     let page = Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
     let verdict = judge(detector, &page, args.explain, &mut Scratch::default());
@@ -236,7 +277,7 @@ fn read_line(
         }
     };
     let path = folder.join(&item.body_path);
-    let body = match read_body(&path) {
+    let body = match File::open(&path).and_then(read_body) {
         Ok(body) => body,
         Err(error) => {
             return Err(fail(item.url, "unreadable_body", format!("cannot read {}: {error}", path.display())));
@@ -250,13 +291,9 @@ fn read_line(
 }
 
 /// The body, as much of it as matters.
-fn read_body(path: &Path) -> io::Result<Vec<u8>> {
+fn read_body(from: impl Read) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    let max = BODY_MAX_BYTES as u64;
-    match is_stdin(path) {
-        true => io::stdin().lock().take(max).read_to_end(&mut body)?,
-        false => File::open(path)?.take(max).read_to_end(&mut body)?,
-    };
+    from.take(BODY_MAX_BYTES as u64).read_to_end(&mut body)?;
     Ok(body)
 }
 
@@ -388,5 +425,24 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
         0 => Ok(()),
         parts => out
             .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
+    }
+}
+
+/// Reads `Name: value`.
+fn parse_header(text: &str) -> Result<Header, String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => Ok(Header::new(name.trim(), value.trim())),
+        _ => Err(format!("{text:?} is no header: expected 'Name: value'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_needs_a_name() {
+        assert_eq!(parse_header("Server:  nginx "), Ok(Header::new("Server", "nginx")));
+        assert!(parse_header(": x").is_err() && parse_header("x").is_err());
     }
 }

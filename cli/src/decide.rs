@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use url::Url;
 
-use super::args::SituationArgs;
-use super::available::Available;
+use super::available::{Available, BrowserArgs};
 use super::failure::Failure;
 use super::input::{LineError, Lines, unreadable};
 use super::out::{CHOSEN, ERROR, Out, note, plain, styled};
@@ -21,6 +21,49 @@ use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{Selector, Situation};
+
+/// What a decision depends on beside URL and evidence.
+#[derive(Debug, Args)]
+pub(crate) struct SituationArgs {
+    /// The fetcher that the caller wants
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fetcher: Option<String>,
+    /// What the last failure of the URL looked like
+    #[arg(long, value_name = "KIND")]
+    pub(crate) last_failure: Option<HintArg>,
+    /// A fetcher that was tried for the URL already; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tried: Vec<String>,
+    /// Consider every fetcher by name, also those that `fetch` could not use here: the built-in names, and those in the log
+    #[arg(long, conflicts_with_all = ["chromium", "no_browser"])]
+    pub(crate) all_fetchers: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+}
+
+/// What the last failure looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HintArg {
+    /// A captcha, 403 or 429
+    Blocked,
+    /// An empty page or an application's shell
+    Empty,
+    /// No answer in time
+    Timeout,
+    /// Anything else
+    Unknown,
+}
+
+impl From<HintArg> for Hint {
+    fn from(arg: HintArg) -> Self {
+        match arg {
+            HintArg::Blocked => Self::Blocked,
+            HintArg::Empty => Self::Empty,
+            HintArg::Timeout => Self::Timeout,
+            HintArg::Unknown => Self::Unknown,
+        }
+    }
+}
 
 /// Everything a decision is made with.
 pub(crate) struct Decider<'s> {

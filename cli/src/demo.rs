@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
+use clap::Args;
+use fetchwise_testsite::origin::Origin;
+use fetchwise_testsite::town::{Place, town};
 use serde::Serialize;
 
-use super::args::DemoArgs;
+use super::available::BrowserArgs;
 use super::failure::{Exit, Failure};
 use super::fetch::assemble::{Crawler, Wishes};
 use super::fetch::report::ReportJson;
@@ -15,8 +18,20 @@ use super::out::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
 use super::settings::Settings;
 use fetchwise::decision::Source;
 use fetchwise::pipeline::{Link, Pipeline, Report};
-use fetchwise_testsite::origin::Origin;
-use fetchwise_testsite::town::{Place, town};
+
+/// Crawl a small town of web sites on this machine and watch learning happen
+///
+/// Sites of every temper (static, a React app, behind a challenge, PDF, flaky, drifting, closed, rate-limited) are served on
+/// loopback and crawled for real, round after round. What is learned is thrown away at the end, unless --data-dir says where to
+/// keep it.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Pages of each site
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+}
 
 /// Rounds that the two halves of the closing comparison take.
 const COMPARED: usize = 4;

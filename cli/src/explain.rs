@@ -1,15 +1,29 @@
 //! `explain`: why a fetcher would be used.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::ExplainArgs;
-use super::decide::{Decider, DecisionJson, read_url, show_error};
+use super::decide::{Decider, DecisionJson, SituationArgs, read_url, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::decision::{Decision, Rule};
 use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation};
+
+/// Say why a fetcher would be used: evidence, candidates, every step of the score
+///
+/// Considers the fetchers that `fetch` could use, as `select` does.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
+    fetchwise explain --last-failure empty https://example.org/app")]
+pub(crate) struct ExplainArgs {
+    /// What would be fetched
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
 
 #[derive(Serialize)]
 struct ExplanationJson<'a> {

@@ -2,9 +2,9 @@
 
 use std::io::IsTerminal;
 
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::args::{ExportArgs, ExportFormat};
 use super::failure::{Exit, Failure};
 use super::out::Out;
 use super::parquet::ParquetOut;
@@ -13,6 +13,32 @@ use super::settings::Settings;
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
 use fetchwise::journal::{self, Importances};
+
+/// Write all attempts to stdout
+///
+/// What `importance --write` has worked out stands beside each heuristic. Parquet has response_headers and heuristics as lists
+/// of records, attempted_at as a UTC timestamp.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise export > attempts.jsonl\n  \
+    fetchwise export --format csv > attempts.csv\n  \
+    fetchwise export --format parquet > attempts.parquet")]
+pub(crate) struct ExportArgs {
+    /// jsonl, csv (headers and heuristics as JSON text), or parquet
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
+    pub(crate) format: ExportFormat,
+}
+
+/// How attempts are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// One JSON object a line: what import reads
+    Jsonl,
+    /// Comma-separated values with a head line
+    Csv,
+    /// Apache Parquet, for SQL tools
+    Parquet,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

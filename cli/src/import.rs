@@ -6,12 +6,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::IsTerminal;
 use std::path::Path;
+use std::path::PathBuf;
 
+use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::args::ImportArgs;
 use super::failure::{Exit, Failure};
 use super::input::{Lines, is_stdin, unreadable};
 use super::out::{Out, note, plain};
@@ -20,6 +21,20 @@ use fetchwise::attempt::json::{LINE_MAX_BYTES, from_json_line};
 use fetchwise::journal::{self, Journal, JournalOptions, OpenCheck, maintain};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
+
+/// Learn from attempts in a JSON lines file
+///
+/// Needs `url`, `fetcher`, `success` and `attempted_at` (RFC 3339, or milliseconds since 1970) on each line; everything else may
+/// be left out. A line that cannot be used is named and the rest imported. Importing twice changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Example line:\n  \
+    {\"url\": \"https://example.org/\", \"fetcher\": \"playwright\", \"success\": true, \"attempted_at\": \"2026-01-31T12:00:00Z\"}\n\n\
+    Examples:\n  fetchwise import attempts.jsonl\n  zcat old.jsonl.gz | fetchwise import -")]
+pub(crate) struct ImportArgs {
+    /// The attempts; - reads stdin
+    #[arg(value_name = "FILE.jsonl")]
+    pub(crate) file: PathBuf,
+}
 
 /// The bar moves on by so many bytes at a time.
 const TELL_EVERY: u64 = 64 << 10;

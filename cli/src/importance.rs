@@ -1,14 +1,34 @@
 //! `importance`: how much each heuristic tells about success; on request written back to the log.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::ImportanceArgs;
 use super::failure::{Exit, Failure};
 use super::out::{HEADING, Out, Table, note, styled};
 use super::pass;
 use super::settings::Settings;
 use fetchwise::analytics::{Importance, ImportanceFold, SAMPLE_MIN};
 use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
+
+/// Say how much each heuristic tells about success
+///
+/// For each type, and each value, that more than ten attempts are tagged with: how far the success rate there is from the rate
+/// of all attempts (gain), and how many bits of the uncertainty about success it takes away. Meant to be run now and then, by
+/// a timer.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With --write the \
+    gains are recorded as importance; the config's [importance] says whether they prune or scale evidence.\n\n\
+    Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --write --json > importance.jsonl"
+)]
+pub(crate) struct ImportanceArgs {
+    /// Record the gains as importance
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Show the first so many types, and the first so many values
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
 
 #[derive(Serialize)]
 struct ImportanceJson<'a> {

@@ -52,9 +52,7 @@ impl Lines {
         let from: Box<dyn BufRead + Send> = if is_stdin(path) {
             Box::new(BufReader::with_capacity(64 << 10, io::stdin()))
         } else {
-            let file = File::open(path)
-                .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
-            Box::new(BufReader::with_capacity(64 << 10, file))
+            Box::new(BufReader::with_capacity(64 << 10, open(path)?))
         };
         Ok(Self { from, max, number: 0 })
     }
@@ -109,6 +107,11 @@ fn start_of(text: &[u8]) -> String {
 /// Whether a path stands for stdin.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Opens a file that the command line names.
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))
 }
 
 /// Why a file could not be read to its end.

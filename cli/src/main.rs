@@ -1,8 +1,13 @@
 //! The command line program.
 //!
-//! Two steps: `args` is syntax, `settings` is what it means together with environment and config. Each command is one file
-//! that takes both and where results go, and returns how it ended. Commands that only read take no lock, repair nothing and
-//! work beside a running crawler.
+//! Each command is one file, named after it: what can be written behind it (a struct for clap, with its help text), what it does
+//! (`run`, which takes that, the settings and where results go, and returns how it ended), and what its results look like as
+//! JSON. To add a command, write such a file, name it in the list of commands in `args`, and call it from `run` below.
+//!
+//! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
+//! that are to be had), `decide` (one decision, for `select` and `explain`), `input` (lines and URLs), `pass` (all attempts of the
+//! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
 

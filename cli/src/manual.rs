@@ -1,12 +1,33 @@
 //! `completions` and `man`: the command line described for shells and readers, made from its syntax.
 
 use std::fs;
+use std::path::PathBuf;
 
+use clap::Args;
 use clap::CommandFactory;
+use clap_complete::Shell;
 
-use super::args::{Cli, CompletionsArgs, ManArgs};
+use super::args::Cli;
 use super::failure::{Exit, Failure};
 use super::out::Out;
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise completions bash > ~/.local/share/bash-completion/completions/fetchwise")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page, or write one for each command
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise man | man -l -\n  fetchwise man --out ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write all pages into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
 
 /// Prints a completion script.
 pub(crate) fn completions(args: &CompletionsArgs, out: &mut Out) -> Result<Exit, Failure> {

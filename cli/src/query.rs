@@ -1,8 +1,8 @@
-//! `query`: P(success | all of these), per fetcher.
+//! `query`: how often each fetcher delivered where all of some heuristics hold.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::QueryArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, percent};
 use super::pass;
@@ -10,6 +10,25 @@ use super::settings::Settings;
 use fetchwise::analytics::Query;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::domain_of;
+
+/// Say how often each fetcher delivered, given all of some heuristics
+///
+/// Counts the attempts in the log that are tagged with every one of them: exact, where `explain` shows what evidence, which
+/// is kept by single heuristics, makes of it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "success_rate is a share of all matching attempts. decayed_success_rate is what evidence goes by: an attempt \
+    weighs half as much after each half-life, a timeout half of others, and what the fetcher is not to blame for (a 404, say) \
+    nothing.\n\n\
+    Examples:\n  \
+    fetchwise query --where domain=example.org --where suffix=.pdf\n  \
+    fetchwise query --where status_403=true --json"
+)]
+pub(crate) struct QueryArgs {
+    /// A heuristic that attempts must have, as TYPE=VALUE; repeatable
+    #[arg(long = "where", value_name = "T=V", required = true, value_parser = parse_heuristic)]
+    pub(crate) all_of: Vec<(String, String)>,
+}
 
 #[derive(Serialize)]
 struct ConditionalJson<'a> {
@@ -65,6 +84,14 @@ fn heuristic(kind: &str, value: &str) -> Heuristic {
         _ => value.to_owned(),
     };
     Heuristic::new(kind.to_owned(), value)
+}
+
+/// Reads `type=value`.
+fn parse_heuristic(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((kind, value)) if !kind.trim().is_empty() => Ok((kind.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{text:?} is no heuristic: expected TYPE=VALUE, as in domain=example.org")),
+    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,40 @@
-//! `replay-policy`: what a policy would have been worth on the log that another one made.
+//! `replay-policy`: off-policy evaluation, what a policy would have been worth on the log that another one made.
 
+use clap::Args;
 use serde::Serialize;
 
-use super::args::ReplayPolicyArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, note, percent, plain};
 use super::pass;
 use super::settings::Settings;
-use fetchwise::judge::{Estimate, Judge, Verdict};
+use fetchwise::names::UnknownName;
+use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
 
+/// Evaluate a policy on the log that another one made (off-policy evaluation)
+///
+/// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
+/// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
+    fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
+    say why the log cannot support the question: a log says nothing of requests that its policy never made.\n\n\
+    Policies: default, index, confident, published.\n\n\
+    Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
+)]
+pub(crate) struct ReplayPolicyArgs {
+    /// Which policy; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
+}
+
 #[derive(Serialize)]
-struct VerdictJson<'a> {
+struct EvaluationJson<'a> {
     policy: &'a str,
-    estimate: f64,
-    ci_low: f64,
-    ci_high: f64,
+    estimate: Option<f64>,
+    ci_low: Option<f64>,
+    ci_high: Option<f64>,
     effective_sample: f64,
     ips: EstimateJson,
     logged: EstimateJson,
@@ -27,37 +46,40 @@ struct VerdictJson<'a> {
     warnings: &'a [String],
 }
 
+/// An estimate; all null when it rests on no fetch.
 #[derive(Serialize)]
 struct EstimateJson {
-    estimate: f64,
-    ci_low: f64,
-    ci_high: f64,
+    estimate: Option<f64>,
+    ci_low: Option<f64>,
+    ci_high: Option<f64>,
 }
 
-impl From<Estimate> for EstimateJson {
-    fn from(of: Estimate) -> Self {
-        Self { estimate: of.value, ci_low: of.ci_low, ci_high: of.ci_high }
+impl EstimateJson {
+    fn over(fetches: u64, of: Estimate) -> Self {
+        let shown = |value| (fetches > 0).then_some(value);
+        Self { estimate: shown(of.value), ci_low: shown(of.ci_low), ci_high: shown(of.ci_high) }
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
-    let mut judges = args.policy.iter().map(|name| judge(name.trim(), settings)).collect::<Result<Vec<Judge>, _>>()?;
+    let evaluators = args.policy.iter().map(|name| evaluator(name.trim(), settings));
+    let mut evaluators = evaluators.collect::<Result<Vec<_>, _>>()?;
     let now = settings.clock.now();
     pass::attempts(&dir, |mut attempt| {
         // As when evidence is read: what the clock was wrong about counts as of now.
         attempt.attempted_at = attempt.attempted_at.min(now);
-        judges.iter_mut().for_each(|judge| judge.add(&attempt));
+        evaluators.iter_mut().for_each(|evaluator| evaluator.add(&attempt));
     })?;
-    let verdicts: Vec<Verdict> = judges.into_iter().map(Judge::verdict).collect();
-    for verdict in &verdicts {
-        for warning in &verdict.warnings {
-            note(format_args!("warning: {}: {}", plain(&verdict.policy), plain(warning)));
+    let evaluations: Vec<Evaluation> = evaluators.into_iter().map(OffPolicyEvaluator::finish).collect();
+    for evaluation in &evaluations {
+        for warning in &evaluation.warnings {
+            note(format_args!("warning: {}: {}", plain(&evaluation.policy), plain(warning)));
         }
     }
     if out.json {
-        return verdicts.iter().try_for_each(|verdict| out.object(&json(verdict))).map(|()| Exit::Done);
+        return evaluations.iter().try_for_each(|evaluation| out.object(&json(evaluation))).map(|()| Exit::Done);
     }
     let mut table = Table::new(&[
         "policy",
@@ -68,25 +90,25 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -
         ">agreed",
         ">effective",
     ]);
-    for verdict in &verdicts {
-        let of = verdict.doubly_robust;
+    for evaluation in &evaluations {
+        let of = evaluation.doubly_robust;
         table.row([
-            verdict.policy.clone(),
-            format!("{:.2}", of.value),
-            format!("{:.2} to {:.2}", of.ci_low, of.ci_high),
-            format!("{:.2}", verdict.inverse_propensity.value),
-            verdict.fetches.to_string(),
-            percent((verdict.fetches > 0).then(|| verdict.agreed as f64 / verdict.fetches as f64)),
-            format!("{:.0}", verdict.effective_sample),
+            evaluation.policy.clone(),
+            shown(evaluation.fetches, of.value),
+            format!("{} to {}", shown(evaluation.fetches, of.ci_low), shown(evaluation.fetches, of.ci_high)),
+            shown(evaluation.agreed, evaluation.inverse_propensity.value),
+            evaluation.fetches.to_string(),
+            percent((evaluation.fetches > 0).then(|| evaluation.agreed as f64 / evaluation.fetches as f64)),
+            format!("{:.0}", evaluation.effective_sample),
         ]);
     }
-    if let Some(any) = verdicts.first() {
+    if let Some(any) = evaluations.first() {
         let of = any.logged;
-        let interval = format!("{:.2} to {:.2}", of.ci_low, of.ci_high);
+        let interval = format!("{} to {}", shown(any.fetches, of.ci_low), shown(any.fetches, of.ci_high));
         let dash = || "-".to_owned();
         table.row([
             "(the log)".to_owned(),
-            format!("{:.2}", of.value),
+            shown(any.fetches, of.value),
             interval,
             dash(),
             any.fetches.to_string(),
@@ -98,29 +120,32 @@ pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -
     Ok(Exit::Done)
 }
 
-fn judge(name: &str, settings: &Settings) -> Result<Judge, Failure> {
-    let policy = policy::by_name(name).ok_or_else(|| {
-        Failure::usage(format_args!("there is no policy {name:?}"))
-            .advise(format!("there are: {}", policy::NAMES.join(", ")))
-    })?;
-    Ok(Judge::new(settings.unlearned(policy)?))
+/// A number that rests on so many fetches; `-` when on none.
+fn shown(fetches: u64, value: f64) -> String {
+    if fetches > 0 { format!("{value:.2}") } else { "-".to_owned() }
 }
 
-fn json(verdict: &Verdict) -> VerdictJson<'_> {
-    let of = verdict.doubly_robust;
-    VerdictJson {
-        policy: &verdict.policy,
-        estimate: of.value,
+fn evaluator(name: &str, settings: &Settings) -> Result<OffPolicyEvaluator, Failure> {
+    let policy =
+        policy::by_name(name).ok_or_else(|| Failure::usage(UnknownName::new("policy", name, policy::NAMES)))?;
+    Ok(OffPolicyEvaluator::new(settings.unlearned(policy)?))
+}
+
+fn json(evaluation: &Evaluation) -> EvaluationJson<'_> {
+    let of = EstimateJson::over(evaluation.fetches, evaluation.doubly_robust);
+    EvaluationJson {
+        policy: &evaluation.policy,
+        estimate: of.estimate,
         ci_low: of.ci_low,
         ci_high: of.ci_high,
-        effective_sample: verdict.effective_sample,
-        ips: verdict.inverse_propensity.into(),
-        logged: verdict.logged.into(),
-        fetches: verdict.fetches,
-        agreed: verdict.agreed,
-        unsupported_share: verdict.unsupported_share,
-        left_out: verdict.left_out,
-        supported: verdict.warnings.is_empty(),
-        warnings: &verdict.warnings,
+        effective_sample: evaluation.effective_sample,
+        ips: EstimateJson::over(evaluation.agreed, evaluation.inverse_propensity),
+        logged: EstimateJson::over(evaluation.fetches, evaluation.logged),
+        fetches: evaluation.fetches,
+        agreed: evaluation.agreed,
+        unsupported_share: evaluation.unsupported_share,
+        left_out: evaluation.left_out,
+        supported: evaluation.warnings.is_empty(),
+        warnings: &evaluation.warnings,
     }
 }

@@ -1,10 +1,28 @@
 //! `select`: which fetcher would be used, without any network.
 
-use super::args::SelectArgs;
-use super::decide::{Decider, each_url, read_url, show_bad_line, show_error};
+use clap::Args;
+
+use super::decide::{Decider, SituationArgs, each_url, read_url, show_bad_line, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{Out, plain};
 use super::settings::Settings;
+
+/// Say which fetcher would be used, without any network
+///
+/// Considers the fetchers that `fetch` could use: those of the config, or, without any there, a plain request and the browser if one
+/// is found. When the log speaks for a fetcher that is not to be had, the answer names both. Answers come in the order of the URLs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise select https://example.org/docs/a.pdf\n  \
+    fetchwise select --json --tried direct_access --last-failure blocked https://example.org/\n  \
+    fetchwise select - < urls.txt")]
+pub(crate) struct SelectArgs {
+    /// What would be fetched; - reads lines from stdin
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<String>,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

@@ -77,6 +77,9 @@ impl Settings {
     /// Where the log is.
     pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(dir) = &self.data_dir {
+            if dir.exists() && !dir.is_dir() {
+                return Err(Failure::usage(format_args!("the data directory {} is no directory", dir.display())));
+            }
             return Ok(dir.clone());
         }
         let base = etcetera::choose_base_strategy().map_err(|_| {
@@ -116,7 +119,7 @@ impl Settings {
     /// Says on stderr when the data directory that somebody named is not there. A decision without evidence is worth having,
     /// so it is no error.
     pub(crate) fn warn_if_no_dir(&self) {
-        if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.is_dir()) {
+        if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.exists()) {
             note(format_args!("warning: {}: deciding without any evidence", no_dir(dir)));
         }
     }

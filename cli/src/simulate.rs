@@ -1,13 +1,60 @@
 //! `simulate`: policies in invented worlds. Reads no settings, no log and no clock: the same arguments print the same bytes.
 
 use std::path::Path;
+use std::path::PathBuf;
 
+use clap::Args;
+use fetchwise_simulate::{Contestant, MORE, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::args::SimulateArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, note};
-use fetchwise_simulate::{Contestant, MORE, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
+
+/// Compare policies in invented worlds, under a virtual clock and without any network
+///
+/// Every policy fetches every URL of the world through the calls that a crawler makes, and meets the same luck. Regret is worth
+/// lost a URL against an oracle that knows all chances. The same worlds, policies and seeds (numbers from which chance is drawn) print
+/// the same bytes.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Policies: default, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
+    hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
+    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift.\n\n\
+    Examples:\n  \
+    fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
+    fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
+    fetchwise simulate --show-world W1 > my-world.toml"
+)]
+pub(crate) struct SimulateArgs {
+    /// World files, or names of shipped worlds; repeatable [default: W1 to W7]
+    #[arg(long, value_name = "FILE.toml", value_delimiter = ',')]
+    pub(crate) world: Vec<PathBuf>,
+    /// Who takes part; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default")]
+    pub(crate) policy: Vec<String>,
+    /// One seed, or the first and the last of several
+    #[arg(long, value_name = "A..B", default_value = "9001..9003", value_parser = parse_seeds)]
+    pub(crate) seeds: SeedRange,
+    /// Write a page with plots too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Measure how long decisions take; such results differ from run to run
+    #[arg(long)]
+    pub(crate) timing: bool,
+    /// Threads [default: as many as there are]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) threads: usize,
+    /// Print a shipped world file and stop
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show_world: Option<String>,
+}
+
+/// Seeds from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeedRange {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
@@ -90,4 +137,33 @@ fn progress_bar(world: &str) -> ProgressBar {
     }
     bar.set_message(world.to_owned());
     bar
+}
+
+/// Reads `9001` or `9001..9005`, both ends included; `..=` means the same.
+fn parse_seeds(text: &str) -> Result<SeedRange, String> {
+    const SEEDS_MAX: u64 = 1000;
+    let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
+    let number = |text: &str| {
+        text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no seed: expected A..B, as in 9001..9005"))
+    };
+    let range = SeedRange { first: number(first)?, last: number(last)? };
+    match range.last.checked_sub(range.first) {
+        Some(more) if more < SEEDS_MAX => Ok(range),
+        _ => Err(format!("{text} are not between 1 and {SEEDS_MAX} seeds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_with_both_ends() {
+        assert_eq!(parse_seeds("9001..9005"), Ok(SeedRange { first: 9001, last: 9005 }));
+        assert_eq!(parse_seeds("1..=2"), Ok(SeedRange { first: 1, last: 2 }));
+        assert_eq!(parse_seeds("7"), Ok(SeedRange { first: 7, last: 7 }));
+        for bad in ["", "..", "5..4", "a..b", "0..99999", "1,2"] {
+            assert!(parse_seeds(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -1,13 +1,40 @@
 //! `stats`: success, blocks and learning.
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::args::{ByArg, StatsArgs};
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, percent};
 use super::pass;
 use super::settings::Settings;
 use fetchwise::analytics::{By, Stats};
+
+/// Add up success, blocks and how decisions were made
+#[derive(Debug, Args)]
+#[command(
+    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are shares of \
+    the attempts whose decision is known. By day or week they show how learning gets on: probes give way to what was \
+    learned, and requests for a delivered page fall towards one.\n\n\
+    Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
+)]
+pub(crate) struct StatsArgs {
+    /// A row for each; without it one row for all
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<ByArg>,
+}
+
+/// What a row of statistics is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ByArg {
+    /// A row a domain
+    Domain,
+    /// A row a fetcher
+    Fetcher,
+    /// A row a UTC day
+    Day,
+    /// A row a UTC week, by its Monday
+    Week,
+}
 
 #[derive(Serialize)]
 struct RowJson<'a> {

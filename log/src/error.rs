@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Somebody deleted the directory, or the segment that was being written, or moved it away. The log goes on in a new
     /// directory or segment by itself.
-    #[error("{} was deleted or moved away, and with it the log has lost {lost}", path.display())]
+    #[error("{} was deleted or moved away, and {lost} with it", path.display())]
     Removed {
         /// The data directory or the segment.
         path: PathBuf,

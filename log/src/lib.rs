@@ -12,7 +12,9 @@
 //!   now are damage: `Log::open` refuses them with the range of sequence numbers, a `Reader` reports them and goes on
 //!   behind them.
 //! * A full or failing disk never blocks or aborts the host: the log becomes [`Health::Degraded`], waiters get the error,
-//!   records wait in memory up to the queue's bounds, and the log resumes by itself.
+//!   records wait in memory up to the queue's bounds, and the log resumes by itself. What is lost is counted ([`Log::lost`]).
+//! * A directory that somebody deletes under the log is noticed within a second. What was in it is gone; the log says how much
+//!   that was, and goes on in a new directory.
 //! * One writer a directory, across threads and processes.
 //!
 //! # What is not

@@ -26,11 +26,13 @@ use run::Stage;
 use tally::Tally;
 use web::Tool;
 
+pub use drive::{Timing, drive};
 pub use report::{DrawError, Report, baseline_wins, html, table};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
 mod chance;
+mod drive;
 mod generate;
 mod memory;
 mod oracle;

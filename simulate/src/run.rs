@@ -4,10 +4,11 @@
 //! here decides or records, except for the oracle, which has no part in the selector.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use url::Url;
 
+use super::drive::{Timing, drive};
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::tally::{Adaptation, Tally};
@@ -22,7 +23,6 @@ use fetchwise::policy::Policy;
 use fetchwise::score::Settings;
 use fetchwise::selector::{Selector, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::Step;
 
 /// When worlds begin: any time would do, as long as it is the same one in each run.
 const BEGIN_MS: i64 = 1_767_225_600_000;
@@ -75,20 +75,15 @@ impl Stage<'_> {
         let selector = self.selector(player.policy, &clock)?;
         let compares = player.compares.as_deref();
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
-        let mut decide_ns: u64 = 0;
-        let mut decisions: u64 = 0;
+        let mut timing = Timing::default();
         let mut tally = self.run(&mut ground, |ground, visit| {
             let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
             clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
-            let mut crawl =
-                Crawl { stage: self, selector: &selector, compares, url: &url, visit, decide_ns: 0, decisions: 0 };
-            let fetched = crawl.fetch(ground);
-            decide_ns += crawl.decide_ns;
-            decisions += crawl.decisions;
-            fetched
+            let (selector, clock, timing) = (&selector, &*clock, &mut timing);
+            Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
         });
-        tally.decide_ns = decide_ns;
-        tally.decisions = decisions;
+        tally.decide_ns = timing.nanoseconds;
+        tally.decisions = timing.steps;
         Ok(tally)
     }
 
@@ -163,27 +158,24 @@ struct Crawl<'c> {
     compares: Option<&'c dyn Fn(&str) -> bool>,
     url: &'c Url,
     visit: &'c Visit,
-    decide_ns: u64,
-    decisions: u64,
+    clock: &'c Clock,
+    timing: &'c mut Timing,
 }
 
 impl Crawl<'_> {
     fn fetch(&mut self, ground: &mut Ground<'_>) -> Fetched {
-        let mut fetched = Fetched::default();
+        let (mut fetched, mut ended) = (Fetched::default(), false);
         let Ok(mut way) = self.selector.visit(self.url) else { return fetched };
-        loop {
-            // Nothing is ever waited for: one URL is on its way at a time, and nothing is paused.
-            let Step::Fetch(fetch) = self.next(&mut way) else { break };
-            let (place, source) = (fetch.fetcher_id().index(), fetch.decision().source);
-            let Some(tool) = self.stage.tools.get(place) else { break };
-            fetched.first.get_or_insert((place, source));
+        let timing = self.stage.timing.then_some(&mut *self.timing);
+        drive(&mut way, self.clock, timing, |fetch| {
+            let place = fetch.fetcher_id().index();
+            fetched.first.get_or_insert((place, fetch.decision().source));
             let outcome = ground.attempt(self.visit, place);
-            let ended = fetched.add(self.stage.world, tool, &outcome);
-            way.report(fetch, seen(&outcome));
-            if ended {
-                self.compare(ground, &mut fetched);
-                break;
-            }
+            ended = fetched.add(self.stage.world, &self.stage.tools[place], &outcome);
+            seen(&outcome).into()
+        });
+        if ended {
+            self.compare(ground, &mut fetched);
         }
         fetched
     }
@@ -213,16 +205,6 @@ impl Crawl<'_> {
         };
         // There is no sink that could refuse it.
         let _ = self.selector.record(attempt, now);
-    }
-
-    fn next<'v>(&mut self, way: &mut fetchwise::visit::Visit<&'v Selector, &'v Url>) -> Step<&'v Selector> {
-        let begin = self.stage.timing.then(Instant::now);
-        let step = way.next();
-        if let Some(begin) = begin {
-            self.decide_ns += begin.elapsed().as_nanos() as u64;
-            self.decisions += 1;
-        }
-        step
     }
 }
 

@@ -3,7 +3,8 @@
 //! Each thread draws its bits by itself, without a lock and without asking the operating system: SipHash of a counter, under a
 //! key of 128 bits that the standard library takes from the system once a thread. That is a pseudo-random function, so no two
 //! draws of a thread are related, and no two threads or machines share a key. Ids of one millisecond are in no order.
-//! Must not know what an attempt is.
+//! `Uuid::now_v7` would take a lock of the process, and random bits from the operating system, for every id; so only `Builder` is
+//! taken from `uuid`. Must not know what an attempt is.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};

@@ -158,7 +158,7 @@ pub struct Attempt {
     pub propensity: Option<f64>,
     /// What was known of the URL's last failure before it.
     pub hint: Option<Hint>,
-    /// How much it moves the masses: 0, 0.5 or 1.
+    /// How much it counts as evidence: 0, 0.5 or 1.
     pub weight: f64,
     /// Its number within one fetch of the link, from 1 on.
     pub try_no: u32,
@@ -239,7 +239,7 @@ impl Attempt {
         self
     }
 
-    /// Ended with an error of `kind`, for good: it moves the masses by the kind's weight.
+    /// Ended with an error of `kind`, for good: it counts as evidence by the kind's weight.
     #[must_use]
     pub fn failed(mut self, kind: ErrorKind) -> Self {
         self.success = false;

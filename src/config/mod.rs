@@ -170,18 +170,30 @@ mod tests {
     #[test]
     fn times_and_sizes_are_text_with_a_unit_or_numbers() {
         let text = "[http]\ntimeout = '1m 30s'\nprobe_timeout_s = 2.5\nmax_body = '1.5 MiB'\n\
-                    [log]\ninterval_ms = 20\nsegment_bytes = 1024\n[backoff]\nfailed_base = 7";
+                    [log]\ninterval_ms = 20\nsegment_bytes = 1048576\n[backoff]\nfailed_base = 7";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         assert_eq!(config.http.timeout, Some(Duration::from_secs(90)));
         assert_eq!(config.http.probe_timeout, Some(Duration::from_millis(2500)));
         assert_eq!(config.http.max_body, Some(3 << 19));
         assert_eq!(config.log.interval, Some(Duration::from_millis(20)));
-        assert_eq!((config.log.segment_bytes, config.backoff.failed_base), (Some(1024), Some(Duration::from_secs(7))));
+        assert_eq!(
+            (config.log.segment_bytes, config.backoff.failed_base),
+            (Some(1 << 20), Some(Duration::from_secs(7)))
+        );
         for bad in
             ["[http]\ntimeout = 'soon'", "[http]\ntimeout = true", "[http]\ntimeout = -1", "[http]\nmax_body = 'big'"]
         {
             assert!(error_of(bad).contains("line 2"), "{}", error_of(bad));
         }
+    }
+
+    #[test]
+    fn the_documented_config_is_one() {
+        let page = include_str!("../../docs/configuration.md");
+        let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let config = Config::from_toml(example, Path::new("configuration.md")).unwrap();
+        assert_eq!((config.fetchers.len(), config.priors.len()), (2, 1));
+        assert_eq!(config.http.max_body, Some(256 << 20));
     }
 
     #[test]

@@ -56,7 +56,8 @@ fn time<'de, D: Deserializer<'de>>(from: D, a_second: f64) -> Result<Option<Dura
         Text(String),
     }
     let time = match Time::deserialize(from)? {
-        Time::Number(number) => Duration::try_from_secs_f64(number / a_second).map_err(D::Error::custom)?,
+        Time::Number(number) => Duration::try_from_secs_f64(number / a_second)
+            .map_err(|_| D::Error::custom(format_args!("{number:?} is no time; it can be any number from 0 up")))?,
         Time::Text(text) => humantime::parse_duration(&text)
             .map_err(|error| D::Error::custom(format_args!("{text:?} is no time, as \"30s\" is: {error}")))?,
     };

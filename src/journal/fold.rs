@@ -1,242 +1,29 @@
-//! What the log teaches: the newest good snapshot, and every record behind it.
+//! Folding records into evidence: what snapshots are taken of, and what a start goes on with.
 //!
-//! Owns: [`load`], and the fold that snapshots are taken of. Invariants: records of one site are folded in order, by one thread;
-//! a fold goes on from where it stopped; what a tombstone covers is taken back from wherever it has gone. Must not know how a
-//! snapshot becomes bytes.
+//! Owns: the fold. Invariants: records of one site are folded in order, by one thread; a fold goes on from where it stopped; what
+//! a tombstone covers is taken back from wherever it has gone. Must not know how a snapshot becomes bytes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use fetchwise_log::{Damage, Error as LogError, Progress, Reader, RecordRef, Snapshot, TornTail};
+use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
 
-use super::entry::{Entry, Forgotten, HostEntry, ImportanceEntry, LinkEntry, TombstoneTarget};
-use super::read::{Replayed, SETTLE, open, pass, replay};
-use super::snapshot::{self, Contents};
-use super::{JournalError, schema};
-use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
+use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, TombstoneTarget, is_at_risk};
+use super::error::JournalError;
+use super::forgotten::Forgotten;
+use super::read::{Replayed, SETTLE, open, pass};
+use super::schema::{self, Clamped, SchemaError};
+use super::snapshot::Contents;
+use super::start::Start;
 use crate::evidence::Evidence;
 use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
 use crate::time::Timestamp;
-use schema::{Clamped, SchemaError};
 
 /// Threads of a fold; beyond these the one that reads and checks is what it waits for.
 const THREADS_MAX: usize = 8;
-
-/// What [`load`] brought back.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Loaded {
-    /// Counts of what was read behind the snapshot.
-    pub replayed: Replayed,
-    /// The snapshot that it began with, if any.
-    pub snapshot: Option<Started>,
-    /// The state of every link that is at risk or was paused.
-    pub links: HashMap<String, LinkState>,
-    /// How often each host has been paused in a row.
-    pub host_levels: HashMap<String, u8>,
-    /// What analytics last wrote back about heuristics.
-    pub importance: Vec<ImportanceEntry>,
-}
-
-/// The snapshot that a start began with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Started {
-    /// It holds what the records up to here taught.
-    pub covers_seq: u64,
-    /// When it was taken.
-    pub taken: Timestamp,
-    /// The newer one, when that is damaged: nothing is lost by it, more was replayed.
-    pub rejected: Vec<Damage>,
-}
-
-/// What a first look at the log shows, before there is a selector.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct Survey {
-    start: Start,
-    /// The fetchers of all attempts, in alphabetical order.
-    pub fetchers: Vec<String>,
-}
-
-/// Where a fold begins.
-#[derive(Debug, Default)]
-pub(super) struct Start {
-    /// Opened before the snapshot was looked for, so that a compaction in between takes nothing away that the snapshot lacks.
-    reader: Option<Reader>,
-    pub(super) contents: Option<Contents>,
-    pub(super) started: Option<Started>,
-}
-
-impl Start {
-    /// The newest good snapshot of `dir`.
-    pub(super) fn newest(dir: &Path) -> Result<Self, JournalError> {
-        let reader = Some(open(dir)?);
-        let search = fetchwise_log::load_snapshot(dir)?;
-        let Some(found) = search.snapshot else {
-            // Neither is good, and nothing is gone from the segments: everything is replayed.
-            let started =
-                (!search.rejected.is_empty()).then(|| Started { rejected: search.rejected, ..Started::default() });
-            return Ok(Self { reader, contents: None, started });
-        };
-        let started = Some(Started { rejected: search.rejected, ..Started::of(&found) });
-        Ok(Self { reader, started, ..Self::of(&found)? })
-    }
-
-    /// This snapshot.
-    pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
-        Ok(Self { reader: None, contents: Some(snapshot::decode(found)?), started: Some(Started::of(found)) })
-    }
-}
-
-impl Started {
-    fn of(found: &Snapshot) -> Self {
-        let meta = found.meta();
-        Self { covers_seq: meta.covers_seq, taken: Timestamp::from_millis(meta.taken_ms), rejected: Vec::new() }
-    }
-}
-
-/// Looks through the log in `dir` for the names that a selector's candidates may need.
-///
-/// # Errors
-/// As [`replay`].
-pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
-    survey_showing(dir, &mut |_| {})
-}
-
-/// As [`survey`], telling `progress` how far it is.
-///
-/// # Errors
-/// As [`replay`].
-pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Survey, JournalError> {
-    let start = Start::newest(dir)?;
-    let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
-    let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
-    let shards = vec![Names::default(); threads()];
-    let reader = start.reader.as_ref().ok_or_else(|| LogError::Invalid("a start without a reader".into()))?;
-    let (shards, summary) = reader.for_each_sharded(from, shards, |_, _| {}, Names::take, progress)?;
-    if !summary.damage.is_empty() {
-        return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
-    }
-    for shard in shards {
-        if let Some((seq, error)) = shard.failed {
-            return Err(JournalError::Record { seq, source: error });
-        }
-        names.extend(shard.names);
-    }
-    Ok(Survey { start, fetchers: names.into_iter().collect() })
-}
-
-/// Importance by type and value; without a value that of the type.
-pub type Importances = HashMap<(String, Option<String>), f32>;
-
-/// The importance of each type and heuristic in `dir`, as it was written back last.
-///
-/// # Errors
-/// As [`replay`].
-pub fn importances(dir: &Path) -> Result<Importances, JournalError> {
-    let known = Start::newest(dir)?.contents.map(|contents| contents.importance).unwrap_or_default();
-    let mut found: Importances = known.into_iter().map(|of| ((of.kind, of.value), of.importance)).collect();
-    pass(dir, |_, record| {
-        if record.kind == schema::kind::IMPORTANCE
-            && let Entry::Importance(of) = schema::decode(record.kind, record.schema, record.payload)?
-        {
-            found.insert((of.kind, of.value), of.importance);
-        }
-        Ok(())
-    })?;
-    Ok(found)
-}
-
-#[derive(Clone, Default)]
-struct Names {
-    names: Vec<String>,
-    failed: Option<(u64, Arc<SchemaError>)>,
-}
-
-impl Names {
-    fn take(&mut self, seq: u64, record: RecordRef<'_>) {
-        match schema::attempt(record.kind, record.schema, record.payload) {
-            Ok(Some(attempt)) => note(&mut self.names, attempt.fetcher()),
-            Ok(None) => {}
-            Err(error) if self.failed.is_none() => self.failed = Some((seq, Arc::new(error))),
-            Err(_) => {}
-        }
-    }
-}
-
-fn note(names: &mut Vec<String>, name: &str) {
-    if names.len() < FETCHERS_MAX && !names.iter().any(|known| known == name) {
-        names.push(name.to_owned());
-    }
-}
-
-impl Survey {
-    /// As [`load`], without a further look at what this survey of `dir` has found.
-    ///
-    /// # Errors
-    /// As [`replay`].
-    pub fn load(
-        self,
-        dir: &Path,
-        selector: &Selector,
-        now: Timestamp,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Loaded, JournalError> {
-        load_from(self.start, dir, selector, now, progress)
-    }
-}
-
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of links and hosts. What bears a time after `now` counts as of now.
-/// Nobody may record attempts in `selector` meanwhile: the threads of a load share nothing, so none of them waits for another.
-///
-/// # Errors
-/// As [`replay`].
-pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
-    load_showing(dir, selector, now, &mut |_| {})
-}
-
-/// As [`load`], telling `progress` how far it is.
-///
-/// # Errors
-/// As [`replay`].
-pub fn load_showing(
-    dir: &Path,
-    selector: &Selector,
-    now: Timestamp,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Loaded, JournalError> {
-    load_from(Start::newest(dir)?, dir, selector, now, progress)
-}
-
-fn load_from(
-    start: Start,
-    dir: &Path,
-    selector: &Selector,
-    now: Timestamp,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Loaded, JournalError> {
-    let started = start.started.clone();
-    let mut fold = Fold::begin(start, selector);
-    fold.advance(dir, selector, u64::MAX, now, progress)?;
-    if selector.policy_remembers() {
-        // A snapshot holds evidence, not what a policy makes of attempts: it sees all that are still there.
-        replay(dir, |_, entry| {
-            if let Entry::Attempt(mut attempt) = entry {
-                attempt.attempted_at = attempt.attempted_at.min(now);
-                selector.show_policy(&attempt);
-            }
-        })?;
-    }
-    let loaded = fold.into_loaded(selector, started, now);
-    selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
-    selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
-    Ok(loaded)
-}
 
 /// A fold under way: what it has learned besides evidence, which is in its selector.
 #[derive(Debug, Default)]
@@ -294,6 +81,28 @@ impl Fold {
         }
     }
 
+    /// What it and its selector have learned, as a snapshot holds it.
+    pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> Contents {
+        let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
+        links.retain(|link| is_at_risk(&link.state));
+        links.sort_by(|a, b| a.link.cmp(&b.link));
+        let mut hosts: Vec<HostEntry> = self.hosts.values().map(|(_, host)| host.clone()).collect();
+        hosts.retain(|host| host.paused_until.is_some());
+        hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
+        let mut importance: Vec<ImportanceEntry> = self.importance.values().map(|(_, of)| of.clone()).collect();
+        importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
+        Contents {
+            covers_seq: self.covers_seq,
+            now,
+            cutoff: self.cutoff,
+            image: selector.image(self.newest, &self.fetchers),
+            links,
+            hosts,
+            importance,
+            priors: selector.priors().to_vec(),
+        }
+    }
+
     /// Goes on up to the record `upto`. What bears a time after `now` counts as of now.
     pub(super) fn advance(
         &mut self,
@@ -307,7 +116,7 @@ impl Fold {
         let mut stones = Vec::new();
         let mut torn = self.advance_once(dir, selector, upto, now, &mut stones, progress)?;
         if torn.is_some() && upto == u64::MAX {
-            // A writer that is alive will have finished by then; one that died leaves what it left.
+            // A writer that is alive will have finished its write by then. What a dead one left does not change.
             std::thread::sleep(SETTLE);
             torn = self.advance_once(dir, selector, upto, now, &mut stones, &mut |_| {})?;
         }
@@ -422,39 +231,6 @@ impl Fold {
         self.replayed.forgotten += (before - self.links.len() - self.hosts.len()) as u64;
         Ok(())
     }
-
-    fn into_loaded(self, selector: &Selector, snapshot: Option<Started>, now: Timestamp) -> Loaded {
-        let backoff = selector.backoff();
-        // What was written while the clock was wrong counts as of now, and pauses nothing for longer than it could.
-        let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
-        let within = |until: Timestamp| until.min(now.saturating_add(longest));
-        let mut links = HashMap::new();
-        for (link, (_, LinkEntry { mut state, .. })) in self.links {
-            state.paused_until = state.paused_until.map(within);
-            // A link without risk is as good as one that was never seen.
-            if is_at_risk(&state) {
-                links.insert(link, state);
-            }
-        }
-        let mut host_levels = HashMap::new();
-        for (domain, (_, host)) in self.hosts {
-            selector.set_host_pause(&domain, host.paused_until.map(within));
-            if let Some(until) = host.paused_until {
-                host_levels.insert(domain, level_after(until.since(host.at), backoff.blocked_base));
-            }
-        }
-        let mut importance: Vec<ImportanceEntry> = self.importance.into_values().map(|(_, of)| of).collect();
-        importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
-        for of in &importance {
-            selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
-        }
-        Loaded { replayed: self.replayed, snapshot, links, host_levels, importance }
-    }
-}
-
-/// Whether a link's state is more than that of one that was never seen.
-pub(super) fn is_at_risk(state: &LinkState) -> bool {
-    state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some()
 }
 
 /// What one thread of a fold has seen.
@@ -530,12 +306,14 @@ impl Shard {
     }
 }
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
+/// Remembers a fetcher's name.
+pub(super) fn note(names: &mut Vec<String>, name: &str) {
+    if names.len() < FETCHERS_MAX && !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
 }
 
-/// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.
-fn level_after(paused: Duration, base: Duration) -> u8 {
-    let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
-    (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)
+/// How many threads fold.
+pub(super) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
 }

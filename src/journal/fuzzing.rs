@@ -31,7 +31,7 @@ pub fn decode_record(data: &[u8]) {
     let Ok(entry) = schema::decode(kind, schema::VERSION, &payload) else { return };
     let Ok(encoded) = schema::encode(&entry) else { return };
     let again = schema::decode(encoded.kind, schema::VERSION, &encoded.payload);
-    // By their text: a NaN is not equal to itself.
+    // They are compared as text, because a NaN is not equal to itself.
     assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
 }
 

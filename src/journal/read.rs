@@ -10,9 +10,10 @@ use std::time::Duration;
 use fetchwise_log::{Error as LogError, Reader, RecordRef, TornTail};
 use uuid::Uuid;
 
-use super::entry::{Entry, Forgotten};
-use super::{JournalError, schema};
-use schema::SchemaError;
+use super::entry::Entry;
+use super::error::JournalError;
+use super::forgotten::Forgotten;
+use super::schema::{self, SchemaError};
 
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
@@ -115,7 +116,7 @@ pub(super) fn pass(
         if summary.torn.is_none() || settled {
             return Ok(summary.torn);
         }
-        // A writer that is alive will have finished by then; one that died leaves what it left.
+        // A writer that is alive will have finished its write by then. What a dead one left does not change.
         std::thread::sleep(SETTLE);
         settled = true;
     }

@@ -7,12 +7,12 @@ use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry};
-use super::fold::{Fold, is_at_risk};
-use super::{JournalError, schema};
+use super::error::JournalError;
+use super::schema;
 use crate::evidence::cell::Raw;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place};
-use crate::selector::{Prior, Selector};
+use crate::selector::Prior;
 use crate::time::Timestamp;
 
 /// Numbers of the sections.
@@ -53,28 +53,6 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// What `fold` has learned, and its selector.
-    pub(super) fn of(fold: &Fold, selector: &Selector, now: Timestamp) -> Self {
-        let mut links: Vec<LinkEntry> = fold.links.values().map(|(_, link)| link.clone()).collect();
-        links.retain(|link| is_at_risk(&link.state));
-        links.sort_by(|a, b| a.link.cmp(&b.link));
-        let mut hosts: Vec<HostEntry> = fold.hosts.values().map(|(_, host)| host.clone()).collect();
-        hosts.retain(|host| host.paused_until.is_some());
-        hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
-        let mut importance: Vec<ImportanceEntry> = fold.importance.values().map(|(_, of)| of.clone()).collect();
-        importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
-        Self {
-            covers_seq: fold.covers_seq,
-            now,
-            cutoff: fold.cutoff,
-            image: selector.image(fold.newest, &fold.fetchers),
-            links,
-            hosts,
-            importance,
-            priors: selector.priors().to_vec(),
-        }
-    }
-
     /// What the container's header says.
     pub(super) fn meta(&self) -> SnapshotMeta {
         let (landmark, half_life) = match self.image.decay {
@@ -284,7 +262,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             duration: f64::from_bits(duration[i]),
             recent_success: f32::from_bits(recent_success[i]),
             recent_total: f32::from_bits(recent_total[i]),
-            // In a section of their own.
+            // These two are in a section of their own.
             alert_success: 0.0,
             alert_total: 0.0,
             newest_s: newest[i],
@@ -389,7 +367,7 @@ impl<'b> Rows<'b> {
     fn open(bytes: &'b [u8]) -> Option<Self> {
         let (rows, rest) = bytes.split_first_chunk()?;
         let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
-        // Each row takes bytes, so a number that is larger is wrong; nothing is allocated for it.
+        // Each row takes at least one byte. A larger number of rows is refused before anything is allocated for it.
         (rows <= bytes.len()).then_some(Self { rows, rest })
     }
 

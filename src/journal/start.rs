@@ -1,45 +1,62 @@
-//! A selector that remembers: opening a journal, learning what is in it, and recording into it from then on.
+//! Where a start begins: the newest good snapshot, and a reader of what came later.
+//!
+//! Owns: the order of opening both. Invariant: the reader is opened first, so that a compaction in between takes nothing away that
+//! the snapshot lacks. Must not know what either teaches.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::{Journal, JournalOptions, OpenCheck, load};
-use crate::selector::SelectorBuilder;
+use fetchwise_log::{Damage, Reader, Snapshot};
 
-impl SelectorBuilder {
-    /// Keeps what is learned in the directory `dir`, which is made when there is none: [`build`](SelectorBuilder::build) opens the
-    /// journal there, learns everything in it, pauses of links and hosts included, and records from then on. Dropping the selector
-    /// writes and syncs what is left. For a journal with options, or to wait until attempts are on disk, open a [`Journal`] and
-    /// give it to [`sink`](SelectorBuilder::sink).
-    ///
-    /// ```
-    /// use fetchwise::Selector;
-    /// use fetchwise::answer::Outcome;
-    /// use fetchwise::visit::Step;
-    ///
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path();
-    /// let url = url::Url::parse("https://example.org/").unwrap();
-    /// let selector = Selector::builder().journal(dir).build()?;
-    /// let mut visit = selector.visit(&url)?;
-    /// while let Step::Fetch(fetch) = visit.next() {
-    ///     visit.report(fetch, Outcome::Http(503));
-    /// }
-    /// drop(visit);
-    /// drop(selector);
-    ///
-    /// let again = Selector::builder().journal(dir).build()?;
-    /// assert!(again.link_state("https://example.org/").paused_until.is_some());
-    /// # Ok::<(), fetchwise::Error>(())
-    /// ```
-    #[must_use]
-    pub fn journal(self, dir: impl Into<PathBuf>) -> Self {
-        let dir = dir.into();
-        self.opened_by(move |selector| {
-            // Everything is replayed right after the open, which reads it all.
-            let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
-            load(&dir, selector, selector.now())?;
-            selector.set_sink(Box::new(journal));
-            Ok(())
-        })
+use super::error::JournalError;
+use super::read::open;
+use super::snapshot::{self, Contents};
+use crate::time::Timestamp;
+
+/// The snapshot that a start began with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Started {
+    /// It holds what the records up to here taught.
+    pub covers_seq: u64,
+    /// When it was taken.
+    pub taken: Timestamp,
+    /// The newer one, when that is damaged: nothing is lost by it, more was replayed.
+    pub rejected: Vec<Damage>,
+}
+
+/// Where a fold begins.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    /// Opened before the snapshot was looked for, so that a compaction in between takes nothing away that the snapshot lacks.
+    pub(super) reader: Option<Reader>,
+    pub(super) contents: Option<Contents>,
+    pub(super) started: Option<Started>,
+}
+
+impl Start {
+    /// The newest good snapshot of `dir`.
+    pub(super) fn newest(dir: &Path) -> Result<Self, JournalError> {
+        let reader = Some(open(dir)?);
+        let search = fetchwise_log::load_snapshot(dir)?;
+        let Some(found) = search.snapshot else {
+            // No snapshot is good, but no record is gone from the segments either. So all of them are replayed.
+            let started =
+                (!search.rejected.is_empty()).then(|| Started { rejected: search.rejected, ..Started::default() });
+            return Ok(Self { reader, contents: None, started });
+        };
+        let started = Some(Started { rejected: search.rejected, ..Started::of(&found) });
+        Ok(Self { reader, started, ..Self::of(&found)? })
+    }
+
+    /// This snapshot.
+    pub(super) fn of(found: &Snapshot) -> Result<Self, JournalError> {
+        Ok(Self { reader: None, contents: Some(snapshot::decode(found)?), started: Some(Started::of(found)) })
+    }
+}
+
+impl Started {
+    fn of(found: &Snapshot) -> Self {
+        let meta = found.meta();
+        Self { covers_seq: meta.covers_seq, taken: Timestamp::from_millis(meta.taken_ms), rejected: Vec::new() }
     }
 }

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::hangup;
-use crate::args::{BrowserArgs, FetchArgs};
-use crate::available::{Available, NoBrowser};
+use super::{FetchArgs, hangup};
+use crate::available::{Available, BrowserArgs, NoBrowser};
 use crate::decide::candidate;
 use crate::failure::Failure;
 use crate::out::note;

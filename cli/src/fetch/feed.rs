@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use crate::args::FetchArgs;
+use super::FetchArgs;
 use crate::failure::Failure;
 use crate::input::{Lines, is_stdin};
 use fetchwise::pipeline::Link;

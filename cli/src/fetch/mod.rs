@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::args::FetchArgs;
 use super::failure::{Exit, Failure};
 use super::out::{Out, plain};
 use super::settings::Settings;
@@ -25,6 +24,9 @@ use report::Show;
 use resume::Resume;
 use stop::{GRACE, Stop};
 
+pub(crate) use args::FetchArgs;
+
+mod args;
 pub(super) mod assemble;
 pub(super) mod feed;
 mod files;

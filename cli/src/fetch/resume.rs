@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::args::FetchArgs;
+use super::FetchArgs;
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::pipeline::{Link, Report};
 

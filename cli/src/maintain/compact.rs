@@ -2,15 +2,33 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
 
 use super::{bar, bytes, change};
-use crate::args::CompactArgs;
 use crate::failure::{Exit, Failure};
 use crate::out::{Out, note};
 use crate::settings::Settings;
 use fetchwise::journal::maintain::{self, CompactOptions};
 use fetchwise::rfc3339;
+
+/// Drop raw attempts that are too old, keeping what they taught
+///
+/// Takes snapshots first, so that evidence is the same before and after. Attempts that were forgotten go too, and small segments
+/// are merged. Works beside a running crawler, whose newest segment is left alone; it can be stopped at any point.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
+pub(crate) struct CompactArgs {
+    /// Keep raw attempts for so many days [default: the config's log.retain_days, or 90]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
+    pub(crate) retain: Option<u32>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Believe the clock although the newest record is more than two days old
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+}
 
 #[derive(Serialize)]
 struct CompactJson {
@@ -24,8 +42,8 @@ struct CompactJson {
     bytes_before: u64,
     bytes_after: u64,
     snapshot_bytes: u64,
-    mass_before: f64,
-    mass_after: f64,
+    weight_before: f64,
+    weight_after: f64,
     beside_writer: bool,
 }
 
@@ -33,8 +51,8 @@ struct CompactJson {
 pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintain::RETAIN_DAYS_DEFAULT);
     let mut options = CompactOptions::default();
-    options.retain = Duration::from_secs(u64::from(days) * 86_400);
-    (options.trust_clock, options.dry_run) = (args.trust_clock, args.dry_run);
+    let retain = Duration::from_secs(u64::from(days) * 86_400);
+    (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
     let dir = settings.existing_dir()?;
     let done = maintain::compact(&dir, &settings.blank()?, &options, settings.clock.now(), &mut bar())?;
     let cutoff = rfc3339::format(done.cutoff);
@@ -50,8 +68,8 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             bytes_before: done.bytes.0,
             bytes_after: done.bytes.1,
             snapshot_bytes: done.snapshot_bytes,
-            mass_before: done.mass.0,
-            mass_after: done.mass.1,
+            weight_before: done.mass.0,
+            weight_after: done.mass.1,
             beside_writer: done.beside_writer,
         })?;
     } else {

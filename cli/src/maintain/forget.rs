@@ -1,14 +1,31 @@
 //! `forget`: what is known of a domain or a link goes.
 
+use clap::Args;
 use serde::Serialize;
 
-use crate::args::ForgetArgs;
 use crate::failure::{Exit, Failure};
 use crate::input::read_domain;
 use crate::out::{Out, plain};
 use crate::settings::Settings;
 use fetchwise::journal::TombstoneTarget;
 use fetchwise::journal::maintain;
+
+/// Forget a domain or a link
+///
+/// Its evidence, pauses and risk go at once. Its attempts are not shown any more, and go from the disk at the next compact.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link https://example.org/a"
+)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ForgetArgs {
+    /// The domain, with or without www.; its subdomains are domains of their own
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// The link, as it was given to fetch: its id, or its URL
+    #[arg(long, value_name = "LINK")]
+    pub(crate) link: Option<String>,
+}
 
 #[derive(Serialize)]
 struct ForgetJson<'a> {

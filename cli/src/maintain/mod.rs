@@ -2,10 +2,10 @@
 //!
 //! Owns what these have in common: progress, and how damage is shown. What they do is in `journal::maintain`.
 
+use clap::Subcommand;
 use indicatif::HumanBytes;
 use serde::Serialize;
 
-use super::args::MaintainCommand;
 use super::failure::{Exit, Failure};
 use super::out::{ERROR, Out, plain, styled};
 use super::progress::ByteBar;
@@ -18,6 +18,16 @@ mod forget;
 mod repair;
 mod snapshot;
 mod verify;
+
+/// The commands that look after the data directory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MaintainCommand {
+    Snapshot(snapshot::SnapshotArgs),
+    Compact(compact::CompactArgs),
+    Verify(verify::VerifyArgs),
+    Repair(repair::RepairArgs),
+    Forget(forget::ForgetArgs),
+}
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

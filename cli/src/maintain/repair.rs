@@ -1,13 +1,30 @@
 //! `repair`: keeps what is good of a damaged log, and says what is lost.
 
+use clap::Args;
 use serde::Serialize;
 
 use super::{DamageJson, damage_json, show_damage};
-use crate::args::RepairArgs;
 use crate::failure::{Exit, Failure};
 use crate::out::{Out, note};
 use crate::settings::Settings;
 use fetchwise::journal::maintain::{self, RepairOptions};
+
+/// Keep what is good of a damaged data directory
+///
+/// Every damaged range is copied to quarantine/ first. Without an option nothing else is done. A torn tail, which a crash leaves,
+/// is no damage: the next start mends it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise verify\n  fetchwise repair --salvage\n  fetchwise repair --rebuild-manifest"
+)]
+pub(crate) struct RepairArgs {
+    /// Write damaged segments anew from their good records, and name the sequence numbers that are lost
+    #[arg(long)]
+    pub(crate) salvage: bool,
+    /// Make SEGMENTS and SNAPSHOT anew from what is there, when they are damaged
+    #[arg(long)]
+    pub(crate) rebuild_manifest: bool,
+}
 
 #[derive(Serialize)]
 struct RepairJson<'a> {

@@ -1,13 +1,21 @@
 //! `snapshot`: what all records taught, so that the next start need not read them.
 
+use clap::Args;
 use serde::Serialize;
 
 use super::{bar, bytes};
-use crate::args::SnapshotArgs;
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 use crate::settings::Settings;
 use fetchwise::journal::maintain;
+
+/// Write down what all attempts have taught, so that the next start is fast
+///
+/// A start reads the newest snapshot and the attempts that came later. Two snapshots are kept; when the newest one is damaged the
+/// one before it is used, and nothing is lost. Works beside a running crawler.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise snapshot")]
+pub(crate) struct SnapshotArgs {}
 
 #[derive(Serialize)]
 struct SnapshotJson {

@@ -1,13 +1,21 @@
 //! `verify`: whether everything in the data directory is what it should be.
 
+use clap::Args;
 use serde::Serialize;
 
 use super::{DamageJson, bar, bytes, damage_json, show_damage};
-use crate::args::VerifyArgs;
 use crate::failure::{Exit, Failure};
 use crate::out::{CHOSEN, ERROR, Out, note, styled};
 use crate::settings::{Settings, say_torn};
 use fetchwise::journal::maintain::{self, Refold, Verified};
+
+/// Check every byte of the data directory, changing nothing
+///
+/// Reads every record, checks every checksum, link and sequence number, and folds the records behind the older snapshot anew to
+/// see whether the newer one is what they teach. Exit code 3 when anything is damaged.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise verify --json")]
+pub(crate) struct VerifyArgs {}
 
 #[derive(Serialize)]
 struct VerifyJson<'a> {

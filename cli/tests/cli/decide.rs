@@ -106,6 +106,32 @@ fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
 }
 
 #[test]
+fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_an_error_that_says_why() {
+    let place = Place::new();
+    let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
+    for (more, want) in [
+        (&["--fetcher", "playwright"][..], "--fetcher playwright is not available: there is to be no browser"),
+        (&["--fetcher", "archive_proxy"], "--fetcher archive_proxy is not available: fetchwise does not bring it"),
+        (&["--fetcher", "my_fetcher", "--config", &config], "the config gives it no command"),
+    ] {
+        let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", "--no-browser"], more].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(want), "{more:?}: {} {}", ran.code, ran.stderr);
+    }
+    let empty = place.write("urls.txt", "");
+    let ran = place.run(&["fetch", "--no-browser", "--input", &empty, "--config", &config]);
+    assert!(ran.code == 0 && ran.stderr.contains("the fetcher my_fetcher is left out"), "{}", ran.stderr);
+}
+
+#[test]
+fn fetchers_in_the_log_beyond_the_most_that_there_can_be_are_named() {
+    let place = Place::new();
+    place.import((0..70).map(|n| attempts("https://e.org/", &format!("fetcher{n}"), true, 1, now()).remove(0)));
+    let ran = place.run(&["select", "--all-fetchers", "--json", "https://e.org/"]);
+    // Six names are built in.
+    assert!(ran.code == 0 && ran.stderr.contains("12 of the fetchers in the log are no candidates"), "{}", ran.stderr);
+}
+
+#[test]
 fn no_index_is_nonsense() {
     let place = Place::new();
     place.import(attempts("https://e.org/a/", "direct_access", false, 40, now() - HOUR));
@@ -139,6 +165,40 @@ fn names_that_mean_nothing_are_errors_with_the_nearest_one() {
             let ran = place.run(&[command, &more].concat());
             assert!(ran.code == 2 && ran.stderr.contains(want), "{command:?} {more:?}: {} {}", ran.code, ran.stderr);
         }
+    }
+}
+
+#[test]
+fn the_same_fault_has_the_same_exit_code_in_every_command() {
+    let place = Place::new();
+    let file = place.write("file", "");
+    for command in [
+        &["fetch", "--no-browser", "--input", "absent"][..],
+        &["import", "absent"],
+        &["classify", "absent"],
+        &["classify", "--batch", "absent"],
+        &["simulate", "--world", "absent.toml"],
+        &["stats", "--router", "absent"],
+        &["select", "https://e.org/", "--config", "absent"],
+    ] {
+        let ran = place.run(command);
+        assert!(ran.code == 2 && ran.stderr.contains("absent"), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    for command in [
+        &["fetch", "--no-browser", "--input", &file][..],
+        &["import", &file],
+        &["select", "https://e.org/"],
+        &["explain", "https://e.org/"],
+        &["stats"],
+        &["verify"],
+    ] {
+        let ran = place.run(&[command, &["--data-dir", &file]].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("no directory"), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    let bad_lines = b"\xff\n";
+    for command in [&["select", "-"][..], &["fetch", "--no-browser", "-"], &["import", "-"]] {
+        let ran = place.run_with(command, bad_lines);
+        assert_eq!(ran.code, 1, "{command:?}: {}", ran.stderr);
     }
 }
 

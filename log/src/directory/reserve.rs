@@ -1,6 +1,6 @@
 //! Space kept back on the disk, so that a compaction can begin on a full one.
 //!
-//! Owns: the file `RESERVE`. Invariant: best effort, never a reason for anything to fail. Must not know: what the space is
+//! Owns: the file `RESERVE`. Invariant: nothing ever fails because the space could not be kept. Must not know: what the space is
 //! used for.
 
 use std::path::Path;

@@ -61,7 +61,7 @@ impl Fs for RealFs {
     }
 
     fn sync_dir(&self, dir: &Path, _site: SyncSite) -> io::Result<()> {
-        // Windows has no such call and needs none: its renames are journalled.
+        // Windows has no call to sync a directory. NTFS journals renames by itself.
         if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
     }
 
@@ -69,7 +69,7 @@ impl Fs for RealFs {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {
-                // The text is for people; a full disk must not keep anybody from holding the lock.
+                // The text is only for people to read. On a full disk the lock is held without it.
                 let _ = write_holder(&mut file, holder);
                 Ok(LockAttempt::Held(Box::new(RealLock { file })))
             }
@@ -84,7 +84,7 @@ impl Fs for RealFs {
 
     fn random(&self) -> u64 {
         getrandom::u64().unwrap_or_else(|_| {
-            // No entropy source at all: uniqueness is what the format needs most, and time with pid and address gives it.
+            // There is no entropy source. The format needs numbers that are unique, and time, process and thread give those.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
             let salt = (now, std::process::id(), std::thread::current().id());
             std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), salt)
@@ -160,7 +160,7 @@ impl FsFile for RealFile {
         use rustix::io::Errno;
         match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
-            // EINVAL is what some file systems (ZFS, older FUSE ones) answer when they have no such thing.
+            // Some file systems without this call (ZFS, older FUSE ones) answer EINVAL.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::Unsupported.into()),
             Err(e) => Err(e.into()),
         }

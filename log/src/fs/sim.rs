@@ -253,7 +253,7 @@ impl SimFs {
         let mut world = self.world();
         let new = Inode { live: content.clone(), durable: content, pending: Vec::new() };
         if let Some(id) = world.names.get(path).copied().filter(|id| *id < world.inodes.len()) {
-            // In its place: millions of changed files are tried in one world.
+            // The inode is reused, because tests try millions of changed files in one simulated world.
             world.durable_names.insert(path.to_owned(), id);
             world.inodes[id] = new;
             return;
@@ -443,7 +443,7 @@ struct SimLock {
 }
 
 impl LockGuard for SimLock {
-    // Looking changes nothing, so it is no call at which something could go wrong.
+    // Not counted as a call: it changes nothing, so no fault is put here.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         Ok(self.fs.world().locks.get(path).is_some_and(|(number, _)| *number == self.number))
     }
@@ -645,7 +645,7 @@ impl FsFile for SimFile {
 
     fn drop_cache(&self) {}
 
-    // Looking changes nothing, so it is no call at which something could go wrong.
+    // Not counted as a call: it changes nothing, so no fault is put here.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         Ok(self.fs.world().names.get(path) == Some(&self.inode))
     }

@@ -1,4 +1,4 @@
-//! The one door to the outside: every byte read, written or synced, every name, lock, clock and random number.
+//! What the log needs of the outside: reading, writing and syncing files, names, locks, the clock and random numbers.
 //!
 //! Owns: the [`Fs`] and [`FsFile`] traits and the loops over short reads and writes. Invariant: nothing else in the crate
 //! touches `std::fs`, so that a simulated file system can stand in and lose power at any call. Must not know: what the

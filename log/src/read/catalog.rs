@@ -105,8 +105,8 @@ impl Catalog {
     }
 
     fn read_once(fs: &dyn Fs, dir: &Path) -> Result<Self, Error> {
-        // The floor before the listing: it only rises, so a segment that was unlinked after this look was listed, or the
-        // listing is repeated because opening it failed.
+        // The floor is read before the listing. A segment that is unlinked after that is either missing from the listing, which
+        // `recheck_floor` notices, or it was listed and opening it fails; both times the listing is repeated.
         let mut catalog = Self::default();
         catalog.read_manifests(fs, dir)?;
         let names = match fs.list(dir) {
@@ -204,7 +204,7 @@ impl Catalog {
                 None => self.begin_chain(&file),
                 Some(next) if next.prev_number > file.header.stands_to => {
                     if next.prev.last_seq <= self.floor_seq() {
-                        // Its successor is gone, legally; so this one may go as well.
+                        // Its successor is gone and was below the floor, so this one is below the floor too.
                         self.leftovers.push(file.name);
                         continue;
                     }
@@ -252,7 +252,7 @@ impl Catalog {
         let gone = manifest.number > last.header.stands_to && manifest.durable_seq > self.floor_seq();
         if gone {
             let file = segment_name(manifest.number, manifest.first_seq);
-            // Without records in it, what is lost is the file alone.
+            // When the missing segment had no records, the file is all that is lost.
             let first = last.header.first_seq.max(manifest.first_seq);
             let records = (manifest.durable_seq >= first).then_some((first, manifest.durable_seq));
             self.damage.push(Damage { file, offset: 0, len: 0, records, what: "the last segment is missing" });

@@ -109,7 +109,7 @@ impl Judge<'_> {
             None => !header.is_rewritten() || scanner.sealed,
         };
         if !fits && scanner.is_complete() {
-            // Each frame checks, yet the whole is not what the successor saw: no single range can be named.
+            // Every frame is good, but the whole is not what the successor recorded. So no smaller range can be named.
             let last = self.last_known_seq().unwrap_or(u64::MAX);
             let what = "the content is not what the next segment says";
             self.push(HEADER_LEN as u64, scanner.offset - HEADER_LEN as u64, header.first_seq, last, what);
@@ -121,7 +121,7 @@ impl Judge<'_> {
         let at = scanner.offset;
         if self.segment.extent == Extent::Open {
             if self.rereads < REREADS {
-                // The first time at once, because a survey below may have seen later frames than the first look did.
+                // The first time there is no pause: later frames may have been written since the first look.
                 if self.rereads > 0 {
                     self.fs.pause(Duration::from_millis(u64::from(self.rereads)));
                 }
@@ -140,7 +140,7 @@ impl Judge<'_> {
                 return Ok(false);
             }
             if self.suspect != Some(at) {
-                // What proves that this place had been durable may have been written after we looked at it.
+                // A writer may have finished this frame, and written what proves it durable, after we looked. So look once more.
                 self.suspect = Some(at);
                 scanner.refresh();
                 return Ok(true);
@@ -170,7 +170,7 @@ impl Judge<'_> {
     }
 
     /// The last record that is lost when everything from `expected` on is. What the manifest says may be of long ago; then a
-    /// frame header that can still be read knows better, or nobody.
+    /// frame header that can still be read tells more, and without one nothing is known.
     fn last_lost_seq(&self, expected: u64, behind: Option<u64>) -> u64 {
         if let Some(next) = self.segment.next_seq() {
             return next - 1;

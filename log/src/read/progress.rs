@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So much of so much, for a caller who reports on a pass of its own.
+    /// So many bytes of so many, for a caller who reports on a pass of its own.
     pub fn new(done: u64, total: u64) -> Self {
         Self { done, total }
     }

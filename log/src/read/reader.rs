@@ -217,7 +217,8 @@ impl Reader {
         if let Some(Damage { records: Some((_, last)), .. }) = summary.damage.last_mut().filter(|_| at_end && !whole)
             && *last >= report.end.last_seq
         {
-            // What a snapshot has learned from was there, whether or not a frame is left that says so.
+            // A snapshot is taken of durable records only. So the records that it covers were there, even if no frame is left that
+            // shows it.
             *last = (*last).max(self.catalog.covers_seq());
         }
         if whole && at_end {
@@ -306,7 +307,7 @@ impl RecordIter<'_> {
             }
         });
         self.segment += 1;
-        // Damage before the records that come after it: the order of sequence numbers.
+        // Damage is delivered in the order of sequence numbers: before the records that come after it.
         for damage in summary.damage {
             let at = self.ready.iter().position(|item| {
                 let first = damage.records.map_or(u64::MAX, |(first, _)| first);

@@ -1,8 +1,8 @@
 //! Reading one segment frame by frame, and judging the place where good frames end.
 //!
 //! Owns: the aligned read window, the definition of a good frame in its context, the search for frames after a bad one.
-//! Invariant: an I/O error is an error and never an opinion about the bytes; every loop moves on by at least 16 bytes. Must
-//! not know: other segments, what to do about damage.
+//! Invariants: an I/O error is returned as an error and is never taken for damage; every loop moves on by at least 16 bytes.
+//! Must not know: other segments, what to do about damage.
 
 use std::path::Path;
 

@@ -33,7 +33,7 @@ struct Batch {
     by_shard: Vec<Vec<Place>>,
 }
 
-/// Where a record is, with its header: whoever sorts has it at hand, and whoever folds need not fetch it again.
+/// Where a record is, and its header. The thread that sorts has read the header, so the threads that fold need not read it again.
 #[derive(Clone, Copy)]
 struct Place {
     seq: u64,
@@ -118,7 +118,7 @@ impl Reader {
             let next = summary.last_seq.map_or(seq, |last| last + 1);
             let again = Self::open_with(self.fs.clone(), &self.dir)?;
             if again.floor_seq() >= next {
-                // What comes next is in a snapshot now, which this replay does not begin with.
+                // The records that come next were dropped and are in a snapshot now. This replay did not begin with that one.
                 break;
             }
             summary.damage.clear();
@@ -156,7 +156,7 @@ impl Reader {
             });
             summary.merge(part);
             if read.is_err() {
-                // What was read until now is folded all the same: reading may go on behind it.
+                // What was read until now is handed out, because reading may go on behind it.
                 batches.hand_out();
                 return read;
             }

@@ -199,7 +199,7 @@ impl<'a> Compaction<'a> {
             return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
         }
         let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
-        // A floor that was published before has been covered then; asking for a lower one drops less.
+        // A floor that was published before was covered by both snapshots then. Asking for a lower one only drops less.
         let supposed = if options.dry_run { options.suppose_covered } else { 0 };
         let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()).max(supposed));
         let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
@@ -408,7 +408,7 @@ impl<'a> Compaction<'a> {
             })?;
             let damage = report.damage;
             if !damage.is_empty() {
-                // It was good when it was counted.
+                // The segment was read before, to count its records, and was good then.
                 return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });
             }
         }

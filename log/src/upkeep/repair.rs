@@ -1,7 +1,7 @@
-//! Looking at a damaged log without changing it, and mending it when asked to.
+//! Mending a damaged log, when asked to.
 //!
-//! Owns: `verify` and `repair`. Invariants: nothing is changed before what will be lost is in `quarantine/`, durably; good
-//! records keep their sequence numbers; the numbers that are lost are named. Must not know: what a record means.
+//! Owns: `repair`. Invariants: before anything is changed, a copy of what will be lost is on disk in `quarantine/`; good records
+//! keep their sequence numbers; the numbers that are lost are named. Must not know: what a record means.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl Repair<'_> {
         if len == 0 {
             return Ok(());
         }
-        // An earlier repair may have left something of that name; what it saved stays.
+        // An earlier repair may have left a file of that name. What it saved is kept, so this one takes another name.
         let mut target = folder.join(format!("{}-{:x}", place.file, place.offset));
         let mut out = self.fs.create_new(&target);
         for copy in 1..1000 {
@@ -263,7 +263,7 @@ impl Repair<'_> {
         for (i, segment) in catalog.chain.iter().enumerate() {
             let header = &segment.file.header;
             if header.store != store {
-                // It is in quarantine, whole.
+                // The whole file is in quarantine by now.
                 let removed = self.fs.remove(&segment.file.path);
                 let removed = removed.and_then(|()| self.fs.sync_dir(self.dir, SyncSite::UnlinkDir));
                 removed.map_err(|e| Error::io("remove", &segment.file.path, e))?;
@@ -412,7 +412,7 @@ impl Repair<'_> {
             })?;
         }
         builder.finish()?;
-        // What was saved or given up is in the new segment and in quarantine; the names are in its way.
+        // Everything in these files is in the new segment or in quarantine. Their names are numbers that the new one stands for.
         let own = segment_name(identity.number, identity.first_seq);
         for (_, _, name) in inside.filter(|(_, _, name)| *name != own) {
             let path = self.dir.join(name);

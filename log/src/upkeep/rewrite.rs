@@ -127,7 +127,7 @@ impl<'a> Builder<'a> {
         self.header.born_len = self.offset + seal_len;
         if let Some(last_seq) = self.own_alias {
             let last_seq = last_seq.max(self.next_seq - 1);
-            // Nobody has seen its digest yet, so any value will do that the next segment repeats.
+            // No segment links to this one yet, so any value serves as digest, as long as the next segment repeats it.
             self.header.alias = Link { valid_len: self.header.born_len, last_seq, digest: self.header.nonce };
         }
         let digest = self.frames.iter().fold(self.header.digest(), |digest, frame| next_digest(digest, frame));
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
             payload_len: payload.len() as u32,
             pcrc: payload_crc(self.header.nonce, first_seq, payload),
             first_seq,
-            // Nobody sees the file before all of it is durable.
+            // The file gets its name only when all of it is durable.
             durable_off: self.offset,
             count,
             kind,

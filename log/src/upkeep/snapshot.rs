@@ -50,7 +50,7 @@ pub(crate) fn write_snapshot(
         let _ = fs.remove(&tmp);
         return Err(e);
     }
-    // One that has gone bad meanwhile is no second leg to stand on.
+    // A snapshot that was damaged meanwhile cannot be the one to fall back on.
     let is_good = match &old.current {
         Some(current) => read_named(fs, dir, current, &store)?.is_ok(),
         None => true,
@@ -62,9 +62,9 @@ pub(crate) fn write_snapshot(
     Ok((path, named.len))
 }
 
-/// Waits until the disk itself says that the records up to `covers_seq` are durable: a writer leaves that word within its
-/// idle time, or with its next frame. Otherwise a power cut could take records away that the snapshot says it has, and their
-/// numbers would be given to others.
+/// Waits until the files themselves prove that the records up to `covers_seq` are durable. A writer writes that proof with its
+/// next frame, or with a marker once it is idle. Without it, a power cut could take away records that the snapshot says it has,
+/// and their numbers would be given to others.
 fn await_durable(fs: &dyn Fs, dir: &Path, covers_seq: u64) -> Result<Catalog, Error> {
     for _ in 0..PATIENCE {
         let catalog = Catalog::read(fs, dir)?;

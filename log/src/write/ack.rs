@@ -1,8 +1,9 @@
 //! Who waits for what: acknowledgements going out, room in the queue coming back.
 //!
-//! Owns: the two meeting points between callers and the writer thread. Invariants: a waiter is woken when its target is
-//! reached, when the log degrades and when the writer ends, whichever comes first; no wake-up is lost; the queue never
-//! holds more than its bounds, save for a single record that alone is larger. Must not know: files, frames.
+//! Owns: [`Acks`], through which the writer thread tells waiters how far it is, and [`Gate`], through which it gives room in the
+//! queue back to callers. Invariants: a waiter is woken when its goal is reached, when the log degrades or when the writer ends,
+//! whichever comes first; no wake-up is lost; the queue never holds more than its bounds, except for a single record that alone is
+//! larger. Must not know: files, frames.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -68,7 +69,7 @@ impl Acks {
     /// Publishes progress. Called by the writer thread only; values never go back.
     pub(crate) fn advance(&self, written: u64, durable: u64) {
         let mut inner = self.lock();
-        // Relaxed loads: only this thread stores. Release pairs with the Acquire of `reached`, which looks without the lock.
+        // Relaxed loads: only this thread stores. The Release stores pair with the Acquire loads in `reached`, which takes no lock.
         let written = written.max(self.written.load(Ordering::Relaxed));
         let durable = durable.max(self.durable.load(Ordering::Relaxed));
         self.written.store(written, Ordering::Release);
@@ -231,8 +232,8 @@ impl Gate {
 
     /// Takes room for one record, or says that there is none now.
     pub(crate) fn try_enter(&self, bytes: u64) -> bool {
-        // Relaxed, as all that is read here: a stale value costs a turn of the loop, or a refusal a moment after room was given
-        // back. Most records are no larger than one before them.
+        // Relaxed, like every read here: a stale value costs one more turn of the loop, or a refusal just after room was given
+        // back. The check before `fetch_max` spares most calls a write, as most records are no larger than one before them.
         if bytes > self.largest.load(Ordering::Relaxed) {
             self.largest.fetch_max(bytes, Ordering::Relaxed);
         }
@@ -261,9 +262,9 @@ impl Gate {
             return true;
         }
         let mut shut = self.lock();
-        // With `leave`: we change `waiting`, then look at `used`; it changes `used`, then looks at `waiting`. All four are
-        // read-modify-writes, so whichever comes second on `waiting` has the other's first step before it: either `leave`
-        // sees us waiting, or we see the room that it gave back.
+        // Why no wake-up is lost: this function changes `waiting` and then reads `used`, while `leave` changes `used` and then
+        // reads `waiting`. All four steps are read-modify-writes, so they have one order on `waiting`. If `leave` comes first
+        // there, we see the room that it gave back. If we come first, `leave` sees that we wait, and wakes us.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let entered = loop {
             if self.take(bytes, self.used.fetch_add(0, Ordering::AcqRel)) {
@@ -285,7 +286,8 @@ impl Gate {
         }
         self.used.fetch_sub(records * ONE_RECORD + bytes, Ordering::AcqRel);
         if self.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
-            // Taking the lock makes sure that a waiter which has just looked is asleep by now.
+            // A waiter looks for room and goes to sleep under this lock. Taking it here makes sure that a waiter which found no room
+            // is asleep by now, so that `notify_all` reaches it.
             drop(self.lock());
             self.freed.notify_all();
         }
@@ -423,7 +425,7 @@ mod loom_tests {
 
     #[test]
     fn loom_room_given_back_reaches_one_caller_after_the_other() {
-        // All interleavings of three threads are too many; those with two preemptions are not.
+        // Three threads have too many interleavings to try all. Those with at most two preemptions can be tried.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {

@@ -1,9 +1,8 @@
 //! The log as a crawler sees it: append from any thread, wait or not, flush, look at its health.
 //!
-//! Owns: sequence numbers and the queue's entrance. Invariants: records get their numbers in the
-//! order of each caller's calls and are written in the order of their numbers; an append blocks only under
-//! [`OnFull::Block`] and only while the writer makes progress; the writer is told of whoever waits, so that it gathers
-//! records at nobody's cost. Must not know: how bytes are laid out.
+//! Owns: sequence numbers, and appending to the queue. Invariants: records get their numbers in the order of each caller's calls
+//! and are written in the order of their numbers; an append blocks only under [`OnFull::Block`] and only while the writer makes
+//! progress; the writer is told when somebody waits, and gathers no more records then. Must not know: how bytes are laid out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,7 +150,7 @@ impl Log {
     /// The queue is full: room after all (`Some`), shed (`None`), or an error.
     fn full(&self, bytes: u64) -> Result<Option<()>, AppendError> {
         let shared = &self.shared;
-        // There may be room as soon as the writer has taken what it gathers.
+        // The writer may be gathering records. Once it takes those that are there, the queue has room again.
         shared.hurry();
         let refused = |error| {
             shared.refused.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +178,7 @@ impl Log {
                     match shared.acks.health() {
                         Health::Degraded { reason, .. } => return refused(AppendError::Degraded(reason)),
                         Health::Closed => return refused(AppendError::Closed),
-                        // It has just recovered.
+                        // The log has recovered since the last look, so there may be room now.
                         Health::Good => std::thread::yield_now(),
                     }
                 }
@@ -215,7 +214,7 @@ impl Log {
     /// Everything appended so far, acknowledged at the log's durability: as [`acknowledged`](Self::acknowledged) for a caller
     /// who has no tickets. Asks for no sync of its own.
     pub fn settled(&self) -> Acknowledgement {
-        // Relaxed: what this thread has appended, or was told of by another one, has its numbers already.
+        // Relaxed: records that this thread has appended, or that another thread has told it of, have their numbers already.
         match self.goal(self.shared.next_seq.load(Ordering::Relaxed)) {
             None => Acknowledgement::done(self.shared.clone(), Ok(())),
             Some(goal) => Acknowledgement::pending(self.shared.clone(), goal, None),
@@ -225,7 +224,7 @@ impl Log {
     /// Asks that everything appended so far be synced to disk, at any durability, and returns what can be awaited or
     /// [waited for](Acknowledgement::wait). The request stands even if the result is dropped. A degraded log tries once more.
     pub fn flush(&self) -> Acknowledgement {
-        // Relaxed: what this thread has appended has its numbers already.
+        // Relaxed: the records that this thread has appended have their numbers already.
         let target = self.shared.next_seq.load(Ordering::Relaxed);
         let since = Some(self.shared.acks.failures());
         self.shared.flush_to.fetch_max(target, Ordering::SeqCst);
@@ -286,7 +285,7 @@ impl Log {
 
     /// Has the writer thread look at the flags now.
     fn wake(&self) {
-        // Into the queue first: what ends the gathering has to find it there.
+        // The message goes into the queue before `hurry` is sent. When `hurry` ends the gathering, the writer then finds it there.
         let _ = self.queue.send(Message::Wake);
         self.shared.hurry();
     }
@@ -296,7 +295,7 @@ impl Log {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.wake();
         thread.join().unwrap_or_else(|_| {
-            // A bug, so that nobody knows what became of what it had taken.
+            // The thread has panicked, which is a bug. What became of the records that it had taken is not known.
             let unwritten = self.shared.next_seq().saturating_sub(self.shared.acks.written());
             let mut lost = self.shared.lost().and(Lost::new(unwritten));
             lost.at_least = true;
@@ -328,13 +327,13 @@ mod tests {
             let begun = Instant::now();
             let (log, _) = Log::open(dir.path(), options).unwrap();
             let payload = [0; 8];
-            // A thread that has room and a number, and is held up before the queue.
+            // Stands for a thread that has taken room and a number, and has not sent its record to the queue yet.
             assert!(log.shared.gate.try_enter(record_len(payload.len()) as u64));
             let late = log.shared.next_seq.fetch_add(1, Ordering::Relaxed);
             let ticket = log.append(Record { kind: 1, schema: 1, key_hash: 0, time_ms: 0, payload: &payload }).unwrap();
             std::thread::scope(|scope| {
                 scope.spawn(|| if flushes { log.flush().wait() } else { log.wait(ticket) }.unwrap());
-                // Until the word has ended the gathering of the later one, and is used up.
+                // Wait until `hurry` has been received and has ended the gathering of the later record.
                 while log.metrics().queued_records > 1 && begun.elapsed() < linger {
                     std::thread::yield_now();
                 }

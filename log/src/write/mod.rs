@@ -2,10 +2,12 @@
 
 pub(crate) mod ack;
 pub(crate) mod acknowledgement;
+pub(crate) mod batch;
 pub(crate) mod home;
 pub(crate) mod log;
 pub(crate) mod options;
 pub(crate) mod recover;
+pub(crate) mod segment;
 pub(crate) mod shared;
 #[cfg(feature = "sim")]
 pub(crate) mod stepper;

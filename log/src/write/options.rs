@@ -77,7 +77,7 @@ pub enum OnFull {
     /// Waits for room. Never in a degraded log: there it is an error at once.
     #[default]
     Block,
-    /// Returns [`AppendError::Full`].
+    /// Returns [`AppendError::Full`](crate::AppendError::Full).
     Error,
     /// Drops the record and counts it.
     Shed,
@@ -165,7 +165,8 @@ pub enum OpenCheck {
     #[default]
     Full,
     /// Every header and link, and every frame of the last segment. For a caller who replays the log through a
-    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a snapshot.
+    /// [`Reader`](crate::Reader) anyway and looks at the damage that [`Summary`](crate::Summary) reports; or who starts from a
+    /// snapshot.
     Tail,
 }
 
@@ -180,7 +181,7 @@ pub struct Record<'a> {
     pub key_hash: u64,
     /// When it happened, ms since the Unix epoch; only the latest time of a frame is stored.
     pub time_ms: i64,
-    /// At most [`RECORD_LEN_MAX`] bytes.
+    /// At most [`RECORD_LEN_MAX`](crate::RECORD_LEN_MAX) bytes.
     pub payload: &'a [u8],
 }
 

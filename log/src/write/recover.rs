@@ -6,8 +6,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::options::OpenCheck;
-use super::writer::{Batch, Setup, Writer, new_store};
+use super::writer::{Setup, Writer, new_store};
 use crate::directory::manifest::SEGMENTS;
 use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, HEADER_LEN, Link};
@@ -106,7 +107,7 @@ fn try_recover(plan: &Plan<'_>) -> Result<(Writer, Recovery), Error> {
         here_since: recovery.next_seq,
     });
     remove_unfinished(fs, plan.dir, &catalog);
-    // An empty last segment is as good as a new one.
+    // A last segment without records serves as the new one.
     let begin =
         plan.begin_segment && catalog.chain.last().is_some_and(|last| recovery.next_seq > last.file.header.first_seq);
     if recovery.torn.is_some() || !tail.rest.is_empty() || begin {
@@ -132,7 +133,7 @@ fn check_content(fs: &dyn Fs, plan: &Plan<'_>, catalog: &Catalog, recovery: &mut
     for (i, segment) in catalog.chain.iter().enumerate() {
         let is_last = i + 1 == catalog.chain.len();
         if !is_last && plan.check == OpenCheck::Tail {
-            // What is cut off shows in the length alone.
+            // The frames are not read here, but a file that was cut short shows in its length.
             damage.extend(check_len(segment));
             continue;
         }

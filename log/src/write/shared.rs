@@ -19,9 +19,10 @@ use crate::error::{Lost, WaitError};
 pub struct Metrics {
     /// Records taken.
     pub appended: u64,
-    /// Records dropped under [`OnFull::Shed`].
+    /// Records dropped under [`OnFull::Shed`](crate::OnFull::Shed).
     pub shed: u64,
-    /// Appends refused: because the queue was full, under [`OnFull::Error`] or in a degraded log, or the record too large.
+    /// Appends refused: because the queue was full, under [`OnFull::Error`](crate::OnFull::Error) or in a degraded
+    /// log, or the record too large.
     pub refused: u64,
     /// Records that were written and went with a directory or segment that somebody deleted. Those of earlier processes are
     /// not counted.
@@ -94,7 +95,7 @@ pub(crate) struct Shared {
     counts: [AtomicU64; 7],
     /// Somebody waits for all records before this sequence number.
     pub(crate) wanted: AtomicU64,
-    /// One word for a writer thread that lingers: do not.
+    /// Tells a writer thread that gathers records to stop gathering.
     hurry: Sender<()>,
 }
 
@@ -122,11 +123,12 @@ impl Shared {
 
     /// Asks the writer thread not to wait for more records.
     pub(super) fn hurry(&self) {
-        // Full means that the word is there already.
+        // A full channel means that an earlier request has not been received yet, and that one serves for both.
         let _ = self.hurry.try_send(());
     }
 
-    /// Asks it for the same until it has all records before the goal: one that was numbered may not be in the queue yet.
+    /// Asks the writer thread not to wait until it has all records before the goal. Asking once would not do: a record that has its
+    /// number may not be in the queue yet. So `wanted` stands until the writer has passed it.
     pub(super) fn want(&self, goal: Goal) {
         let (Goal::Written(next_seq) | Goal::Durable(next_seq)) = goal;
         self.wanted.fetch_max(next_seq, Ordering::SeqCst);
@@ -142,7 +144,7 @@ impl Shared {
 
     /// The sequence number that the next record gets.
     pub(super) fn next_seq(&self) -> u64 {
-        // Relaxed: whoever asks knows by other means that the records which it is about have their numbers.
+        // Relaxed: the caller has been told by other means that the records it asks about have their numbers.
         self.next_seq.load(Ordering::Relaxed)
     }
 
@@ -166,7 +168,7 @@ impl Shared {
     }
 
     /// Counts and gauges.
-    // Relaxed throughout: each number is right for some moment of late, and nothing is decided by them.
+    // Relaxed throughout: each number was right a moment ago, and nothing is decided by them.
     pub(super) fn metrics(&self) -> Metrics {
         let count = |i: usize| self.counts[i].load(Ordering::Relaxed);
         let (queued_records, queued_bytes) = self.gate.used();

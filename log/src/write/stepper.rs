@@ -1,13 +1,15 @@
 //! The log without its thread, one step at a time: for the fault suite, where each call must be a place to crash.
 //!
-//! Owns: nothing of the log's logic; it is recovery and the writer, called by hand. Must not know: queues and waiters.
+//! Owns: nothing but the order of calls, which is its caller's. It calls the same recovery and the same writer as the log does.
+//! Must not know: queues and waiters.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::options::{LogOptions, Record};
 use super::recover::{Plan, Recovery, recover};
-use super::writer::{Batch, Writer};
+use super::writer::Writer;
 use crate::directory::lock::{Guard, LOCK, acquire};
 use crate::error::Error;
 use crate::format::{HEADER_LEN, RecordRef, put_record};

@@ -1,6 +1,6 @@
 //! The synchronisation primitives of [`ack`](crate::write::ack): the standard ones, or loom's when its model checker runs.
 //!
-//! Owns: one choice. Must not know: who uses it.
+//! Owns: the choice between the two. Must not know: who uses them.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
 //! The writer thread: takes records from the queue, cuts frames, syncs when it is due, retries when the disk has failed.
 //!
-//! Owns: the loop and its timing, and looking whether the directory is still there. Invariants: records are written in the order of their numbers, whatever order they come
-//! in; nobody waits for a record that is only kept back to share a frame; a degraded log leaves records in the queue, so
-//! that its bounds hold; however the thread ends, nobody is left waiting. Must not know: how bytes are laid out.
+//! Owns: the loop and its timing, and looking whether the directory is still there. Invariants: records are written in the order
+//! of their numbers, whatever order they come in; records are gathered only while nobody waits for them; a degraded log leaves
+//! records in the queue, so that the queue's bounds hold; all waiters are told when the thread ends, even by a panic. Must not
+//! know: how bytes are laid out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::ack::Health;
+use super::batch::Batch;
 use super::home::Home;
 use super::options::{Durability, LogOptions};
 use super::shared::{Message, Queued, Shared};
-use super::writer::{Batch, Writer};
+use super::writer::Writer;
 use crate::error::{Error, Lost};
 use crate::format::{RecordRef, put_record, record_len};
 
@@ -42,7 +44,7 @@ pub(crate) struct Worker {
     writer: Writer,
     shared: Arc<Shared>,
     incoming: Receiver<Message>,
-    /// Somebody waits, or the queue fills up: no lingering.
+    /// Receives a message when somebody waits or the queue fills up. Then no more records are gathered.
     hurry: Receiver<()>,
     linger: Duration,
     /// The last frame was full, so there is more.
@@ -106,7 +108,7 @@ impl Worker {
     }
 
     pub(crate) fn run(&mut self) -> Result<(), Error> {
-        // However this thread ends, nobody is left waiting for it.
+        // Its drop tells all waiters that the thread has ended, even when it ends by a panic.
         let _ending = Ending(self.shared.clone());
         loop {
             self.receive();
@@ -136,7 +138,7 @@ impl Worker {
     /// Waits for something to do, then takes records until a frame is full or the queue is empty.
     fn receive(&mut self) {
         if self.retry.is_some() {
-            // A degraded log leaves records in the queue, whose bounds then hold.
+            // A degraded log leaves records in the queue, so that the queue's bounds also bound the memory that waits.
             self.wait_for_retry();
             if !self.shared.closing.load(Ordering::SeqCst) {
                 return;
@@ -148,7 +150,7 @@ impl Worker {
             Err(RecvTimeoutError::Disconnected) => return self.shared.closing.store(true, Ordering::SeqCst),
         };
         if matches!(first, Message::Record(_)) {
-            // What a power loss may cost counts from here.
+            // The interval within which this record has to be synced begins now.
             self.dirty_since.get_or_insert_with(Instant::now);
             self.gather();
         }
@@ -169,7 +171,7 @@ impl Worker {
         self.finish_batch();
     }
 
-    /// Lets more records come, until somebody is in a hurry.
+    /// Waits for more records for a short time, or until somebody asks for what is there.
     fn gather(&self) {
         let time = match self.durability {
             Durability::Sync => return,
@@ -179,8 +181,8 @@ impl Worker {
         let is_wanted = self.shared.wanted.load(Ordering::SeqCst) > self.next_seq;
         let is_closing = self.shared.closing.load(Ordering::SeqCst);
         if !self.behind && !is_wanted && !is_closing && !time.is_zero() {
-            // Who is in a hurry from now on has said what for before it says so here. Word that is stale by now ends one gathering
-            // early, no more.
+            // A waiter stores `wanted` before it sends `hurry`. So a request that comes after the check above is received here, and
+            // none is lost. A request that is left over from earlier ends this gathering early and does no other harm.
             let _ = self.hurry.recv_timeout(time);
         }
     }
@@ -194,7 +196,8 @@ impl Worker {
             if now >= at || self.shared.closing.load(Ordering::SeqCst) {
                 return;
             }
-            // Records stay in the channel, so this cannot block on it; flush and close are noticed a little later.
+            // The thread cannot wait on the channel, because records stay in it until the log is well again. So it sleeps in short
+            // steps, to notice a flush or close soon.
             std::thread::sleep((at - now).min(Duration::from_millis(10)));
         }
     }
@@ -256,7 +259,7 @@ impl Worker {
         self.shared.retry_now.store(false, Ordering::SeqCst);
         let mut done = self.try_step(closing);
         if done.is_err() && !self.is_homeless {
-            // In a deleted directory it may be the next segment that cannot be made: what is behind that is better said.
+            // In a deleted directory, making the next segment may be what fails first. The error should name the cause.
             self.look_at = Instant::now();
             done = self.look(closing).and(done);
         }
@@ -288,7 +291,7 @@ impl Worker {
         let full = self.writer.retained_bytes() >= RETAINED_MAX;
         if (flush || due || full) && self.writer.is_dirty() {
             if self.durability != Durability::Sync {
-                // Who waits for the write alone need not wait for the sync.
+                // Those who wait for the write alone are told now, before the sync.
                 self.shared.acks.advance(self.writer.written_next(), self.writer.durable_next());
             }
             self.writer.sync()?;
@@ -305,7 +308,8 @@ impl Worker {
     fn look(&mut self, closing: bool) -> Result<(), Error> {
         let now = Instant::now();
         let is_due = now >= self.look_at || self.retry.is_some() || closing;
-        // The first segment is not begun in a directory that was emptied since the log was opened.
+        // Before the first segment is begun, look in any case: the directory may have been emptied since the log was opened, and a
+        // segment that continues what was in it would be damage.
         if !is_due && self.writer.has_segment() {
             return Ok(());
         }
@@ -315,14 +319,14 @@ impl Worker {
         {
             self.is_homeless = true;
             self.removed = Some(error.clone());
-            // A log that is being closed has no later look.
+            // A log that is being closed will not look again, so it takes the directory anew at once.
             if !closing {
                 return Err(error);
             }
         }
         if self.is_homeless {
             self.home.retake(self.writer.tenant())?;
-            // What is in memory goes to a new segment with the next write.
+            // The write that follows begins a new segment with everything that is in memory.
             self.is_homeless = false;
         }
         Ok(())
@@ -337,7 +341,7 @@ impl Worker {
         let own = self.writer.tenant();
         if self.home.tenant()?.is_some_and(|tenant| tenant.store == own.store) {
             let Some(path) = segment else {
-                // The lock file alone: taken anew, if nobody else came first.
+                // Only the lock file is gone. It is taken anew, unless another writer has come first.
                 self.home.retake(own)?;
                 return Ok(None);
             };

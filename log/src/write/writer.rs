@@ -10,58 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::home::Tenant;
+use super::segment::{Active, Point};
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
-use crate::format::segment_name;
-use crate::format::{
-    FRAME_HEADER_LEN, FrameHeader, FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len,
-    next_digest, payload_crc,
-};
-use crate::fs::{Fs, FsFile, SyncSite, sync, write_all_at};
-
-/// Space is allocated ahead in steps that grow with the segment, between these.
-const ALLOCATE_MIN: u64 = 64 << 10;
-const ALLOCATE_MAX: u64 = 8 << 20;
-
-/// Records that will be one frame.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) first_seq: u64,
-    pub(crate) count: u32,
-    pub(crate) min_time: i64,
-    pub(crate) max_time: i64,
-    /// Room for the frame's header, then the payload, then padding once it is written.
-    pub(crate) bytes: Vec<u8>,
-}
-
-impl Batch {
-    /// An empty batch; `spare` lends its memory.
-    pub(crate) fn new(first_seq: u64, mut spare: Vec<u8>) -> Self {
-        spare.clear();
-        spare.resize(FRAME_HEADER_LEN, 0);
-        Self { first_seq, count: 0, min_time: i64::MAX, max_time: TIME_UNKNOWN, bytes: spare }
-    }
-
-    /// From a frame that was read back.
-    pub(crate) fn from_frame(header: &FrameHeader, payload: &[u8]) -> Self {
-        let mut batch = Self::new(header.first_seq, Vec::with_capacity(FRAME_HEADER_LEN + payload.len()));
-        batch.bytes.extend_from_slice(payload);
-        batch.count = header.count;
-        batch.min_time = TIME_UNKNOWN;
-        batch.max_time = header.max_time;
-        batch
-    }
-
-    pub(crate) fn payload_len(&self) -> usize {
-        // Padding is only added while the frame is being written, and taken away again.
-        self.bytes.len() - FRAME_HEADER_LEN
-    }
-
-    fn next_seq(&self) -> u64 {
-        self.first_seq + u64::from(self.count)
-    }
-}
+use crate::format::{FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, segment_name};
+use crate::fs::{Fs, SyncSite, sync, write_all_at};
 
 /// What a store was when it was opened, and how to write it.
 #[derive(Debug, Clone)]
@@ -80,29 +35,6 @@ pub(crate) struct Setup {
     pub(crate) durable_seq: u64,
     /// The first sequence number that this process has written to the directory as it is now.
     pub(crate) here_since: u64,
-}
-
-/// A place in the active segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
-    offset: u64,
-    next_seq: u64,
-    digest: u64,
-}
-
-#[derive(Debug)]
-struct Active {
-    file: Box<dyn FsFile>,
-    path: PathBuf,
-    header: SegmentHeader,
-    written: Point,
-    durable: Point,
-    allocated: u64,
-    records: u64,
-    min_time: i64,
-    max_time: i64,
-    /// Records were written since the last marker.
-    unmarked: bool,
 }
 
 /// Counts of what the writer did.
@@ -131,7 +63,7 @@ pub(crate) struct Writer {
     broken: bool,
     /// Records before this sequence number are in files of the directory, if no sync has failed.
     found_next: u64,
-    /// A sync has failed: whether what it was for is there, nobody knows.
+    /// A sync has failed, so the records that it was for may be on disk or not.
     in_doubt: bool,
     spare: Vec<Vec<u8>>,
     pub(crate) counts: WriterCounts,
@@ -261,11 +193,11 @@ impl Writer {
             if self.try_pump().is_ok() {
                 return Ok(());
             }
-            // Space that could not be allocated leaves the descriptor as good as it was.
+            // When space could not be allocated, nothing was written, so the descriptor can still be used.
             if !self.broken {
                 let tried = self.try_pump();
                 if tried.is_err() && self.written > 0 {
-                    // What could be written is not to wait for its sync until there is room for the rest.
+                    // Frames that were written are synced now. They must not wait until there is room for the others.
                     let _ = self.try_sync(SyncSite::Frames);
                 }
                 return tried;
@@ -291,7 +223,7 @@ impl Writer {
         }
         let marked = self.write_plain(FrameKind::Marker, Vec::new());
         if marked.and_then(|()| self.try_sync(SyncSite::Marker)).is_err() {
-            // The records are durable; only what proves it for ever is not.
+            // The records are durable. What failed is the marker that proves it to later readers.
             self.heal()?;
         }
         if let Some(active) = &mut self.active {
@@ -307,7 +239,7 @@ impl Writer {
             return Ok(());
         }
         if self.seal().is_err() {
-            // All records are durable; a segment without a seal is read like one after a crash.
+            // All records are durable. A segment without a seal is read as after a crash, so nothing is lost.
             return Ok(());
         }
         self.publish();
@@ -362,7 +294,7 @@ impl Writer {
         if let Some(active) = &self.active
             && active.allocated != u64::MAX
         {
-            // Zeros behind the seal are harmless, so it does not matter whether this works.
+            // The cut only saves space: readers ignore zeros behind a seal. So a failure does not matter.
             let _ = active.file.set_len(active.written.offset);
         }
         self.try_sync(SyncSite::Seal)
@@ -455,7 +387,7 @@ impl Writer {
         let first_seq = self.setup.prev.last_seq + 1;
         let tmp = self.setup.dir.join(format!("tmp-seg-{number:08x}"));
         let path = self.setup.dir.join(segment_name(number, first_seq));
-        // Each try has a number of its own: after a failed directory sync nobody knows which name will survive.
+        // Each try has a number of its own, because after a failed directory sync the old name may or may not survive a crash.
         self.setup.next_number =
             number.checked_add(1).ok_or_else(|| Error::Invalid("segment numbers are used up".into()))?;
         let born_len = self.retained.iter().map(|b| frame_len(b.payload_len())).sum::<u64>() + HEADER_LEN as u64;
@@ -492,7 +424,7 @@ impl Writer {
             }
             Err(e) => {
                 self.counts.failures += 1;
-                // Best effort: a left-over is ignored, by its name or because no later link names it.
+                // Best effort. A file that is left over is ignored, because of its name or because no later segment links to it.
                 let _ = fs.remove(if named { &path } else { &tmp });
                 Err(Error::io("write", &path, e))
             }
@@ -523,7 +455,7 @@ impl Writer {
             unmarked: false,
         };
         for batch in &mut self.retained {
-            // Nobody sees the file before all of it is durable, so each frame may say so of what comes before it.
+            // The file gets its name only when all of it is durable. So each frame may say that everything before it is durable.
             let durable_off = active.written.offset;
             active.write_raw(batch, FrameKind::Records, durable_off)?;
             self.counts.frames += 1;
@@ -559,74 +491,6 @@ impl Writer {
     }
 }
 
-impl Point {
-    fn link(&self) -> Link {
-        Link { valid_len: self.offset, last_seq: self.next_seq - 1, digest: self.digest }
-    }
-}
-
-impl Active {
-    /// Makes sure of space for `len` more bytes. A failure here leaves the segment as it was.
-    fn reserve(&mut self, len: u64, limit: u64) -> Result<(), Error> {
-        let end = self.written.offset + len;
-        if end <= self.allocated {
-            return Ok(());
-        }
-        let step = (self.written.offset / 2).clamp(ALLOCATE_MIN, ALLOCATE_MAX);
-        let goal = (self.allocated + step).min(limit.next_multiple_of(4096)).max(end);
-        let from = self.allocated;
-        let mut result = self.file.allocate(from, goal - from);
-        if result.as_ref().is_err_and(is_full) && goal > end {
-            result = self.file.allocate(from, end - from).map(|()| self.allocated = end);
-        } else if result.is_ok() {
-            self.allocated = goal;
-        }
-        match result {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => self.reserve(len, limit),
-            Err(e) if is_full(&e) => Err(Error::io("write", &self.path, e)),
-            Err(_) => {
-                // No such service here: space is found, or not, when writing.
-                self.allocated = u64::MAX;
-                Ok(())
-            }
-        }
-    }
-
-    fn write(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> Result<(), Error> {
-        self.write_raw(batch, kind, durable_off).map_err(|e| Error::io("write", &self.path, e))
-    }
-
-    fn write_raw(&mut self, batch: &mut Batch, kind: FrameKind, durable_off: u64) -> io::Result<()> {
-        let offset = self.written.offset;
-        let nonce = self.header.nonce;
-        let header = FrameHeader {
-            payload_len: batch.payload_len() as u32,
-            pcrc: payload_crc(nonce, batch.first_seq, &batch.bytes[FRAME_HEADER_LEN..]),
-            first_seq: batch.first_seq,
-            durable_off,
-            count: batch.count,
-            kind,
-            max_time: batch.max_time,
-        };
-        let raw = header.encode(nonce, offset);
-        batch.bytes[..FRAME_HEADER_LEN].copy_from_slice(&raw);
-        let unpadded = batch.bytes.len();
-        batch.bytes.resize(header.frame_len() as usize, 0);
-        let written = write_all_at(&*self.file, &batch.bytes, offset);
-        batch.bytes.truncate(unpadded);
-        written?;
-        let digest = next_digest(self.written.digest, &raw);
-        self.written = Point { offset: offset + header.frame_len(), next_seq: batch.next_seq(), digest };
-        self.records += u64::from(batch.count);
-        if kind == FrameKind::Records {
-            self.min_time = self.min_time.min(batch.min_time);
-            self.max_time = self.max_time.max(batch.max_time);
-        }
-        Ok(())
-    }
-}
-
 /// A random UUID, version 4.
 pub(crate) fn new_store(fs: &dyn Fs) -> [u8; 16] {
     let mut store = [0; 16];
@@ -635,8 +499,4 @@ pub(crate) fn new_store(fs: &dyn Fs) -> [u8; 16] {
     store[6] = store[6] & 0x0f | 0x40;
     store[8] = store[8] & 0x3f | 0x80;
     store
-}
-
-fn is_full(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

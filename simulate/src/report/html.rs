@@ -1,7 +1,7 @@
-//! Results as one HTML page with plots: no script, no font, nothing from elsewhere.
+//! Results as one HTML page with plots: no script, no font, nothing from elsewhere. The page is `templates/report.html`; what
+//! stands in it is drawn and put together here.
 
-use std::fmt::Write as _;
-
+use askama::Template;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -23,128 +23,76 @@ pub struct DrawError {
     reason: String,
 }
 
+/// The page as `templates/report.html` has it.
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'r> {
+    overview: Vec<Row<'r>>,
+    wins: Vec<String>,
+    worlds: Vec<WorldPart<'r>>,
+}
+
+/// Regret of one policy in each world, and its mean.
+struct Row<'r> {
+    policy: &'r str,
+    cells: Vec<String>,
+}
+
+/// What the page shows of one world.
+struct WorldPart<'r> {
+    name: &'r str,
+    plots: Vec<Plot>,
+    reports: Vec<&'r Report>,
+}
+
+struct Plot {
+    caption: String,
+    svg: String,
+}
+
+/// Policies whose labels say something: baselines have none of their own.
+const LEARNERS: [&str; 3] = ["default", "index", "confident"];
+
 /// The page: a table of regret, then for each world regret over time, cost against success, adaptation after a change, and
 /// the mix of decisions. Same reports, same bytes.
 ///
 /// # Errors
 /// [`DrawError`] when the chart library cannot draw what it is given.
 pub fn html(reports: &[Report]) -> Result<String, DrawError> {
-    let mut page = String::from(HEAD);
-    page.push_str(&overview(reports));
-    for world in distinct(reports, |report| &report.world) {
-        let of: Vec<&Report> = reports.iter().filter(|report| report.world == world).collect();
-        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"plots\">", escape(world));
-        for (title, svg) in [
-            ("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?),
-            ("Success against cost", draw("cost against success", |area| cost_against_success(area, &of))?),
-            (
-                "After a change to a dearer fetcher: share of warm hosts where it is first",
-                draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.worse))?,
-            ),
-            (
-                "After a change to a cheaper fetcher",
-                draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.better))?,
-            ),
-        ] {
-            let _ = writeln!(page, "<figure><figcaption>{title}</figcaption>{svg}</figure>");
-        }
-        for report in of.iter().filter(|report| LEARNERS.contains(&&*report.policy)) {
-            let svg = draw("decision mix", |area| decision_mix(area, report))?;
-            let policy = escape(&report.policy);
-            let _ = writeln!(page, "<figure><figcaption>First decisions of {policy}</figcaption>{svg}</figure>");
-        }
-        page.push_str("</div>\n");
-        page.push_str(&details(&of));
-    }
-    page.push_str("</body>\n</html>\n");
-    Ok(page)
+    let names = distinct(reports, |report| &report.world);
+    let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
+    let policies = distinct(reports, |report| &report.policy);
+    let overview = policies.into_iter().map(|policy| row(reports, &names, policy)).collect();
+    let page = Page { overview, wins: baseline_wins(reports), worlds };
+    page.render().map_err(|error| DrawError { plot: "the page", reason: error.to_string() })
 }
 
-/// Policies whose labels say something: baselines have none of their own.
-const LEARNERS: [&str; 3] = ["default", "index", "confident"];
-
-const HEAD: &str = "<!DOCTYPE html>
-<html lang=\"en\">
-<head>
-<meta charset=\"utf-8\">
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
-<title>fetchwise simulate</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; color: #1c1c1c; background: #fff; margin: 2rem auto; max-width: 1180px; padding: 0 1rem }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; display: block; overflow-x: auto }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
-th:first-child, td:first-child { text-align: left }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem }
-figure { margin: 0; flex: 1 1 500px; max-width: 570px }
-figure svg { max-width: 100%; height: auto }
-figcaption { font-weight: 600; margin: .4rem 0 }
-</style>
-</head>
-<body>
-<h1>Policies in invented worlds</h1>
-<p>Regret is worth lost a URL against an oracle that knows all chances, in direct requests. Lower is better.</p>
-";
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+fn row<'r>(reports: &'r [Report], worlds: &[&str], policy: &'r str) -> Row<'r> {
+    let regret = |report: &Report| format!("{:.2} ± {:.2}", report.regret, report.regret_sd);
+    let of_world = |world: &&str| find(reports, world, policy).map(regret).unwrap_or_default();
+    let mean = mean_regret(reports, worlds, policy).map(|mean| format!("{mean:.2}"));
+    Row { policy, cells: worlds.iter().map(of_world).chain([mean.unwrap_or_default()]).collect() }
 }
 
-fn overview(reports: &[Report]) -> String {
-    let worlds = distinct(reports, |report| &report.world);
-    let mut out = String::from("<table>\n<tr><th>policy</th>");
-    for world in &worlds {
-        let _ = write!(out, "<th>{}</th>", escape(world));
-    }
-    out.push_str("<th>mean</th></tr>\n");
-    for policy in distinct(reports, |report| &report.policy) {
-        let _ = write!(out, "<tr><td>{}</td>", escape(policy));
-        for world in &worlds {
-            match find(reports, world, policy) {
-                Some(report) => {
-                    let _ = write!(out, "<td>{:.2} ± {:.2}</td>", report.regret, report.regret_sd);
-                }
-                None => out.push_str("<td></td>"),
-            }
-        }
-        let mean = mean_regret(reports, &worlds, policy).map_or(String::new(), |mean| format!("{mean:.2}"));
-        let _ = writeln!(out, "<td>{mean}</td></tr>");
-    }
-    out.push_str("</table>\n");
-    let wins = baseline_wins(reports);
-    if !wins.is_empty() {
-        out.push_str("<p>Where a baseline wins:</p>\n<ul>\n");
-        for win in wins {
-            let _ = writeln!(out, "<li>{}</li>", escape(&win));
-        }
-        out.push_str("</ul>\n");
-    }
-    out
-}
-
-fn details(of: &[&Report]) -> String {
-    let mut out = String::from(
-        "<table>\n<tr><th>policy</th><th>regret</th><th>cold regret</th><th>success</th><th>false success</th><th>cost a \
-         success</th><th>attempts a URL</th><th>blocked /1000</th><th>bans /1000</th><th>probes</th></tr>\n",
+fn world<'r>(reports: &'r [Report], name: &'r str) -> Result<WorldPart<'r>, DrawError> {
+    let of: Vec<&Report> = reports.iter().filter(|report| report.world == name).collect();
+    let mut plots = Vec::new();
+    let mut add = |caption: &str, svg| plots.push(Plot { caption: caption.to_owned(), svg });
+    add("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?);
+    add("Success against cost", draw("cost against success", |area| cost_against_success(area, &of))?);
+    add(
+        "After a change to a dearer fetcher: share of warm hosts where it is first",
+        draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.worse))?,
     );
-    for r in of {
-        let per_success = r.cost_per_success.map_or("-".to_owned(), |cost| format!("{cost:.2}"));
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.3}</td><td>{:.4}</td><td>{per_success}</td><td>{:.2}</td>\
-             <td>{:.0}</td><td>{:.2}</td><td>{:.3}</td></tr>",
-            escape(&r.policy),
-            r.regret,
-            r.cold_regret,
-            r.success_rate,
-            r.false_success_rate,
-            r.attempts_per_url,
-            r.blocked_per_1k,
-            r.bans_per_1k,
-            r.probe_share,
-        );
+    add(
+        "After a change to a cheaper fetcher",
+        draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.better))?,
+    );
+    for report in of.iter().filter(|report| LEARNERS.contains(&&*report.policy)) {
+        let caption = format!("First decisions of {}", report.policy);
+        add(&caption, draw("decision mix", |area| decision_mix(area, report))?);
     }
-    out.push_str("</table>\n");
-    out
+    Ok(WorldPart { name, plots, reports: of })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

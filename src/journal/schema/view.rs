@@ -4,10 +4,8 @@
 
 use uuid::Uuid;
 
-use super::{
-    ArchivedAttemptV1, ArchivedTagV1, NONE, OTHER, SchemaError, TAG_KINDS, VERSION, access, from_code, hint_of, kind,
-    time_of,
-};
+use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of, kind};
+use super::records::{ArchivedAttemptV1, ArchivedTagV1, access, time_of};
 use crate::attempt::Hint;
 use crate::evidence::{Facts, Observed};
 use crate::time::Timestamp;

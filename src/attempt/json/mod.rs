@@ -1,8 +1,8 @@
 //! An attempt as one JSON object on one line: what `export` writes and `import` reads.
 //!
-//! Owns the field names, the defaults of what is absent, and what makes a line unfit. Invariant: a line that is taken says
-//! nothing that contradicts itself, and the same line makes the same attempt, id included, whenever it is read. Must not
-//! know where lines come from or where attempts go.
+//! Owns the field names, the defaults of what is absent, and what makes a line unfit; `fields` owns what each field can hold.
+//! Invariant: a line that is taken says nothing that contradicts itself, and the same line makes the same attempt, id included,
+//! whenever it is read. Must not know where lines come from or where attempts go.
 //!
 //! | field | absent or null |
 //! |---|---|
@@ -21,25 +21,24 @@
 //! would teach something wrong either way.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeStruct};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::bounds::{DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES};
-use super::{Attempt, ErrorType, Hint, Tag, stored_headers};
+use super::bounds::ITEMS_MAX;
+use super::{Attempt, ErrorType, Hint, Tag};
 use crate::decision::Source;
 use crate::heuristic::Heuristic;
-use crate::heuristic::url::{URL_MAX_BYTES, UrlError, UrlFeatures, identity, parse as parse_url, shorten};
+use crate::heuristic::url::{UrlError, UrlFeatures, identity, parse as parse_url};
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
+use fields::{At, Fields, TagFields};
+
+mod fields;
 
 /// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
 pub const LINE_MAX_BYTES: usize = 4 << 20;
@@ -66,14 +65,12 @@ pub enum ImportError {
         field: &'static str,
     },
     /// A field holds what it cannot hold.
-    #[error("`{field}` must be {expected}, got {got}")]
+    #[error("`{field}` {reason}")]
     Invalid {
-        /// The field.
+        /// The field, as in `heuristics[0].type`.
         field: String,
-        /// What it takes.
-        expected: String,
-        /// What it held, shortened.
-        got: String,
+        /// What it must be, and what it is, shortened.
+        reason: String,
     },
     /// The URL is not one that can be fetched.
     #[error("`url`: {0}")]
@@ -140,8 +137,9 @@ pub fn to_json_line(attempt: &Attempt) -> String {
 /// assert_eq!(attempt.heuristic("domain_path"), Some("wikipedia.org|wiki"));
 /// ```
 pub fn from_json_line(line: &str, now: Timestamp) -> Result<(Attempt, Notes), ImportError> {
-    let fields: Fields = serde_json::from_str(line).map_err(|error| not_an_object(&error))?;
-    read(fields, now)
+    let (fields, unknown_fields) = Fields::read(line)?;
+    let mut notes = Notes { unknown_fields, ..Notes::default() };
+    Ok((attempt(fields, now, &mut notes)?, notes))
 }
 
 /// An attempt that serializes as [`to_json_line`] writes it.
@@ -234,174 +232,47 @@ pub const FIELDS: [&str; 18] = [
     "heuristics",
 ];
 
-/// A line's known fields as they came, null counted as absent, and the names of the others.
-#[derive(Default)]
-struct Fields {
-    known: BTreeMap<&'static str, Value>,
-    unknown: Vec<String>,
-}
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfLine;
-        impl<'de> Visitor<'de> for OfLine {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object with the fields of an attempt")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Fields::default();
-                let mut seen = 0u32;
-                while let Some(key) = map.next_key_seed(FieldName)? {
-                    match key {
-                        Ok(index) if seen & (1 << index) != 0 => {
-                            return Err(de::Error::duplicate_field(FIELDS[index]));
-                        }
-                        Ok(index) => {
-                            seen |= 1 << index;
-                            match map.next_value()? {
-                                Value::Null => {}
-                                value => {
-                                    fields.known.insert(FIELDS[index], value);
-                                }
-                            }
-                        }
-                        Err(name) => {
-                            map.next_value::<IgnoredAny>()?;
-                            fields.unknown(shorten(&name));
-                        }
-                    }
-                }
-                Ok(fields)
-            }
-        }
-        deserializer.deserialize_map(OfLine)
-    }
-}
-
-/// Reads a key: the index of a known field, or the name of another one.
-struct FieldName;
-
-impl<'de> DeserializeSeed<'de> for FieldName {
-    type Value = Result<usize, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Ok(FIELDS.iter().position(|field| *field == name).ok_or(name))
-    }
-}
-
-impl Fields {
-    fn unknown(&mut self, name: String) {
-        // A line of nothing but odd names must not cost more than its length; so many are enough for a warning.
-        if self.unknown.len() < ITEMS_MAX && !self.unknown.contains(&name) {
-            self.unknown.push(name);
-        }
-    }
-
-    fn required(&mut self, field: &'static str) -> Result<Value, ImportError> {
-        self.known.remove(field).ok_or(ImportError::Missing { field })
-    }
-
-    /// A text field of at most `max` bytes without NUL; empty counts as absent.
-    fn text(&mut self, field: &'static str, max: usize) -> Result<Option<String>, ImportError> {
-        match self.known.remove(field) {
-            None => Ok(None),
-            Some(value) => Ok(Some(text(field, value, max)?).filter(|text| !text.is_empty())),
-        }
-    }
-
-    /// A name: text without control characters.
-    fn name(&mut self, field: &'static str) -> Result<Option<String>, ImportError> {
-        let name = self.text(field, NAME_MAX_BYTES)?;
-        match &name {
-            Some(text) if text.chars().any(char::is_control) => {
-                Err(invalid(field, "a name without control characters", &Value::from(text.as_str())))
-            }
-            _ => Ok(name),
-        }
-    }
-
-    fn flag(&mut self, field: &'static str) -> Result<Option<bool>, ImportError> {
-        match self.known.remove(field) {
-            None => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(other) => Err(invalid(field, "true or false", &other)),
-        }
-    }
-
-    /// A whole number from `min` to `max`.
-    fn whole(&mut self, field: &'static str, min: u64, max: u64) -> Result<Option<u64>, ImportError> {
-        let Some(value) = self.known.remove(field) else { return Ok(None) };
-        match value.as_u64().or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64)) {
-            Some(number) if (min..=max).contains(&number) => Ok(Some(number)),
-            _ => Err(invalid(field, &format!("a whole number from {min} to {max}"), &value)),
-        }
-    }
-
-    /// A share: a number up to 1, from 0 on or above it.
-    fn share(&mut self, field: &'static str, zero: bool) -> Result<Option<f64>, ImportError> {
-        self.known.remove(field).map(|value| share(field, &value, zero)).transpose()
-    }
-}
-
-fn read(mut fields: Fields, now: Timestamp) -> Result<(Attempt, Notes), ImportError> {
-    let mut notes = Notes::default();
-    let url_text = text("url", fields.required("url")?, URL_MAX_BYTES)?;
-    let url = parse_url(&url_text).map_err(ImportError::Url)?;
-    fields.required("fetcher").map(|value| fields.known.insert("fetcher", value))?;
-    let fetcher = fields.name("fetcher")?.ok_or_else(|| invalid("fetcher", "a name", &Value::from("")))?;
-    fields.required("success").map(|value| fields.known.insert("success", value))?;
-    let success = fields.flag("success")?.unwrap_or_default();
-    let attempted_at = time(&fields.required("attempted_at")?, &mut notes)?;
-    let error_type = fields.name("error_type")?.map(|name| ErrorType::from_name(&name));
-    let is_banned = fields.flag("is_banned")?;
-    check_end(success, error_type.as_ref(), is_banned)?;
+fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt, ImportError> {
+    let missing = |field| ImportError::Missing { field };
+    let url = parse_url(&fields.url.ok_or_else(|| missing("url"))?).map_err(ImportError::Url)?;
+    let fetcher = fields.fetcher.ok_or_else(|| missing("fetcher"))?;
+    let success = fields.success.ok_or_else(|| missing("success"))?;
+    let At { at, is_number } = fields.attempted_at.ok_or_else(|| missing("attempted_at"))?;
+    notes.looks_like_seconds = is_number && (1_000_000_000..LOOKS_LIKE_SECONDS_BEFORE).contains(&at.as_millis());
+    let error_type = fields.error_type.map(|name| ErrorType::from_name(&name));
+    check_end(success, error_type.as_ref(), fields.is_banned)?;
     let kind = error_type.as_ref().and_then(ErrorType::kind);
-    let id = id(&mut fields)?;
-    let link = fields.text("link", LINK_MAX_BYTES)?;
-    let weight = fields.share("weight", true)?;
-    let tags = heuristics(&mut fields)?;
+    // A link that is a URL loses its user info as the URL does; any other name is the caller's.
+    let link = fields.link.filter(|link| !link.is_empty()).map(|link| parse_url(&link).map_or(link, String::from));
     let mut attempt = Attempt {
         id: Uuid::nil(),
-        // A link that is a URL loses its user info as the URL does; any other name is the caller's.
-        link: link.map_or_else(|| identity(&url).to_owned(), |link| parse_url(&link).map_or(link, String::from)),
+        link: link.unwrap_or_else(|| identity(&url).to_owned()),
         url: identity(&url).to_owned(),
         fetcher: canonical(&fetcher).to_owned(),
         success,
-        is_banned: is_banned.unwrap_or(kind.is_some_and(|kind| kind.is_banned())),
+        is_banned: fields.is_banned.unwrap_or(kind.is_some_and(|kind| kind.is_banned())),
         error_type,
-        http_status: fields.whole("http_status", 100, 999)?.map(|status| status as u16),
-        response_headers: headers(&mut fields)?,
-        duration_ms: duration(&mut fields)?,
-        attempted_at,
-        source: fields.name("source")?.map(source),
-        propensity: fields.share("propensity", false)?,
-        hint: hint(&mut fields)?,
-        weight: weight.unwrap_or(kind.map_or(1.0, |kind| kind.weight())),
-        try_no: fields.whole("try_no", 1, u64::from(u32::MAX))?.map_or(1, |number| number as u32),
-        shadow_fetcher: fields.name("shadow_fetcher")?.map(|name| canonical(&name).to_owned()),
-        heuristics: tags.unwrap_or_default(),
+        http_status: fields.http_status,
+        response_headers: fields.response_headers.unwrap_or_default(),
+        duration_ms: fields.duration_ms.unwrap_or(0),
+        attempted_at: at,
+        source: fields.source.map(source),
+        propensity: fields.propensity,
+        hint: fields.hint,
+        weight: fields.weight.unwrap_or(kind.map_or(1.0, |kind| kind.weight())),
+        try_no: fields.try_no.unwrap_or(1),
+        shadow_fetcher: fields.shadow_fetcher.map(|name| canonical(&name).to_owned()),
+        heuristics: fields.heuristics.map(tags).transpose()?.unwrap_or_default(),
     };
     // Made before anything that depends on the time of reading or on this release's extraction is filled in.
-    attempt.id = id.unwrap_or_else(|| content_id(&attempt));
+    attempt.id = fields.id.unwrap_or_else(|| content_id(&attempt));
     if attempt.heuristics.is_empty() {
         let features = UrlFeatures::extract(&url).map_err(ImportError::Url)?;
         attempt.heuristics = features.heuristics().into_iter().map(Tag::from).collect();
     }
     notes.clamped = attempt.attempted_at > now;
     attempt.attempted_at = attempt.attempted_at.min(now);
-    notes.unknown_fields = fields.unknown;
-    Ok((attempt, notes))
-}
-
-/// The parser counts lines from the start of its text, which is one line of a file: only the column means something.
-fn not_an_object(error: &serde_json::Error) -> ImportError {
-    let text = error.to_string();
-    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason).to_owned();
-    ImportError::Json { reason, column: error.column() }
+    Ok(attempt)
 }
 
 /// The UUIDv8 of what a line says, whatever the order and spelling of its fields.
@@ -422,34 +293,6 @@ fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bo
     }
 }
 
-fn id(fields: &mut Fields) -> Result<Option<Uuid>, ImportError> {
-    let Some(value) = fields.known.remove("id") else { return Ok(None) };
-    let read = value.as_str().and_then(|text| Uuid::try_parse(text).ok()).filter(|id| !id.is_nil());
-    read.map(Some).ok_or_else(|| invalid("id", "a UUID", &value))
-}
-
-fn time(value: &Value, notes: &mut Notes) -> Result<Timestamp, ImportError> {
-    const EXPECTED: &str = "a time in RFC 3339, or whole milliseconds since 1970";
-    let at = match value {
-        Value::String(text) => rfc3339::parse(text).ok(),
-        Value::Number(number) => {
-            let ms = number.as_i64();
-            notes.looks_like_seconds = ms.is_some_and(|ms| (1_000_000_000..LOOKS_LIKE_SECONDS_BEFORE).contains(&ms));
-            ms.map(Timestamp::from_millis)
-        }
-        _ => None,
-    };
-    at.filter(|at| at.as_millis() >= 0).ok_or_else(|| invalid("attempted_at", EXPECTED, value))
-}
-
-fn duration(fields: &mut Fields) -> Result<u64, ImportError> {
-    let Some(value) = fields.known.remove("duration_ms") else { return Ok(0) };
-    match value.as_f64() {
-        Some(ms) if (0.0..=DURATION_MAX_MS as f64).contains(&ms) => Ok(ms.round() as u64),
-        _ => Err(invalid("duration_ms", "a number of milliseconds, 0 or more", &value)),
-    }
-}
-
 /// The label as the crate's own text where it is one of its own.
 fn source(name: String) -> Cow<'static, str> {
     match Source::from_name(&name) {
@@ -458,107 +301,22 @@ fn source(name: String) -> Cow<'static, str> {
     }
 }
 
-fn hint(fields: &mut Fields) -> Result<Option<Hint>, ImportError> {
-    let Some(name) = fields.name("hint")? else { return Ok(None) };
-    let read = Hint::from_name(&name);
-    read.map(Some).ok_or_else(|| invalid("hint", "blocked, empty, timeout or unknown", &Value::from(name)))
-}
-
-/// Response headers as an object or as a list of pairs, those of them that may be stored.
-fn headers(fields: &mut Fields) -> Result<Vec<Header>, ImportError> {
-    const FIELD: &str = "response_headers";
-    const EXPECTED: &str = "an object of names and values, or a list of [name, value] pairs";
-    let Some(value) = fields.known.remove(FIELD) else { return Ok(Vec::new()) };
-    let pairs: Vec<(String, Value)> = match value {
-        Value::Object(map) => map.into_iter().collect(),
-        Value::Array(list) => {
-            let pair = |item: Value| match item {
-                Value::Array(pair) => match <[Value; 2]>::try_from(pair) {
-                    Ok([Value::String(name), value]) => Ok((name, value)),
-                    _ => Err(invalid(FIELD, EXPECTED, &Value::from("another list"))),
-                },
-                other => Err(invalid(FIELD, EXPECTED, &other)),
-            };
-            list.into_iter().map(pair).collect::<Result<_, _>>()?
-        }
-        other => return Err(invalid(FIELD, EXPECTED, &other)),
-    };
-    if pairs.len() > ITEMS_MAX {
-        return Err(invalid(FIELD, &format!("{ITEMS_MAX} headers at most"), &Value::from(pairs.len())));
+/// Tags, each once: twice the same would count twice.
+fn tags(list: Vec<TagFields>) -> Result<Vec<Tag>, ImportError> {
+    let invalid = |field, reason| ImportError::Invalid { field, reason };
+    if list.len() > ITEMS_MAX {
+        return Err(invalid("heuristics".to_owned(), format!("must be a list of {ITEMS_MAX} at most")));
     }
-    let mut out: Vec<Header> = Vec::with_capacity(pairs.len());
-    for (name, value) in pairs {
-        let name = text(FIELD, Value::from(name), NAME_MAX_BYTES)?;
-        // HTTP libraries often give a list of values for a name.
-        let values = match value {
-            Value::Array(values) if values.len() <= ITEMS_MAX => values,
-            one => vec![one],
-        };
-        for value in values {
-            out.push(Header::new(name.clone(), text(FIELD, value, HEADER_MAX_BYTES)?));
-        }
-    }
-    Ok(stored_headers(&out))
-}
-
-fn heuristics(fields: &mut Fields) -> Result<Option<Vec<Tag>>, ImportError> {
-    const FIELD: &str = "heuristics";
-    let list = match fields.known.remove(FIELD) {
-        None => return Ok(None),
-        Some(Value::Array(list)) if list.len() <= ITEMS_MAX => list,
-        Some(other) => {
-            return Err(invalid(FIELD, &format!("a list of at most {ITEMS_MAX} {{type, value, importance}}"), &other));
-        }
-    };
     let mut tags: Vec<Tag> = Vec::with_capacity(list.len());
     for (index, item) in list.into_iter().enumerate() {
-        let Value::Object(mut item) = item else {
-            return Err(invalid(&format!("{FIELD}[{index}]"), "an object {type, value, importance}", &item));
-        };
-        let part = |name: &str| format!("{FIELD}[{index}].{name}");
-        let kind = text(&part("type"), item.remove("type").unwrap_or_default(), NAME_MAX_BYTES)?;
-        let value = text(&part("value"), item.remove("value").unwrap_or_default(), VALUE_MAX_BYTES)?;
-        if kind.is_empty() {
-            return Err(invalid(&part("type"), "the heuristic's type", &Value::from(kind)));
-        }
-        let importance = match item.remove("importance").unwrap_or_default() {
-            Value::Null => None,
-            number => Some(share(&part("importance"), &number, true)? as f32),
-        };
-        for name in item.keys() {
-            fields.unknown(format!("heuristics[].{}", shorten(name)));
-        }
-        // Twice the same would count twice.
-        if !tags.iter().any(|tag| tag.heuristic.kind == kind && tag.heuristic.value == value) {
-            tags.push(Tag { heuristic: Heuristic::new(kind, value), importance });
+        let missing = |part: &str| invalid(format!("heuristics[{index}].{part}"), "must be text".to_owned());
+        let kind = item.r#type.filter(|kind| !kind.is_empty()).ok_or_else(|| missing("type"))?;
+        let heuristic = Heuristic::new(kind, item.value.ok_or_else(|| missing("value"))?);
+        if !tags.iter().any(|tag| tag.heuristic == heuristic) {
+            tags.push(Tag { heuristic, importance: item.importance.map(|share| share as f32) });
         }
     }
-    Ok(Some(tags))
-}
-
-fn share(field: &str, value: &Value, zero: bool) -> Result<f64, ImportError> {
-    match value.as_f64() {
-        Some(share) if share <= 1.0 && (share > 0.0 || zero && share == 0.0) => Ok(share.abs()),
-        _ if zero => Err(invalid(field, "a number from 0 to 1", value)),
-        _ => Err(invalid(field, "a number above 0, at most 1", value)),
-    }
-}
-
-fn text(field: &str, value: Value, max: usize) -> Result<String, ImportError> {
-    match value {
-        Value::String(text) if text.len() > max => {
-            Err(invalid(field, &format!("at most {max} bytes"), &Value::from(text)))
-        }
-        Value::String(text) if text.contains('\0') => {
-            Err(invalid(field, "text without NUL characters", &Value::from(text)))
-        }
-        Value::String(text) => Ok(text),
-        other => Err(invalid(field, "text", &other)),
-    }
-}
-
-fn invalid(field: &str, expected: &str, got: &Value) -> ImportError {
-    ImportError::Invalid { field: field.to_owned(), expected: expected.to_owned(), got: shorten(&got.to_string()) }
+    Ok(tags)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Judging a policy on a log that another one made: what would it have been worth?
+//! Off-policy evaluation: what a policy would have been worth on a log that another one made.
 //!
-//! Attempts are replayed in the order of the log. At the first attempt of each fetch the judged policy is asked, with the
+//! Attempts are replayed in the order of the log. At the first attempt of each fetch the evaluated policy is asked, with the
 //! evidence of that moment, which fetcher it would have taken; the logged propensity says how likely the policy that made the
-//! log was to take the one it took. What is judged is the first decision: what came after a failure is the log's.
+//! log was to take the one it took. What is evaluated is the first decision: what came after a failure is the log's.
 //!
 //! Two estimates: by inverse propensity, which trusts the log alone, and the doubly robust one, which takes the selector's own
 //! estimate of each fetcher's worth and corrects it by the log where the two agree on the fetcher. Either needs a log whose
-//! policy now and then took something else; where it never did, [`Verdict::warnings`] says so. Must not know where attempts
+//! policy now and then took something else; where it never did, [`Evaluation::warnings`] says so. Must not know where attempts
 //! come from.
 
 use std::collections::HashMap;
@@ -39,8 +39,8 @@ pub struct Estimate {
 
 /// What a log says about a policy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// The judged policy.
+pub struct Evaluation {
+    /// The evaluated policy.
     pub policy: String,
     /// Doubly robust: the estimate to go by.
     pub doubly_robust: Estimate,
@@ -48,13 +48,13 @@ pub struct Verdict {
     pub inverse_propensity: Estimate,
     /// What the log itself came to.
     pub logged: Estimate,
-    /// Fetches that were judged.
+    /// Fetches that were evaluated.
     pub fetches: u64,
-    /// Of those, how many where the judged policy would have taken what was taken.
+    /// Of those, how many where the evaluated policy would have taken what was taken.
     pub agreed: u64,
     /// How many equally weighted fetches the log is worth for this question.
     pub effective_sample: f64,
-    /// The share of fetches where the judged policy wants a fetcher that the log's policy had no chance of taking.
+    /// The share of fetches where the evaluated policy wants a fetcher that the log's policy had no chance of taking.
     pub unsupported_share: f64,
     /// Fetches left out, because their first attempt says nothing of its propensity.
     pub left_out: u64,
@@ -88,20 +88,20 @@ struct Fetch {
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
-/// use fetchwise::judge::Judge;
+/// use fetchwise::off_policy::OffPolicyEvaluator;
 /// use fetchwise::selector::Selector;
 /// use fetchwise::time::Timestamp;
 ///
-/// let mut judge = Judge::new(Selector::builder().build().unwrap());
+/// let mut evaluator = OffPolicyEvaluator::new(Selector::builder().build().unwrap());
 /// let url = url::Url::parse("https://example.org/").unwrap();
 /// let mut attempt = Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered();
 /// attempt.propensity = Some(1.0);
-/// judge.add(&attempt);
-/// let verdict = judge.verdict();
-/// assert_eq!((verdict.fetches, verdict.agreed), (1, 1));
-/// assert!(!verdict.warnings.is_empty(), "one fetch shows nothing");
+/// evaluator.add(&attempt);
+/// let evaluation = evaluator.finish();
+/// assert_eq!((evaluation.fetches, evaluation.agreed), (1, 1));
+/// assert!(!evaluation.warnings.is_empty(), "one fetch shows nothing");
 /// ```
-pub struct Judge {
+pub struct OffPolicyEvaluator {
     selector: Selector,
     open: HashMap<u64, Open>,
     done: Vec<Fetch>,
@@ -110,8 +110,8 @@ pub struct Judge {
     after_failure: (f64, u64),
 }
 
-impl Judge {
-    /// Judges the policy of `selector`, which must be without evidence and have the candidates, costs and constants that the
+impl OffPolicyEvaluator {
+    /// Evaluates the policy of `selector`, which must be without evidence and have the candidates, costs and constants that the
     /// question is asked for.
     pub fn new(selector: Selector) -> Self {
         Self { selector, open: HashMap::new(), done: Vec::new(), left_out: 0, after_failure: (0.0, 0) }
@@ -142,7 +142,7 @@ impl Judge {
         page - cost - if attempt.is_banned { settings.blocked_cost } else { 0.0 }
     }
 
-    /// Asks the judged policy about a fetch that begins.
+    /// Asks the evaluated policy about a fetch that begins.
     fn begin(&self, attempt: &Attempt, worth: f64) -> Option<Open> {
         let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
         let url = parse(&attempt.url).ok()?;
@@ -184,7 +184,7 @@ impl Judge {
     }
 
     /// Ends the log and says what it shows.
-    pub fn verdict(mut self) -> Verdict {
+    pub fn finish(mut self) -> Evaluation {
         let mut links: Vec<u64> = self.open.keys().copied().collect();
         links.sort_unstable();
         links.into_iter().for_each(|link| self.close(link));
@@ -196,7 +196,7 @@ impl Judge {
         let unsupported = self.done.iter().filter(|fetch| !fetch.agreed && fetch.propensity >= 1.0).count();
         let doubly_robust =
             clustered(&self.done, |f| (f.expected_wanted + weight(f) * (f.worth - f.expected_taken), 1.0));
-        let mut verdict = Verdict {
+        let mut evaluation = Evaluation {
             policy: self.selector.policy_name().to_owned(),
             doubly_robust,
             inverse_propensity: clustered(&self.done, |f| (weight(f) * f.worth, weight(f))),
@@ -211,12 +211,12 @@ impl Judge {
         let mut domains: Vec<u64> = self.done.iter().map(|fetch| fetch.domain).collect();
         domains.sort_unstable();
         domains.dedup();
-        verdict.warn(domains.len());
-        verdict
+        evaluation.warn(domains.len());
+        evaluation
     }
 }
 
-impl Verdict {
+impl Evaluation {
     fn warn(&mut self, domains: usize) {
         let mut warn = |text: String| self.warnings.push(text);
         if self.effective_sample < EFFECTIVE_MIN {
@@ -291,10 +291,10 @@ mod tests {
         }
     }
 
-    fn judge(policy: &'static str) -> Judge {
+    fn evaluator(policy: &'static str) -> OffPolicyEvaluator {
         let names = ["direct_access", "playwright"];
         let builder = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
-        Judge::new(builder.policy(Box::new(Only(policy))).build().unwrap())
+        OffPolicyEvaluator::new(builder.policy(Box::new(Only(policy))).build().unwrap())
     }
 
     fn unit(n: u64, purpose: u64) -> f64 {
@@ -320,64 +320,64 @@ mod tests {
             .collect()
     }
 
-    fn verdict(policy: &'static str, browser: f64) -> Verdict {
-        let mut judge = judge(policy);
-        log(browser).iter().for_each(|attempt| judge.add(attempt));
-        judge.verdict()
+    fn evaluation(policy: &'static str, browser: f64) -> Evaluation {
+        let mut evaluator = evaluator(policy);
+        log(browser).iter().for_each(|attempt| evaluator.add(attempt));
+        evaluator.finish()
     }
 
     #[test]
     fn both_estimates_find_the_worth_of_what_the_log_seldom_did() {
         // True worth: .9 * 100 - 20 of the browser, .4 * 100 - 1 of the plain request.
         for (policy, browser, truth) in [("playwright", 0.1, 70.0), ("direct_access", 0.9, 39.0)] {
-            let verdict = verdict(policy, browser);
-            for estimate in [verdict.doubly_robust, verdict.inverse_propensity] {
+            let evaluation = evaluation(policy, browser);
+            for estimate in [evaluation.doubly_robust, evaluation.inverse_propensity] {
                 assert!(estimate.ci_low < truth && truth < estimate.ci_high, "{policy}: {estimate:?}");
                 assert!(estimate.ci_high - estimate.ci_low < 16.0, "{policy}: {estimate:?}");
             }
-            assert!((300.0..500.0).contains(&verdict.effective_sample), "{verdict:?}");
-            assert!(verdict.warnings.is_empty(), "{:?}", verdict.warnings);
+            assert!((300.0..500.0).contains(&evaluation.effective_sample), "{evaluation:?}");
+            assert!(evaluation.warnings.is_empty(), "{:?}", evaluation.warnings);
         }
     }
 
     #[test]
     fn a_log_that_never_did_what_the_policy_wants_is_called_unfit() {
-        let verdict = verdict("playwright", 0.0);
-        assert_eq!((verdict.agreed, verdict.unsupported_share), (0, 1.0));
-        assert!(verdict.warnings.iter().any(|w| w.contains("no chance")), "{:?}", verdict.warnings);
-        assert!(verdict.warnings.iter().any(|w| w.contains("worth 0 fetches")), "{:?}", verdict.warnings);
+        let evaluation = evaluation("playwright", 0.0);
+        assert_eq!((evaluation.agreed, evaluation.unsupported_share), (0, 1.0));
+        assert!(evaluation.warnings.iter().any(|w| w.contains("no chance")), "{:?}", evaluation.warnings);
+        assert!(evaluation.warnings.iter().any(|w| w.contains("worth 0 fetches")), "{:?}", evaluation.warnings);
     }
 
     #[test]
     fn a_policy_like_the_logs_own_is_worth_what_the_log_came_to() {
-        let verdict = verdict("playwright", 1.0);
-        assert_eq!(verdict.agreed, verdict.fetches);
-        assert!((verdict.inverse_propensity.value - verdict.logged.value).abs() < 1e-9);
-        assert!((verdict.effective_sample - 4000.0).abs() < 1e-6);
+        let evaluation = evaluation("playwright", 1.0);
+        assert_eq!(evaluation.agreed, evaluation.fetches);
+        assert!((evaluation.inverse_propensity.value - evaluation.logged.value).abs() < 1e-9);
+        assert!((evaluation.effective_sample - 4000.0).abs() < 1e-6);
     }
 
     #[test]
     fn later_attempts_add_to_the_fetch_they_belong_to() {
-        let mut judge = judge("direct_access");
+        let mut evaluator = evaluator("direct_access");
         let url = Url::parse("https://e.org/").unwrap();
         let at = Timestamp::from_millis(1_800_000_000_000);
         let mut first = Attempt::new(&url, "direct_access", at).unwrap().failed(ErrorKind::BlockedCaptcha);
         first.propensity = Some(1.0);
         let mut second = Attempt::new(&url, "playwright", at).unwrap().delivered();
         second.try_no = 2;
-        judge.add(&first);
-        judge.add(&second);
+        evaluator.add(&first);
+        evaluator.add(&second);
         // 100 - 20 for the second, -1 - 2 for the first.
-        assert_eq!(judge.verdict().logged.value, 77.0);
+        assert_eq!(evaluator.finish().logged.value, 77.0);
     }
 
     #[test]
     fn attempts_without_propensity_are_left_out_and_said_to_be() {
-        let mut judge = judge("direct_access");
+        let mut evaluator = evaluator("direct_access");
         let url = Url::parse("https://e.org/").unwrap();
-        judge.add(&Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered());
-        let verdict = judge.verdict();
-        assert_eq!((verdict.fetches, verdict.left_out), (0, 1));
-        assert!(verdict.warnings.iter().any(|w| w.contains("left out")));
+        evaluator.add(&Attempt::new(&url, "direct_access", Timestamp::now()).unwrap().delivered());
+        let evaluation = evaluator.finish();
+        assert_eq!((evaluation.fetches, evaluation.left_out), (0, 1));
+        assert!(evaluation.warnings.iter().any(|w| w.contains("left out")));
     }
 }

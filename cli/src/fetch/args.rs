@@ -1,0 +1,111 @@
+//! What can be written behind `fetch`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::available::BrowserArgs;
+use fetchwise::fetch::guard;
+
+/// Fetch pages, learning on the way
+///
+/// Each URL is given to the fetcher that is likeliest to bring it for the least cost; a failure moves on to the next one. Every
+/// request is recorded as an attempt. A site that blocks is left alone for a while. A run that was interrupted is taken up
+/// where it stopped when the same command is given again.
+///
+/// Results come as they are there, not in the order of the input: each says which line of the input it belongs to. With --ordered
+/// they come in the order of the input, and a URL that hangs holds back the results of those after it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\"}; empty lines and \
+    lines that start with # are left out.\n\n\
+    Examples:\n  \
+    fetchwise fetch https://example.org/ --out pages\n  \
+    fetchwise fetch --input urls.txt --warc crawl.warc.gz --concurrency 32 --json > results.jsonl\n  \
+    fetchwise fetch http://127.0.0.1:8080/ --allow-private-network"
+)]
+pub(crate) struct FetchArgs {
+    /// What to fetch; - reads lines from stdin
+    #[arg(value_name = "URL", required_unless_present = "input")]
+    pub(crate) urls: Vec<String>,
+    /// Read what to fetch from a file, a line each
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Keep pages in this folder, a file each
+    #[arg(short, long, value_name = "DIR", conflicts_with = "warc")]
+    pub(crate) out: Option<PathBuf>,
+    /// Keep pages in this WARC archive (compressed when the name ends in .gz)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) warc: Option<PathBuf>,
+    /// URLs under way at once
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) concurrency: u16,
+    /// Give results in the order of the input, not as they come
+    #[arg(long)]
+    pub(crate) ordered: bool,
+    /// A network that may be dialled although it is not public, as CIDR; repeatable
+    #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
+    pub(crate) allow_network: Vec<ipnet::IpNet>,
+    /// Loopback and private networks may be dialled
+    #[arg(long)]
+    pub(crate) allow_private_network: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+    /// Time for one request, such as 30s or 1500ms [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_body: Option<u64>,
+    /// Trust the certificate authorities in this file (PEM) beside Mozilla's; the browser trusts what its system does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Try this fetcher first, for every URL
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fetcher: Option<String>,
+    /// Start from the beginning, though an earlier run was interrupted
+    #[arg(long)]
+    pub(crate) restart: bool,
+}
+
+/// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
+        Err(_) => {
+            humantime::parse_duration(text).map_err(|error| format!("{error}: expected a time, as in 1500ms or 30s"))?
+        }
+    };
+    match time {
+        time if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&time) => Ok(time),
+        _ => Err(format!("{text} is not between 1ms and a day")),
+    }
+}
+
+/// Reads `500`, `64KiB`, `10MB` or `1.5GiB`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let size: bytesize::ByteSize =
+        text.parse().map_err(|error| format!("{error}: expected a size, as in 10MB or 10MiB"))?;
+    if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(parse_time("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_size("10M"), Ok(10_000_000));
+        assert_eq!((parse_size("10MiB"), parse_size("7"), parse_size("1.5 kB")), (Ok(10 << 20), Ok(7), Ok(1500)));
+        for bad in ["", "s", "-1s", "0", "0s", "1e99", "5 parsecs", "NaN", "2days"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "M", "-1", "0", "5 parsecs"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A selector that remembers: opening a journal, learning what is in it, and recording into it from then on.
+
+use std::path::PathBuf;
+
+use super::{Journal, JournalOptions, OpenCheck, load};
+use crate::selector::SelectorBuilder;
+
+impl SelectorBuilder {
+    /// Keeps what is learned in the directory `dir`, which is made when there is none: [`build`](SelectorBuilder::build) opens the
+    /// journal there, learns everything in it, pauses of links and hosts included, and records from then on. Dropping the selector
+    /// writes and syncs what is left. For a journal with options, or to wait until attempts are on disk, open a [`Journal`] and
+    /// give it to [`sink`](SelectorBuilder::sink).
+    ///
+    /// ```
+    /// use fetchwise::Selector;
+    /// use fetchwise::answer::Outcome;
+    /// use fetchwise::visit::Step;
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let url = url::Url::parse("https://example.org/").unwrap();
+    /// let selector = Selector::builder().journal(dir).build()?;
+    /// let mut visit = selector.visit(&url)?;
+    /// while let Step::Fetch(fetch) = visit.next() {
+    ///     visit.report(fetch, Outcome::Http(503));
+    /// }
+    /// drop(visit);
+    /// drop(selector);
+    ///
+    /// let again = Selector::builder().journal(dir).build()?;
+    /// assert!(again.link_state("https://example.org/").paused_until.is_some());
+    /// # Ok::<(), fetchwise::Error>(())
+    /// ```
+    #[must_use]
+    pub fn journal(self, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        self.opened_by(move |selector| {
+            // Everything is replayed right after the open, which reads it all.
+            let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
+            load(&dir, selector, selector.now())?;
+            selector.set_sink(Box::new(journal));
+            Ok(())
+        })
+    }
+}

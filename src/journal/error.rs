@@ -1,0 +1,63 @@
+//! What can go wrong with a journal, told apart by what a caller has to do about it.
+//!
+//! Owns: the error type of the journal's boundary. Must not know: how any of it is found.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fetchwise_log::{AppendError, Error as LogError};
+
+use super::schema::SchemaError;
+use crate::attempt::bounds::Unrecordable;
+
+/// Why the journal cannot be written or read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The log says no: locked, damaged, of a newer format, or the system failed it.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A record whose bytes are whole does not hold what this release can read.
+    #[error("record {seq} of the log: {source}")]
+    Record {
+        /// Its sequence number.
+        seq: u64,
+        /// What is wrong with it.
+        source: Arc<SchemaError>,
+    },
+    /// A snapshot whose bytes are whole does not hold what this release can read.
+    #[error("the snapshot {file}: {what}")]
+    Snapshot {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The newest record is so old that the clock is probably wrong, and with it what "too old" means.
+    #[error("the newest record is {hours} hours old: has the clock jumped?")]
+    ClockJump {
+        /// How old.
+        hours: u64,
+    },
+    /// An attempt says nothing that could be recorded.
+    #[error("cannot be recorded: {0}")]
+    Unrecordable(#[from] Unrecordable),
+    /// An entry cannot be encoded: it is too large.
+    #[error("cannot be recorded: {0}")]
+    Encode(Arc<SchemaError>),
+    /// The log did not take an entry.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+impl JournalError {
+    /// True when trying again without doing something about it is useless: locked, damaged, of a newer format. Commands end
+    /// with exit code 3.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Log(error) => error.is_refusal(),
+            Self::Record { .. } | Self::Snapshot { .. } | Self::ClockJump { .. } => true,
+            Self::Unrecordable(_) | Self::Encode(_) | Self::Append(_) => false,
+        }
+    }
+}

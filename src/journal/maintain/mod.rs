@@ -1,0 +1,37 @@
+//! Looking after a journal: snapshots, compaction, checking, repair, forgetting.
+//!
+//! Snapshots, compaction and checks work beside a running crawler; repair and forgetting need the directory for themselves.
+//!
+//! ```
+//! use fetchwise::attempt::Attempt;
+//! use fetchwise::journal::{Journal, JournalOptions, maintain};
+//! use fetchwise::selector::Selector;
+//! use fetchwise::time::Timestamp;
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path();
+//! let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
+//! let (url, now) = (url::Url::parse("https://example.org/").unwrap(), Timestamp::now());
+//! journal.append_attempt(&Attempt::new(&url, "playwright", now).unwrap().delivered()).unwrap();
+//! journal.close().unwrap();
+//!
+//! let selector = Selector::builder().build().unwrap();
+//! let taken = maintain::snapshot(dir, &selector, now, &mut |_, _| {}).unwrap();
+//! assert_eq!(taken.covers_seq, 1);
+//! assert!(maintain::verify(dir, &mut |_, _| {}).unwrap().is_sound());
+//! ```
+
+mod compact;
+mod forget;
+mod look;
+mod take;
+mod tell;
+mod verify;
+
+pub use compact::{CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
+pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
+pub use forget::{Forgot, forget};
+pub use look::{cutoff, torn_tail, unfolded};
+pub use take::{Taken, snapshot};
+pub use tell::{Phase, Tell};
+pub use verify::{Refold, Verified, repair, verify};

@@ -1,0 +1,295 @@
+//! Entries as records, and records as entries.
+//!
+//! Owns: which key a record has, and the way from an entry to bytes and back. Invariant: what was encoded decodes to the same.
+//! Must not know: where records are kept.
+
+use std::borrow::Cow;
+
+use rkyv::util::AlignedVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::codes::{NONE, SchemaError, VERSION, hint_code, hint_of, kind};
+use super::records::{
+    ArchivedAttemptV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1, ArchivedTombstoneV1, AttemptV1,
+    HostStateV1, ImportanceV1, LinkStateV1, TombstoneV1, access, bytes_of, time_of,
+};
+use crate::attempt::Attempt;
+use crate::backoff::LinkState;
+use crate::heuristic::url::site_of;
+use crate::journal::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget, domain_of_url};
+use crate::time::Timestamp;
+
+/// A record as the log takes it.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) kind: u16,
+    pub(crate) key_hash: u64,
+    pub(crate) time: Timestamp,
+    pub(crate) payload: AlignedVec,
+}
+
+/// Encodes an attempt.
+pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> {
+    // All of a domain's attempts have one key, whatever else an import may have tagged them with.
+    let key_hash = match attempt.heuristic("domain") {
+        Some(domain) => key_of_domain(domain),
+        None => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
+    };
+    Ok(Encoded {
+        kind: kind::ATTEMPT,
+        key_hash,
+        time: attempt.attempted_at,
+        payload: bytes_of(&AttemptV1::from(attempt))?,
+    })
+}
+
+/// Encodes a link's state.
+pub(crate) fn encode_link(entry: &LinkEntry) -> Result<Encoded, SchemaError> {
+    let state = &entry.state;
+    let payload = bytes_of(&LinkStateV1 {
+        at: entry.at.as_millis(),
+        paused_until: state.paused_until.map(Timestamp::as_millis),
+        last_attempt_at: state.last_attempt_at.map(Timestamp::as_millis),
+        link: Cow::Borrowed(&entry.link),
+        domain: Cow::Borrowed(&entry.domain),
+        attempt_count: state.attempt_count,
+        risk_level: state.risk_level,
+        hint: hint_code(state.hint),
+    })?;
+    Ok(Encoded { kind: kind::LINK_STATE, key_hash: key_of_domain(&entry.domain), time: entry.at, payload })
+}
+
+/// Encodes a host's pause.
+pub(crate) fn encode_host(
+    domain: &str,
+    paused_until: Option<Timestamp>,
+    at: Timestamp,
+) -> Result<Encoded, SchemaError> {
+    let paused_until = paused_until.map(Timestamp::as_millis);
+    let payload = bytes_of(&HostStateV1 { at: at.as_millis(), paused_until, domain: Cow::Borrowed(domain) })?;
+    Ok(Encoded { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
+}
+
+/// Encodes a heuristic's importance.
+pub(crate) fn encode_importance(entry: &ImportanceEntry) -> Result<Encoded, SchemaError> {
+    let payload = bytes_of(&ImportanceV1 {
+        at: entry.at.as_millis(),
+        kind: Cow::Borrowed(&entry.kind),
+        value: entry.value.as_deref().map(Cow::Borrowed),
+        importance: entry.importance,
+    })?;
+    Ok(Encoded { kind: kind::IMPORTANCE, key_hash: 0, time: entry.at, payload })
+}
+
+/// Encodes a tombstone.
+pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaError> {
+    let (domain, link, key_hash) = match &tombstone.target {
+        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
+        TombstoneTarget::Link(link) => (None, Some(link.as_str()), 0),
+    };
+    let (domain, link) = (domain.map(Cow::Borrowed), link.map(Cow::Borrowed));
+    let payload = bytes_of(&TombstoneV1 { at: tombstone.at.as_millis(), domain, link })?;
+    Ok(Encoded { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
+}
+
+/// Encodes an entry of any kind.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
+    match entry {
+        Entry::Attempt(attempt) => encode_attempt(attempt),
+        Entry::Link(entry) => encode_link(entry),
+        Entry::Host(entry) => encode_host(&entry.domain, entry.paused_until, entry.at),
+        Entry::Importance(entry) => encode_importance(entry),
+        Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
+    }
+}
+
+/// Decodes a record of any kind.
+pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
+    if schema != VERSION {
+        return Err(SchemaError::Newer { kind, schema });
+    }
+    Ok(match kind {
+        kind::ATTEMPT => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
+        kind::LINK_STATE => {
+            let v = access::<ArchivedLinkStateV1<'_>>(payload)?;
+            let state = LinkState {
+                paused_until: v.paused_until.as_ref().copied().map(time_of),
+                risk_level: v.risk_level,
+                attempt_count: v.attempt_count.to_native(),
+                last_attempt_at: v.last_attempt_at.as_ref().copied().map(time_of),
+                hint: hint_of(v.hint)?,
+            };
+            let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
+            Entry::Link(LinkEntry { link, domain, state, at: time_of(v.at) })
+        }
+        kind::HOST_STATE => {
+            let v = access::<ArchivedHostStateV1<'_>>(payload)?;
+            let paused_until = v.paused_until.as_ref().copied().map(time_of);
+            Entry::Host(HostEntry { domain: v.domain.as_str().to_owned(), paused_until, at: time_of(v.at) })
+        }
+        kind::IMPORTANCE => {
+            let v = access::<ArchivedImportanceV1<'_>>(payload)?;
+            Entry::Importance(ImportanceEntry {
+                kind: v.kind.as_str().to_owned(),
+                value: v.value.as_ref().map(|value| value.as_str().to_owned()),
+                importance: v.importance.to_native(),
+                at: time_of(v.at),
+            })
+        }
+        kind::TOMBSTONE => {
+            let v = access::<ArchivedTombstoneV1<'_>>(payload)?;
+            let target = match (v.domain.as_ref(), v.link.as_ref()) {
+                (Some(domain), None) => TombstoneTarget::Domain(domain.as_str().to_owned()),
+                (None, Some(link)) => TombstoneTarget::Link(link.as_str().to_owned()),
+                _ => return Err(SchemaError::Code { what: "a tombstone's target", code: NONE }),
+            };
+            Entry::Tombstone(Tombstone { target, at: time_of(v.at) })
+        }
+        _ => return Err(SchemaError::Newer { kind, schema }),
+    })
+}
+
+/// The records of one site are replayed in order.
+fn key_of_domain(domain: &str) -> u64 {
+    xxh3_64(site_of(domain).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::super::records::{FINGERPRINT_V1, RELEASED, fingerprint};
+    use super::*;
+    use crate::attempt::outcome::ErrorKind;
+    use crate::attempt::{ErrorType, Hint, Tag};
+    use crate::heuristic::Heuristic;
+    use crate::response::Header;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    /// One of each kind, with every field set to something of its own.
+    fn one_of_each() -> Vec<(&'static str, Entry)> {
+        let url = url::Url::parse("https://www.example.org/static/docs/a.pdf?page=2").unwrap();
+        let mut full = Attempt::new(&url, "playwright_stealth", T0).unwrap().failed(ErrorKind::BlockedCaptcha);
+        full.id = Uuid::from_u128(0x018f_8e2c_7b5a_7c3d_9e4f_0123_4567_89ab);
+        full.link = "article 17".to_owned();
+        full.http_status = Some(403);
+        full.response_headers = vec![Header::new("Server", "cloudflare"), Header::new("CF-Ray", "8a1b2c3d4e5f-FRA")];
+        full.duration_ms = 1234;
+        full.source = Some(Cow::Borrowed("explore"));
+        full.propensity = Some(0.02);
+        full.hint = Some(Hint::Empty);
+        full.try_no = 2;
+        full.shadow_fetcher = Some("direct_access".to_owned());
+        full.heuristics.push(Tag { heuristic: Heuristic::flag("status_403"), importance: Some(0.75) });
+        let mut own = Attempt::new(&url, "mine", T0).unwrap();
+        own.id = Uuid::from_u128(1);
+        own.error_type = Some(ErrorType::from_name("gremlins"));
+        own.source = Some(Cow::Borrowed("my own"));
+        let state = LinkState {
+            paused_until: Some(Timestamp::from_millis(1_790_000_600_000)),
+            risk_level: 3,
+            attempt_count: 17,
+            last_attempt_at: Some(T0),
+            hint: Some(Hint::Timeout),
+        };
+        let link = "https://www.example.org/a".to_owned();
+        let target = TombstoneTarget::Domain("example.org".to_owned());
+        let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
+        vec![
+            ("attempt-full-v1", Entry::Attempt(full)),
+            ("attempt-own-v1", Entry::Attempt(own)),
+            ("link-v1", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
+            ("host-v1", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
+            ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
+            ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
+            ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link), at: T0 })),
+        ]
+    }
+
+    fn encode(entry: &Entry) -> Encoded {
+        super::encode(entry).unwrap()
+    }
+
+    fn golden(name: &str) -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records").join(name)
+    }
+
+    #[test]
+    fn all_attempts_of_a_domain_have_one_key_however_an_import_tagged_them() {
+        let attempt = |text: &str| Attempt::new(&url::Url::parse(text).unwrap(), "mine", T0).unwrap();
+        let key = |attempt: Attempt| encode(&Entry::Attempt(attempt)).key_hash;
+        let mut odd = attempt("https://blog.example.org/b");
+        for tag in odd.heuristics.iter_mut().filter(|tag| tag.heuristic.kind == "site") {
+            tag.heuristic = Heuristic::new("site", "elsewhere.org".to_owned());
+        }
+        assert_eq!(key(odd), key(attempt("https://blog.example.org/a")));
+        assert_eq!(key(attempt("https://example.org/a")), key(attempt("https://blog.example.org/a")));
+        assert_ne!(key(attempt("https://elsewhere.org/a")), key(attempt("https://blog.example.org/a")));
+    }
+
+    /// Bytes that a release has written stay readable and stay what they are. `FETCHWISE_BLESS=1` writes files that are
+    /// missing; it never changes one that exists.
+    #[test]
+    fn golden_records_decode_to_the_same_and_encode_to_the_same_bytes() {
+        for (name, entry) in one_of_each() {
+            let path = golden(&format!("{name}.bin"));
+            let encoded = encode(&entry);
+            if std::env::var_os("FETCHWISE_BLESS").is_some() && !path.exists() {
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(&path, &encoded.payload).unwrap();
+            }
+            let mut bytes = AlignedVec::<16>::new();
+            bytes.extend_from_slice(&std::fs::read(&path).unwrap());
+            assert_eq!(decode(encoded.kind, VERSION, &bytes).unwrap(), entry, "{name}");
+            assert_eq!(&encoded.payload[..], &bytes[..], "{name}");
+        }
+    }
+
+    #[cfg(feature = "json")]
+    #[test]
+    fn golden_attempts_have_the_golden_json() {
+        for (name, entry) in one_of_each() {
+            let Entry::Attempt(attempt) = entry else { continue };
+            let path = golden(&format!("{name}.json"));
+            let line = crate::attempt::json::to_json_line(&attempt);
+            if std::env::var_os("FETCHWISE_BLESS").is_some() && !path.exists() {
+                std::fs::write(&path, format!("{line}\n")).unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), line, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_layout_is_one_that_was_released() {
+        // A new version of a record adds its layout's fingerprint to the list, and takes none away.
+        assert!(RELEASED.contains(&fingerprint()));
+        assert_eq!(RELEASED[0], FINGERPRINT_V1);
+    }
+
+    #[test]
+    fn what_is_newer_is_said_to_be() {
+        let encoded = encode(&one_of_each()[0].1);
+        assert!(matches!(decode(1, 2, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 2 })));
+        assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
+    }
+
+    proptest! {
+        /// bytecheck keeps damaged bytes memory-safe; that they are noticed at all is the CRC's work.
+        #[test]
+        fn damaged_bytes_never_panic(which in 0usize..7, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
+            let entry = &one_of_each()[which].1;
+            let encoded = encode(entry);
+            let mut bytes = encoded.payload.clone();
+            for (at, bit) in flips {
+                let at = usize::from(at) % bytes.len();
+                bytes[at] ^= 1 << bit;
+            }
+            let _ = decode(encoded.kind, VERSION, &bytes);
+            let _ = decode(encoded.kind, VERSION, &bytes[..bytes.len() / 2]);
+            let _ = super::super::view::attempt(encoded.kind, VERSION, &bytes);
+        }
+    }
+}

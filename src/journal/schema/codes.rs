@@ -1,0 +1,145 @@
+//! The numbers of the log's records: of kinds, and of what stands for names.
+//!
+//! Owns: every number that a record may hold, and what it means. Invariant: a number that was released keeps its meaning; lists
+//! are only ever added to. Must not know: the layout of records.
+
+use rkyv::rancor::Error as RkyvError;
+
+use crate::attempt::Hint;
+use crate::attempt::outcome::ErrorKind;
+use crate::decision::Source;
+use crate::heuristic::url::FLAGS;
+
+/// Numbers of the record kinds.
+pub(crate) mod kind {
+    pub(crate) const ATTEMPT: u16 = 1;
+    pub(crate) const LINK_STATE: u16 = 2;
+    pub(crate) const HOST_STATE: u16 = 3;
+    pub(crate) const IMPORTANCE: u16 = 4;
+    pub(crate) const TOMBSTONE: u16 = 5;
+}
+
+/// The schema version of every kind that this release writes.
+pub(crate) const VERSION: u16 = 1;
+
+/// Why a record is not what its kind says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// A newer release wrote it.
+    #[error("kind {kind} in version {schema}, which this release does not know")]
+    Newer {
+        /// The record's kind.
+        kind: u16,
+        /// Its schema version.
+        schema: u16,
+    },
+    /// Its bytes are no valid archive.
+    #[error("not a valid record: {0}")]
+    Invalid(RkyvError),
+    /// A number means nothing that this release knows.
+    #[error("{what} has the number {code}, which this release does not know")]
+    Code {
+        /// What the number is of.
+        what: &'static str,
+        /// The number.
+        code: u8,
+    },
+}
+
+/// The number of nothing.
+pub(super) const NONE: u8 = 0;
+/// Stands for everything that has no number of its own. Its name is stored beside it.
+pub(super) const OTHER: u8 = 255;
+
+/// Error types by number, from 1 on. Only ever added to.
+pub(super) const ERROR_CODES: [ErrorKind; 19] = [
+    ErrorKind::BlockedCaptcha,
+    ErrorKind::Blocked403,
+    ErrorKind::WrongTool,
+    ErrorKind::EmptyContent,
+    ErrorKind::Timeout,
+    ErrorKind::NetworkError,
+    ErrorKind::ServerError,
+    ErrorKind::Truncated,
+    ErrorKind::NotFound,
+    ErrorKind::ClientError,
+    ErrorKind::AuthRequired,
+    ErrorKind::DnsError,
+    ErrorKind::TlsError,
+    ErrorKind::ProxyError,
+    ErrorKind::RedirectLoop,
+    ErrorKind::TooLarge,
+    ErrorKind::RefusedAddress,
+    ErrorKind::InvalidUrl,
+    ErrorKind::Queued,
+];
+
+/// Sources by number, from 1 on. Only ever added to.
+pub(super) const SOURCE_CODES: [Source; 7] = [
+    Source::Learned,
+    Source::Inferred,
+    Source::Explore,
+    Source::Probe,
+    Source::HardCoded,
+    Source::Hinted,
+    Source::Paused,
+];
+
+/// Hints by number, from 1 on. Only ever added to.
+pub(super) const HINT_CODES: [Hint; 4] = [Hint::Blocked, Hint::Empty, Hint::Timeout, Hint::Unknown];
+
+/// Types of heuristics by number, from 1 on. Only ever added to.
+pub(super) const TAG_KINDS: [&str; 18] = [
+    "domain",
+    "site",
+    "suffix",
+    "domain_suffix",
+    "domain_path",
+    "path_depth",
+    FLAGS[0],
+    FLAGS[1],
+    FLAGS[2],
+    FLAGS[3],
+    "content_type",
+    "has_captcha",
+    "has_spa",
+    "spa_framework",
+    "has_paywall",
+    "empty_body",
+    "high_script_ratio",
+    "status_200",
+];
+
+pub(super) fn code_of<T: PartialEq>(table: &[T], value: &T) -> u8 {
+    table.iter().position(|known| known == value).map_or(OTHER, |index| index as u8 + 1)
+}
+
+pub(super) fn from_code<T: Copy>(table: &[T], code: u8, what: &'static str) -> Result<T, SchemaError> {
+    usize::from(code).checked_sub(1).and_then(|index| table.get(index).copied()).ok_or(SchemaError::Code { what, code })
+}
+
+/// The number of a hint.
+pub(crate) fn hint_code(hint: Option<Hint>) -> u8 {
+    hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint))
+}
+
+/// The hint with a number.
+pub(crate) fn hint_of(code: u8) -> Result<Option<Hint>, SchemaError> {
+    match code {
+        NONE => Ok(None),
+        code => from_code(&HINT_CODES, code, "a hint").map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_type_source_and_hint_has_a_number() {
+        assert!(ErrorKind::ALL.iter().all(|kind| code_of(&ERROR_CODES, kind) != OTHER));
+        assert!(Source::ALL.iter().all(|source| code_of(&SOURCE_CODES, source) != OTHER));
+        assert!(Hint::ALL.iter().all(|hint| code_of(&HINT_CODES, hint) != OTHER));
+    }
+}

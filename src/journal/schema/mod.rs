@@ -1,0 +1,16 @@
+//! The records of the log: what each kind holds, byte for byte, and how it becomes what the rest of the crate works with.
+
+mod codec;
+mod codes;
+mod records;
+mod view;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use codec::encode;
+pub(crate) use codec::{
+    Encoded, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_tombstone,
+};
+pub use codes::SchemaError;
+pub(crate) use codes::{VERSION, hint_code, hint_of, kind};
+pub(crate) use records::{fingerprint, readable};
+pub(crate) use view::{Clamped, attempt};

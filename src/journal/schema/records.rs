@@ -1,0 +1,320 @@
+//! The layout of the log's records, byte for byte, and attempts in that layout.
+//!
+//! Owns: the archived types, and the fingerprint of their layout. Invariant: bytes that one release wrote are read by every
+//! later one, so a struct here never changes: a new version stands beside it with its own number, and `From` leads from the old
+//! one to the new one. rkyv's format features unify over a host's whole dependency graph (one crate that asks for `unaligned`
+//! changes our layout), so sizes, alignments and offsets are asserted at compile time, and a fingerprint of them is stored in
+//! every segment. Must not know: keys, files.
+//!
+//! Bytes that come from a file have passed the log's CRC; here they are checked once more (bytecheck) before they are
+//! looked at, so that a file made by somebody else cannot do worse than be refused.
+
+use std::borrow::Cow;
+use std::mem::{align_of, offset_of, size_of};
+
+use rkyv::rancor::Error as RkyvError;
+use rkyv::util::AlignedVec;
+use rkyv::with::{AsOwned, Map};
+use rkyv::{Archive, Portable, Serialize};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::codes::{
+    ERROR_CODES, NONE, OTHER, SOURCE_CODES, SchemaError, TAG_KINDS, code_of, from_code, hint_code, hint_of,
+};
+use crate::attempt::{Attempt, ErrorType, Tag};
+use crate::decision::Source;
+use crate::heuristic::Heuristic;
+use crate::response::Header;
+use crate::time::Timestamp;
+
+type Text<'a> = Cow<'a, str>;
+
+/// An attempt, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct AttemptV1<'a> {
+    pub(super) id: [u8; 16],
+    pub(super) attempted_at: i64,
+    pub(super) duration_ms: u64,
+    pub(super) weight: f64,
+    pub(super) propensity: Option<f64>,
+    /// None when it is the URL.
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) link: Option<Text<'a>>,
+    #[rkyv(with = AsOwned)]
+    pub(super) url: Text<'a>,
+    #[rkyv(with = AsOwned)]
+    pub(super) fetcher: Text<'a>,
+    /// The name of an error type whose number is [`OTHER`].
+    #[rkyv(with = AsOwned)]
+    pub(super) error_other: Text<'a>,
+    /// The same of a source.
+    #[rkyv(with = AsOwned)]
+    pub(super) source_other: Text<'a>,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) shadow_fetcher: Option<Text<'a>>,
+    pub(super) response_headers: Vec<HeaderV1<'a>>,
+    pub(super) heuristics: Vec<TagV1<'a>>,
+    pub(super) try_no: u32,
+    /// 0 when no response came.
+    pub(super) http_status: u16,
+    pub(super) success: bool,
+    pub(super) is_banned: bool,
+    pub(super) error: u8,
+    pub(super) source: u8,
+    pub(super) hint: u8,
+}
+
+/// A response header, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct HeaderV1<'a> {
+    #[rkyv(with = AsOwned)]
+    pub(super) name: Text<'a>,
+    #[rkyv(with = AsOwned)]
+    pub(super) value: Text<'a>,
+}
+
+/// A heuristic, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct TagV1<'a> {
+    /// A number of [`TAG_KINDS`], or [`OTHER`].
+    pub(super) kind: u8,
+    #[rkyv(with = AsOwned)]
+    pub(super) kind_other: Text<'a>,
+    #[rkyv(with = AsOwned)]
+    pub(super) value: Text<'a>,
+    pub(super) importance: Option<f32>,
+}
+
+/// A link's state, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct LinkStateV1<'a> {
+    pub(super) at: i64,
+    pub(super) paused_until: Option<i64>,
+    pub(super) last_attempt_at: Option<i64>,
+    #[rkyv(with = AsOwned)]
+    pub(super) link: Text<'a>,
+    #[rkyv(with = AsOwned)]
+    pub(super) domain: Text<'a>,
+    pub(super) attempt_count: u32,
+    pub(super) risk_level: u8,
+    pub(super) hint: u8,
+}
+
+/// A host's pause, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct HostStateV1<'a> {
+    pub(super) at: i64,
+    pub(super) paused_until: Option<i64>,
+    #[rkyv(with = AsOwned)]
+    pub(super) domain: Text<'a>,
+}
+
+/// A heuristic's importance, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct ImportanceV1<'a> {
+    pub(super) at: i64,
+    #[rkyv(with = AsOwned)]
+    pub(super) kind: Text<'a>,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) value: Option<Text<'a>>,
+    pub(super) importance: f32,
+}
+
+/// What shall be forgotten, version 1: exactly one of the two is there.
+#[derive(Archive, Serialize)]
+pub(crate) struct TombstoneV1<'a> {
+    pub(super) at: i64,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) domain: Option<Text<'a>>,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) link: Option<Text<'a>>,
+}
+
+impl<'a> From<&'a Attempt> for AttemptV1<'a> {
+    fn from(a: &'a Attempt) -> Self {
+        let error_code = match &a.error_type {
+            None => NONE,
+            Some(error) => error.kind().map_or(OTHER, |kind| code_of(&ERROR_CODES, &kind)),
+        };
+        let source_code = match &a.source {
+            None => NONE,
+            Some(name) => Source::from_name(name).map_or(OTHER, |source| code_of(&SOURCE_CODES, &source)),
+        };
+        let other = |code: u8, name: Option<&'a str>| match (code, name) {
+            (OTHER, Some(name)) => Cow::Borrowed(name),
+            _ => Cow::Borrowed(""),
+        };
+        Self {
+            id: *a.id.as_bytes(),
+            attempted_at: a.attempted_at.as_millis(),
+            duration_ms: a.duration_ms,
+            weight: a.weight,
+            propensity: a.propensity,
+            link: (a.link != a.url).then_some(Cow::Borrowed(a.link.as_str())),
+            url: Cow::Borrowed(&a.url),
+            fetcher: Cow::Borrowed(&a.fetcher),
+            error_other: other(error_code, a.error_type.as_ref().map(ErrorType::name)),
+            source_other: other(source_code, a.source.as_deref()),
+            shadow_fetcher: a.shadow_fetcher.as_deref().map(Cow::Borrowed),
+            response_headers: a.response_headers.iter().map(HeaderV1::from).collect(),
+            heuristics: a.heuristics.iter().map(TagV1::from).collect(),
+            try_no: a.try_no,
+            http_status: a.http_status.unwrap_or(0),
+            success: a.success,
+            is_banned: a.is_banned,
+            error: error_code,
+            source: source_code,
+            hint: hint_code(a.hint),
+        }
+    }
+}
+
+impl<'a> From<&'a Header> for HeaderV1<'a> {
+    fn from(header: &'a Header) -> Self {
+        Self { name: Cow::Borrowed(&header.name), value: Cow::Borrowed(&header.value) }
+    }
+}
+
+impl<'a> From<&'a Tag> for TagV1<'a> {
+    fn from(tag: &'a Tag) -> Self {
+        let kind = code_of(&TAG_KINDS, &tag.heuristic.kind.as_ref());
+        Self {
+            kind,
+            kind_other: Cow::Borrowed(if kind == OTHER { tag.heuristic.kind.as_ref() } else { "" }),
+            value: Cow::Borrowed(&tag.heuristic.value),
+            importance: tag.importance,
+        }
+    }
+}
+
+impl TryFrom<&ArchivedAttemptV1<'_>> for Attempt {
+    type Error = SchemaError;
+
+    fn try_from(a: &ArchivedAttemptV1<'_>) -> Result<Self, SchemaError> {
+        let url = a.url.as_str().to_owned();
+        let error_type = match a.error {
+            NONE => None,
+            OTHER => Some(ErrorType::from_name(&a.error_other)),
+            code => Some(ErrorType::Known(from_code(&ERROR_CODES, code, "an error type")?)),
+        };
+        let source = match a.source {
+            NONE => None,
+            OTHER => Some(Cow::Owned(a.source_other.as_str().to_owned())),
+            code => Some(Cow::Borrowed(from_code(&SOURCE_CODES, code, "a source")?.name())),
+        };
+        let status = a.http_status.to_native();
+        Ok(Self {
+            id: Uuid::from_bytes(a.id),
+            link: a.link.as_ref().map_or_else(|| url.clone(), |link| link.as_str().to_owned()),
+            url,
+            fetcher: a.fetcher.as_str().to_owned(),
+            success: a.success,
+            is_banned: a.is_banned,
+            error_type,
+            http_status: (status != 0).then_some(status),
+            response_headers: a
+                .response_headers
+                .iter()
+                .map(|h| Header::new(h.name.as_str(), h.value.as_str()))
+                .collect(),
+            duration_ms: a.duration_ms.to_native(),
+            attempted_at: Timestamp::from_millis(a.attempted_at.to_native()),
+            source,
+            propensity: a.propensity.as_ref().map(|p| p.to_native()),
+            hint: hint_of(a.hint)?,
+            weight: a.weight.to_native(),
+            try_no: a.try_no.to_native(),
+            shadow_fetcher: a.shadow_fetcher.as_ref().map(|name| name.as_str().to_owned()),
+            heuristics: a.heuristics.iter().map(Tag::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl TryFrom<&ArchivedTagV1<'_>> for Tag {
+    type Error = SchemaError;
+
+    fn try_from(tag: &ArchivedTagV1<'_>) -> Result<Self, SchemaError> {
+        let kind = match tag.kind {
+            OTHER => Cow::Owned(tag.kind_other.as_str().to_owned()),
+            code => Cow::Borrowed(from_code(&TAG_KINDS, code, "a heuristic's type")?),
+        };
+        // Most values that occur often are flags, so they are not copied.
+        let value = match tag.value.as_str() {
+            "true" => Cow::Borrowed("true"),
+            text => Cow::Owned(text.to_owned()),
+        };
+        let importance = tag.importance.as_ref().map(|i| i.to_native());
+        Ok(Self { heuristic: Heuristic { kind, value }, importance })
+    }
+}
+
+pub(super) fn time_of(at: rkyv::rend::i64_le) -> Timestamp {
+    Timestamp::from_millis(at.to_native())
+}
+
+pub(super) fn bytes_of<T>(value: &T) -> Result<AlignedVec, SchemaError>
+where
+    T: for<'s> Serialize<rkyv::api::high::HighSerializer<AlignedVec, rkyv::ser::allocator::ArenaHandle<'s>, RkyvError>>,
+{
+    rkyv::to_bytes::<RkyvError>(value).map_err(SchemaError::Invalid)
+}
+
+pub(super) fn access<'p, T>(payload: &'p [u8]) -> Result<&'p T, SchemaError>
+where
+    T: Portable + for<'v> rkyv::bytecheck::CheckBytes<rkyv::api::high::HighValidator<'v, RkyvError>>,
+{
+    rkyv::access::<T, RkyvError>(payload).map_err(SchemaError::Invalid)
+}
+
+macro_rules! layouts {
+    ($($archived:ident: $size:literal, $align:literal, { $($field:ident: $offset:literal),+ $(,)? })+) => {
+        $(const _: () = {
+            assert!(size_of::<$archived<'static>>() == $size);
+            assert!(align_of::<$archived<'static>>() == $align);
+            $(assert!(offset_of!($archived<'static>, $field) == $offset);)+
+        };)+
+        /// The layout of every archived type, as text.
+        const LAYOUTS: &str = concat!(
+            $(stringify!($archived), ":", $size, ",", $align, "{", $(stringify!($field), ":", $offset, ",",)+ "}",)+
+        );
+    };
+}
+
+// The log promises payloads at addresses divisible by 8: no archived type may need more.
+layouts! {
+    ArchivedAttemptV1: 144, 8, {
+        id: 0, attempted_at: 16, duration_ms: 24, weight: 32, propensity: 40, link: 56, url: 68, fetcher: 76,
+        error_other: 84, source_other: 92, shadow_fetcher: 100, response_headers: 112, heuristics: 120, try_no: 128,
+        http_status: 132, success: 134, is_banned: 135, error: 136, source: 137, hint: 138,
+    }
+    ArchivedHeaderV1: 16, 4, { name: 0, value: 8 }
+    ArchivedTagV1: 28, 4, { kind: 0, kind_other: 4, value: 12, importance: 20 }
+    ArchivedLinkStateV1: 64, 8, {
+        at: 0, paused_until: 8, last_attempt_at: 24, link: 40, domain: 48, attempt_count: 56,
+        risk_level: 60, hint: 61,
+    }
+    ArchivedHostStateV1: 32, 8, { at: 0, paused_until: 8, domain: 24 }
+    ArchivedImportanceV1: 32, 8, { at: 0, kind: 8, value: 16, importance: 28 }
+    ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
+}
+
+/// Identifies the layout of the records that this release writes. It stands in every segment.
+pub(crate) fn fingerprint() -> [u8; 16] {
+    xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
+}
+
+/// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
+/// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
+pub(crate) const RELEASED: [[u8; 16]; 1] = [FINGERPRINT_V1];
+
+/// The layout of release 0.1.
+pub(super) const FINGERPRINT_V1: [u8; 16] =
+    [0x3c, 0x63, 0x20, 0x55, 0x79, 0xff, 0x70, 0xd7, 0xaf, 0x39, 0xa4, 0xc3, 0x26, 0x36, 0x95, 0x19];
+
+/// The fingerprints of segments that this build can read, its own first.
+pub(crate) fn readable() -> Vec<[u8; 16]> {
+    let mut all = vec![fingerprint()];
+    all.extend(RELEASED);
+    all
+}

@@ -1,0 +1,230 @@
+//! Writing entries.
+//!
+//! Owns: [`Journal`], a [`Sink`] of the selector, and its options. Invariant: what cannot be written is counted. Must not know:
+//! how entries are read back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fetchwise_log::{
+    Acknowledgement, Durability, Error as LogError, Health, Log, LogOptions, Lost, Metrics, OnFull, OpenCheck, Record,
+    Recovery, Ticket,
+};
+
+use super::entry::{ImportanceEntry, LinkEntry, Tombstone, domain_of_url};
+use super::error::JournalError;
+use super::schema::{self, Encoded, SchemaError};
+use crate::attempt::Attempt;
+use crate::backoff::LinkState;
+use crate::selector::{Sink, SinkError};
+use crate::time::Timestamp;
+
+/// How to open a journal for writing.
+///
+/// ```
+/// use fetchwise::journal::{Durability, JournalOptions};
+///
+/// let options = JournalOptions::default().durability(Durability::Sync).segment_bytes(8 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    log: LogOptions,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        let mut log = LogOptions::default();
+        log.fingerprint = schema::fingerprint();
+        log.accepts = schema::readable();
+        Self { log }
+    }
+}
+
+impl JournalOptions {
+    /// What an acknowledgement means.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.log.durability = durability;
+        self
+    }
+
+    /// How long entries that nobody waits for may be gathered before they are written together; zero gathers nothing. See
+    /// [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
+    #[must_use]
+    pub fn linger(mut self, time: Duration) -> Self {
+        self.log.linger = time;
+        self
+    }
+
+    /// The size at which a segment of the log is full, in bytes.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.log.segment_bytes = bytes;
+        self
+    }
+
+    /// What happens when entries come faster than the disk takes them.
+    #[must_use]
+    pub fn on_full(mut self, policy: OnFull) -> Self {
+        self.log.on_full = policy;
+        self
+    }
+
+    /// How much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`](super::load())s the journal right after.
+    #[must_use]
+    pub fn check(mut self, check: OpenCheck) -> Self {
+        self.log.check = check;
+        self
+    }
+
+    /// Begins a new segment of the log now, so that all there was before can be compacted.
+    #[must_use]
+    pub fn begin_segment(mut self) -> Self {
+        self.log.begin_segment = true;
+        self
+    }
+}
+
+/// A data directory opened for writing. Shared by reference; dropping it writes and syncs what is left.
+#[derive(Debug)]
+pub struct Journal {
+    log: Log,
+    /// Entries that could not be encoded.
+    not_taken: AtomicU64,
+}
+
+impl Journal {
+    /// Opens the journal in `dir`, which is created when there is none. A torn tail is repaired and reported.
+    ///
+    /// # Errors
+    /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
+    pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
+        let (log, recovery) = Log::open(dir, options.log)?;
+        Ok((Self { log, not_taken: AtomicU64::new(0) }, recovery))
+    }
+
+    /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
+    ///
+    /// # Errors
+    /// When its URL cannot be fetched or it names no fetcher; or when memory for what waits is used up.
+    pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
+        match attempt.bounded() {
+            Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
+            Err(error) => Err(self.not_taken(error.into())),
+        }
+    }
+
+    /// Takes a link's state.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_link(&self, entry: &LinkEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_link(entry))
+    }
+
+    /// Takes a host's pause as of `at`; none lifts it.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_host(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_host(domain, until, at))
+    }
+
+    /// Takes what analytics worked out about a heuristic.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_importance(&self, entry: &ImportanceEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_importance(entry))
+    }
+
+    /// Takes a wish to forget.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_tombstone(tombstone))
+    }
+
+    /// Asks that everything taken so far be synced to disk; the result can be awaited, or waited for.
+    pub fn flush(&self) -> Acknowledgement {
+        self.log.flush()
+    }
+
+    /// Waits (or lets wait) until everything taken so far is acknowledged at the journal's durability: at
+    /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
+    pub fn settled(&self) -> Acknowledgement {
+        self.log.settled()
+    }
+
+    /// Whether entries reach the disk.
+    pub fn health(&self) -> Health {
+        self.log.health()
+    }
+
+    /// How many entries since the journal was opened are not in it and will not be: those that it did not take, and those that
+    /// went with a directory which somebody deleted. What waits in memory is not among them: the error of
+    /// [`close`](Self::close) has all.
+    pub fn lost(&self) -> Lost {
+        self.log.lost().and(Lost::new(self.not_taken.load(Ordering::Relaxed)))
+    }
+
+    /// Counts and gauges.
+    pub fn metrics(&self) -> Metrics {
+        self.log.metrics()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        self.log.dir()
+    }
+
+    /// Writes and syncs what is left and closes the log. Dropping does the same and says nothing.
+    ///
+    /// # Errors
+    /// When entries could not be written: they are lost with this process.
+    pub fn close(self) -> Result<(), JournalError> {
+        let not_taken = Lost::new(self.not_taken.into_inner());
+        self.log.close().map_err(|error| match error {
+            LogError::Unsaved { lost, source } => LogError::Unsaved { lost: lost.and(not_taken), source }.into(),
+            other => other.into(),
+        })
+    }
+
+    /// Counts an entry that did not get as far as the log.
+    fn not_taken(&self, error: JournalError) -> JournalError {
+        // Relaxed: a count for people.
+        self.not_taken.fetch_add(1, Ordering::Relaxed);
+        error
+    }
+
+    fn append(&self, encoded: Result<Encoded, SchemaError>) -> Result<Ticket, JournalError> {
+        let encoded = encoded.map_err(|error| self.not_taken(JournalError::Encode(Arc::new(error))))?;
+        Ok(self.log.append(Record {
+            kind: encoded.kind,
+            schema: schema::VERSION,
+            key_hash: encoded.key_hash,
+            time_ms: encoded.time.as_millis(),
+            payload: &encoded.payload,
+        })?)
+    }
+}
+
+impl Sink for Journal {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.append_attempt(attempt).map(|_| ()).map_err(|error| SinkError(Arc::new(error)))
+    }
+
+    // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
+    // holds in memory all the same.
+    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
+        let domain = domain_of_url(url).unwrap_or_default();
+        let _ = self.append_link(&LinkEntry { link: link.to_owned(), domain, state: *state, at });
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        let _ = self.append_host(domain, until, at);
+    }
+}
