@@ -6,8 +6,9 @@
 //! turn, so that a busy machine slows all alike. How many pages the parsers count alike is printed, so that one sees that they do
 //! the same.
 //!
-//! Pages: the documentation that comes with Rust (real, ordinary pages; skipped when it is not installed), tiny pages, one
-//! of 5 MB, and pages made to be slow. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a
+//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a forum, together and by
+//! themselves; the documentation that comes with Rust (skipped when it is not installed), its stubs, one page of 5 MB, and pages
+//! made to be slow. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a
 //! table of the best time of each. Tiny pages are better judged by the nanoseconds a page than by GB/s.
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -7,7 +7,7 @@
 //! 2. the body (at most [`Options::max_bytes`]) is copied in lower case;
 //! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than most rules
 //!    allow, and on when a header, a title or a marker may prove something beside more;
-//! 4. one search that looks at four bytes in every few (`scan`) finds markers: in a page with much text those that mean something
+//! 4. a search for rare pieces of markers (`scan`) finds them: in a page with much text those that mean something
 //!    there, else all;
 //! 5. what was gathered so (`gather`) is weighed in the order of the table's grades (`decide`).
 //!
@@ -33,14 +33,15 @@ mod block;
 mod charset;
 mod compile;
 mod condition;
+mod cores;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
 mod gather;
 mod grade;
-mod grams;
 mod keywords;
+mod pattern;
 mod redirect;
 mod rules;
 mod scan;
@@ -67,7 +68,7 @@ pub use written::{RuleError, RuleFileError};
 
 use crate::response::Page;
 use facts::Facts;
-use scan::Hit;
+use scan::{Buffer, Hit};
 use table::Table;
 use token::Finders;
 
@@ -130,6 +131,7 @@ pub struct Scratch {
     facts: Facts,
     found: Found,
     hits: Vec<Hit>,
+    buffer: Buffer,
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
@@ -154,6 +156,8 @@ struct Found {
     bits: Vec<u8>,
     /// Rules with at least one part seen, in the order they were.
     touched: Vec<u16>,
+    /// Those of them that hold on this page: all parts were seen, and all conditions are met.
+    held: Vec<u16>,
     pieces: Vec<Piece>,
 }
 
@@ -185,6 +189,7 @@ impl Found {
             }
         }
         self.bits.resize(rules, 0);
+        self.held.clear();
         self.pieces.clear();
     }
 
