@@ -20,7 +20,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fetchwise::detect::{Detector, Options, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 
 use pages::{Facts, Markers, head, sets, with_html5ever, with_lol_html};
@@ -68,7 +68,7 @@ struct Line {
 
 fn bench(c: &mut Criterion) {
     let detector = Detector::new();
-    let to_the_end = Detector::new().with_options(Options::default().counting_all());
+    let to_the_end = Detector::new().with_options(DetectorOptions::default().counting_all());
     let all = Markers::new();
     let headers = [Header::new("Content-Type", "text/html"), Header::new("Server", "nginx")];
     let scratch = RefCell::new(Scratch::default());

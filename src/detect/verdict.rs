@@ -114,7 +114,7 @@ pub struct Verdict {
     /// More than half of the page's bytes are script.
     pub high_script_ratio: bool,
     /// Visible characters, white space collapsed. At least so many: counting stops when more make no difference, unless
-    /// [`super::Options::count_all`] is set.
+    /// [`super::DetectorOptions::count_all`] is set.
     pub text_chars: u32,
     /// Whether `text_chars` is all of the (capped) body.
     pub text_complete: bool,
