@@ -444,7 +444,7 @@ impl<'w> Walk<'w> {
         }
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((masses.recent_success, masses.recent_total));
-            let basis = Basis { specificity, success: masses.success, sample: masses.total, recent };
+            let basis = Basis::new(specificity, masses.success, masses.total, recent);
             candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = masses.total;
