@@ -3,7 +3,7 @@
 //! It decides, judges what failures mean, records, retries, escalates, pauses; whoever has the network drives it: the pipeline, the
 //! simulator, a crawler of one's own. It starts no task and reads no clock but its selector's.
 //!
-//! [`step`] owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
+//! `step` owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
 //! believed. Invariants: each fetch that is reported is recorded as one attempt before the next step; one that is dropped is as if it
 //! had never been; the same visit, in the same state, given the same answers at the same times, takes the same steps.
 //!
@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::answer::ShortPage;
 use crate::attempt::{ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
@@ -52,7 +53,6 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use short::Shorts;
 pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
 use step::{Held, HostTrial};
 
@@ -111,6 +111,15 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     last: Last,
     /// Why the first fetcher that could not be had could not.
     unavailable: Option<String>,
+}
+
+/// The short pages that a visit has met.
+#[derive(Debug, Default)]
+struct Shorts {
+    /// By a fetcher that runs no scripts.
+    plain: Option<(FetcherId, ShortPage)>,
+    /// By one that does.
+    rendered: Option<ShortPage>,
 }
 
 /// What an end tells of the last attempt.
