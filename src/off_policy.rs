@@ -18,7 +18,7 @@ use crate::heuristic::url::parse;
 use crate::selector::{CandidateView, Selector, Situation};
 
 /// Normal quantile of a two-sided 95 % interval.
-const Z_95: f64 = 1.96;
+const NORMAL_95: f64 = 1.96;
 /// Fewer effective fetches than this support no statement.
 const EFFECTIVE_MIN: f64 = 100.0;
 /// A larger share of decisions without support makes an estimate the model's, not the log's.
@@ -170,8 +170,8 @@ impl OffPolicyEvaluator {
         let quality = spec.map_or(1.0, |spec| spec.quality);
         let (sum, count) = self.after_failure;
         let then = if count == 0 { 0.0 } else { sum / count as f64 };
-        quality * settings.value * candidate.p - candidate.cost - settings.blocked_cost * candidate.b
-            + (1.0 - candidate.p) * then
+        quality * settings.value * candidate.success - candidate.cost - settings.blocked_cost * candidate.block
+            + (1.0 - candidate.success) * then
     }
 
     fn close(&mut self, link: u64) {
@@ -263,7 +263,7 @@ fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
         squares += off * off;
     }
     let correction = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
-    let half = Z_95 * (squares * correction).sqrt() / below;
+    let half = NORMAL_95 * (squares * correction).sqrt() / below;
     Estimate { value, ci_low: value - half, ci_high: value + half }
 }
 

@@ -6,6 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::names::UnknownName;
+
 /// How many fetchers can be candidates of one selector.
 pub const CANDIDATES_MAX: usize = 64;
 
@@ -13,7 +15,26 @@ pub const CANDIDATES_MAX: usize = 64;
 pub const FETCHERS_MAX: usize = 1024;
 
 /// What a fetcher is, broadly: sets the defaults of its [`FetcherSpec`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// ```
+/// use fetchwise::registry::Class;
+///
+/// assert_eq!("stealth".parse(), Ok(Class::Stealth));
+/// assert_eq!(Class::Rendering.to_string(), "rendering");
+/// ```
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_class)]
 #[non_exhaustive]
 pub enum Class {
     /// A plain HTTP request.
@@ -30,25 +51,22 @@ pub enum Class {
     Unknown,
 }
 
+fn no_class(name: &str) -> UnknownName {
+    UnknownName::new("class", name, Class::ALL.iter().map(|class| class.name()))
+}
+
 impl Class {
-    /// Every class, with the name it has in a config.
-    pub const ALL: &'static [(&'static str, Self)] = &[
-        ("plain", Self::Plain),
-        ("rendering", Self::Rendering),
-        ("stealth", Self::Stealth),
-        ("archive", Self::Archive),
-        ("special", Self::Special),
-        ("unknown", Self::Unknown),
-    ];
+    /// Every class.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The class called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(n, _)| *n == name).map(|&(_, class)| class)
+        name.parse().ok()
     }
 
-    /// Its name.
+    /// Its name in a config.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, class)| *class == self).map_or("unknown", |&(name, _)| name)
+        self.into()
     }
 }
 

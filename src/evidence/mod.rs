@@ -1,9 +1,9 @@
-//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed masses in a lock-free map.
+//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed weights in a lock-free map.
 //!
 //! Owns the one place where the loop closes, `Evidence::observe`: live attempts, replay and import all go through it.
 //! Reading takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table)
 //! and atomic loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's.
-//! Must not know how masses become a decision.
+//! Must not know how weights become a decision.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -11,11 +11,11 @@ use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::attempt::{Attempt, Hint};
-use crate::heuristic::url::{FLAGS, Kind, kind_of};
+use crate::heuristic::url::{ContentKind, FLAGS, kind_of};
 use crate::heuristic::{SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
-pub use cell::Masses;
+pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
@@ -164,7 +164,7 @@ impl Role {
 /// What an attempt moves, worked out once.
 struct Moved {
     fetcher: FetcherId,
-    kind: Kind,
+    kind: ContentKind,
     up: f64,
     what: Increment,
 }
@@ -261,7 +261,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
+    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a weight
     /// for each heuristic; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         self.learn(self, attempt, registry, Writers::Many);
@@ -424,7 +424,7 @@ impl Evidence {
                 },
             }
         });
-        // A site's masses are those of the domain of its name and, apart from them, those of all others.
+        // A site's weights are those of the domain of its name and, apart from them, those of all others.
         if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
             visit(self.entry_or_new(Key::domain(site), at, &guard), Level::Site, 0, Role::Site);
         }
@@ -440,25 +440,31 @@ impl Evidence {
         shared.map(|shared| &**shared)
     }
 
-    /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
-    pub(crate) fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: FetcherId, now: Timestamp) -> Masses {
+    /// The exact weights of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
+    pub(crate) fn weights(
+        &self,
+        heuristic: (&str, &str),
+        kind: ContentKind,
+        fetcher: FetcherId,
+        now: Timestamp,
+    ) -> Weights {
         let guard = self.guard();
-        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Masses::default() };
+        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Weights::default() };
         let also = (heuristic.0 == "site").then(|| Group::new(Level::Site, kind, 0));
-        let mut masses = Masses::default();
-        entry.each_masses(group, also, self.decay.down(now), |id, read| {
+        let mut weights = Weights::default();
+        entry.each_weights(group, also, self.decay.down(now), |id, read| {
             if id == fetcher {
-                masses = *read;
+                weights = *read;
             }
         });
-        masses
+        weights
     }
 
     /// The entry and group that a heuristic's cells are in.
     fn locate<'g>(
         &'g self,
         (kind, value): (&str, &str),
-        page: Kind,
+        page: ContentKind,
         guard: &'g Guard<'_>,
     ) -> Option<(&'g Entry, Group)> {
         let own = Group::new(Level::Own, page, 0);

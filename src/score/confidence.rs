@@ -1,4 +1,6 @@
-//! Confidence: the published formula, and which heuristic's evidence it is worked out from.
+//! Confidence: the published formula, and which level of evidence it is applied to.
+//!
+//! Pure arithmetic. Must not know which candidate is taken.
 
 use super::Settings;
 
@@ -47,15 +49,15 @@ pub struct Basis {
 impl Basis {
     /// Of two levels' evidence the one that confidence rests on.
     ///
-    /// A level that has seen no more than the more general one speaks for itself once it says something else: a rate that is lower
-    /// than the general one's by more than chance would make it, over all attempts or over the recent ones. While it agrees, the
-    /// larger confidence counts, so that five files that came from a new host do not make what is known of all such files
-    /// worth less. Where the general level has seen less than the specific one, it has nothing to add.
+    /// Where the general level has seen less than the specific one, the specific one counts. Otherwise the specific one counts
+    /// alone when it disagrees: when its success rate is lower than the general one's by more than chance explains, over all attempts
+    /// or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on a new host
+    /// never lower the confidence that all such files have earned elsewhere.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
         if specific.sample <= 0.0 || general.sample < specific.sample {
-            // With nothing seen there is nothing to say; and who has seen less than the special case has nothing to add to it.
+            // A level without attempts says nothing, and a general level that has seen less than the specific one adds nothing.
             return if specific.sample <= 0.0 { general } else { specific };
         }
         if specific.speaks_against(&general) {
