@@ -133,6 +133,7 @@ impl Rule {
 
 /// Use this fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Take {
     /// Which one.
     pub fetcher: FetcherId,

@@ -12,6 +12,7 @@ use crate::score::{Scored, Settings, Specificity};
 
 /// Why a decision is what it is.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The URL, without fragment.
     pub url: String,
@@ -54,6 +55,7 @@ pub enum Counterfactual {
 
 /// One step of an estimate.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EvidenceStep {
     /// The heuristic's type, `global` for the start.
     pub kind: String,
@@ -81,6 +83,7 @@ pub struct EvidenceStep {
 
 /// One candidate as a decision saw it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CandidateView {
     /// Its name.
     pub fetcher: String,

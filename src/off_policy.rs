@@ -28,6 +28,7 @@ const DOMAINS_MIN: usize = 10;
 
 /// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Estimate {
     /// Worth a fetch, in direct requests.
     pub value: f64,
@@ -39,6 +40,7 @@ pub struct Estimate {
 
 /// What a log says about a policy.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// The evaluated policy.
     pub policy: String,
@@ -101,6 +103,7 @@ struct Fetch {
 /// assert_eq!((evaluation.fetches, evaluation.agreed), (1, 1));
 /// assert!(!evaluation.warnings.is_empty(), "one fetch shows nothing");
 /// ```
+#[derive(Debug)]
 pub struct OffPolicyEvaluator {
     selector: Selector,
     open: HashMap<u64, Open>,

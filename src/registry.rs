@@ -239,6 +239,7 @@ impl Registry {
     /// All names, by id.
     #[cfg(feature = "journal")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        // Acquire pairs with the Release in `intern`.
         let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
         self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
     }
@@ -263,10 +264,12 @@ impl Registry {
             return Some(id);
         }
         let name = canonical(name);
+        // Acquire pairs with the Release below.
         let from = self.len.load(Ordering::Acquire);
         for (index, slot) in self.slots.iter().enumerate().skip(from) {
             // The slot is taken by whoever comes first; a loser reads who it was and goes on.
             let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
+            // Release pairs with the Acquire in `names`, in `find` and above.
             self.len.fetch_max(index + 1, Ordering::Release);
             if &*spec.name == name {
                 return Some(FetcherId(index as u16));

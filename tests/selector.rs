@@ -1,4 +1,4 @@
-//! Decisions through the public API: the published examples, the sides taken where the seeds contradict themselves, the
+//! Decisions through the public API: the published examples, the sides taken where the published rules contradict themselves, the
 //! rules of the choice.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 

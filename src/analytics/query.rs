@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 
 /// The attempts of one fetcher that match.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Conditional {
     /// The fetcher.
     pub fetcher: String,

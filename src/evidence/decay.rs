@@ -1,8 +1,8 @@
 //! Forward decay: how much an attempt weighs now, as pure arithmetic.
 //!
-//! A weight never shrinks where it is stored. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies by
-//! `2^(-(now - L) / H)`: exact, order-free, mergeable, and no sweep ever has to touch what nobody reads. L is the landmark,
-//! H the half-life.
+//! A stored weight never shrinks. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies the sum by
+//! `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The result is exact in whatever order attempts come, sums can
+//! be merged, and nothing has to be updated as time passes.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Decay {
         (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
     }
 
-    /// What an attempt at `t` adds to a weight, for each unit of weight.
+    /// What an attempt of weight 1 at `t` adds to a stored weight.
     pub fn up(&self, t: Timestamp) -> f64 {
         self.exponent(t).exp2()
     }

@@ -13,9 +13,9 @@ use crate::heuristic::url::ContentKind;
 use crate::registry::FetcherId;
 use crate::time::Timestamp;
 
-/// Cells in the entry itself: one domain, one path and one suffix, each with two fetchers.
+/// Cells in the entry itself: enough for a domain, a path and a suffix, each with two fetchers.
 pub(super) const INLINE_CELLS: usize = 6;
-/// As many of them as are asked of memory before they are needed: all that decide, while there are two fetchers and a path.
+/// As many of them as are fetched from memory before they are needed: those that a decision reads, with two fetchers and a path.
 const TOUCHED_CELLS: usize = 4;
 /// Cells of one group that stand together in a chunk.
 const WINDOW: usize = 8;
@@ -86,8 +86,8 @@ pub(crate) struct Entry {
     cells: [Cell; INLINE_CELLS],
 }
 
-/// An entry that all domains share and all threads write to: each of its cells has a cache line of its own, so that who adds to
-/// one fetcher's does not wait for who adds to another's. Two lines, since they are fetched in pairs.
+/// An entry that all domains share and all threads write to. Each of its cells has a cache line of its own, so that adding to one
+/// fetcher's cell does not slow down adding to another's. It is aligned to two lines, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shared(Entry);
@@ -122,8 +122,8 @@ fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
 }
 
 impl Entry {
-    /// Asks memory for the cells in the entry itself. With a million domains none of them is in a cache; whoever asks for all
-    /// that are likely to be needed before the first of them is waits once, not ten times.
+    /// Reads a little of the cells in the entry itself, so that the processor fetches them from memory. With a million domains none
+    /// of them is in a cache, and to ask for all of them at once takes the time of one.
     #[inline]
     pub(crate) fn touch(&self) {
         // Relaxed: what is read is thrown away.
@@ -162,7 +162,7 @@ impl Entry {
         down: f64,
         mut f: impl FnMut(FetcherId, &Weights),
     ) {
-        // Acquire pairs with the Release in `claim`. A reader that misses the first of them reads the weights of a moment before.
+        // Acquire pairs with the Release in `claim`. A reader that comes before it reads the weights of a moment before.
         match also.filter(|_| self.has_others.load(Ordering::Acquire)) {
             None => self.for_each(group, |id, cell| f(id, &cell.read(down))),
             Some(also) => self.each_sum(group, also, down, &mut f),
@@ -191,10 +191,10 @@ impl Entry {
 
     /// The cell of `fetcher` in `group`, claimed now if there was none. None when the entry is full.
     pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&Cell> {
-        // Each claimer of a tag walks the same free places in the same order and none is ever given back, so the first
-        // one it can have is the only one the tag will ever get.
+        // All who claim a tag try the same places in the same order, and no place is ever given back, so a tag gets one cell only.
         let tag = group.tag(fetcher);
         if group.is_of_others() && !self.has_others.load(Ordering::Relaxed) {
+            // Release pairs with the Acquire in `each_weights`.
             self.has_others.store(true, Ordering::Release);
         }
         if let Some(cell) = self.cells.iter().find(|cell| cell.claim(tag)) {

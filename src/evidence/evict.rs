@@ -38,12 +38,13 @@ impl Evidence {
     /// paused beyond it stay.
     pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
         let keys_max = self.cap.keys_max;
+        // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
         if keys_max == usize::MAX || self.entries.len() <= keys_max || self.cap.evicting.swap(true, Ordering::Acquire) {
             return;
         }
         let guard = self.guard();
         let is_free = |until: Option<Timestamp>| until.is_none_or(|until| until <= at);
-        // All weights are on one scale, so the least now is the least at any time.
+        // All weights are on one scale, so the least weight now is the least at any time.
         let mut weights: Vec<(f64, u64)> = (self.entries.iter(&guard))
             .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
             .map(|(key, entry)| (entry.weight(), *key))
@@ -54,8 +55,10 @@ impl Evidence {
             for (_, key) in &weights[..surplus] {
                 self.entries.remove(key, &guard);
             }
+            // Relaxed: a count for people.
             self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
+        // Release pairs with the Acquire at the beginning.
         self.cap.evicting.store(false, Ordering::Release);
     }
 }

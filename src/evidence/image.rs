@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 /// Entries whose decayed weight is under this have faded: an image leaves them out.
 pub(crate) const FADED: f64 = 0.01;
 
-/// A thread is not worth its while for fewer entries.
+/// With fewer entries than this for each, further threads cost more than they save.
 const PART_MIN: usize = 4096;
 
 /// Where an entry is found: in the map by its hash, or at a fixed place.
@@ -127,8 +127,8 @@ impl Evidence {
         }
     }
 
-    /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight keeps the weight it
-    /// had when the image was taken and fades by this one from then on.
+    /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight is
+    /// as it was when the image was taken, and fades by the new half-life from then on.
     pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
         let Some(from) = image.decay else { return };
         let scale = match from.half_life() == self.decay.half_life() {

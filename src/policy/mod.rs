@@ -22,6 +22,7 @@ pub use published::Published;
 
 /// What a policy sees of one decision.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct View<'a> {
     /// All candidates, in order of registration.
     pub candidates: &'a [Scored<'a>],

@@ -18,6 +18,7 @@ pub fn confidence(success: f64, sample: f64) -> f64 {
 
 /// How specific a heuristic is, the least first. A user's own types rank below the flags, the first registered highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Specificity {
     /// A user's own type, by place of registration from the end.
     Own(u8),

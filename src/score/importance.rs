@@ -13,6 +13,7 @@ use crate::evidence::{Hashed, Key};
 
 /// What importance does to evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum ImportanceUse {
     /// Nothing.
     #[default]

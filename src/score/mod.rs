@@ -76,6 +76,7 @@ impl Default for Settings {
 
 /// One candidate with all its numbers, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Scored<'a> {
     /// Which fetcher.
     pub id: FetcherId,
