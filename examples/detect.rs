@@ -26,9 +26,6 @@ fn main() {
     for (what, status, body) in pages {
         let answer = detector.judge(status, [("Content-Type", "text/html")], body.as_bytes());
         println!("{what}: {}", answer.outcome);
-        if let Some(why) = &answer.message {
-            println!("    {why}");
-        }
         for heuristic in &answer.heuristics {
             println!("    {} = {}", heuristic.kind, heuristic.value);
         }

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = Timestamp::now();
 
     // A shop whose pages are empty without scripts. Each URL is asked about until its content came.
-    for n in 1..=6 {
+    for n in 1..=9 {
         let url = Url::parse(&format!("https://shop.example/items/{n}"))?;
         let mut situation = Situation::first(now);
         while let Some(take) = selector.select(&url, &situation)?.taken() {
