@@ -6,8 +6,9 @@
 //! turn, so that a busy machine slows all alike. How many pages the parsers count alike is printed, so that one sees that they do
 //! the same.
 //!
-//! Pages: the documentation that comes with Rust (real, ordinary pages; skipped when it is not installed), tiny pages, one
-//! of 5 MB, and pages made to be slow. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a
+//! Pages: those of a blog, a shop, a newspaper, a wiki, an application rendered by its server and a forum, together and by
+//! themselves; the documentation that comes with Rust (skipped when it is not installed), its stubs, one page of 5 MB, and pages
+//! made to be slow. `FETCHWISE_CORPUS` adds the pages of a corpus. Criterion's report comes first, then a
 //! table of the best time of each. Tiny pages are better judged by the nanoseconds a page than by GB/s.
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -19,7 +20,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fetchwise::detect::{Detector, Options, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 
 use pages::{Facts, Markers, head, sets, with_html5ever, with_lol_html};
@@ -67,7 +68,7 @@ struct Line {
 
 fn bench(c: &mut Criterion) {
     let detector = Detector::new();
-    let to_the_end = Detector::new().with_options(Options::default().counting_all());
+    let to_the_end = Detector::new().with_options(DetectorOptions::default().counting_all());
     let all = Markers::new();
     let headers = [Header::new("Content-Type", "text/html"), Header::new("Server", "nginx")];
     let scratch = RefCell::new(Scratch::default());

@@ -6,14 +6,12 @@
 use std::collections::HashMap;
 
 use strum::VariantNames;
-use url::Url;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::decision::{Decision, Rule, Source, Take};
-use crate::heuristic::url::{UrlError, UrlFeatures, domain_of};
+use crate::decision::Decision;
+use crate::heuristic::url::{UrlError, domain_of};
 use crate::names::UnknownName;
 use crate::registry::canonical;
-use crate::selector::{Selector, Situation};
 
 /// Which arm serves.
 #[derive(
@@ -239,47 +237,13 @@ pub struct Router {
 }
 
 impl Router {
-    /// Decides about a first attempt. `learning` is the link's own wish, which goes before the mode.
-    ///
-    /// # Errors
-    /// [`RouteError`] when the URL cannot be fetched, or when the table should serve it and cannot.
-    pub fn decide(
-        &self,
-        selector: &Selector,
-        url: &Url,
-        situation: &Situation,
-        learning: Option<bool>,
-    ) -> Result<Routed, RouteError> {
-        let learned = selector.select(url, situation)?;
-        let domain = UrlFeatures::extract(url)?.domain;
-        let (serve_table, ask_both) = self.arms(domain, learning);
-        let settled = match learned {
-            Decision::Paused { .. } => true,
-            Decision::Take(take) => take.source == Source::Requested,
-            Decision::GiveUp => false,
-        };
-        if settled || !serve_table {
-            let shadow = if ask_both && !settled { self.route(selector, domain).ok() } else { None };
-            let arm = if serve_table { Mode::Legacy } else { Mode::Learning };
-            return Ok(Routed { decision: learned, arm, shadow });
-        }
-        let fetcher = self.route(selector, domain)?;
-        // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
-        let Some(asked) = selector.select(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken() else {
-            return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
-        };
-        let take = Take { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
-        let shadow = if ask_both { learned.taken().map(|take| take.fetcher) } else { None };
-        Ok(Routed { decision: Decision::Take(take), arm: Mode::Legacy, shadow })
-    }
-
     /// The arm that serves `domain`: learning, or the table.
     pub fn arm(&self, domain: &str, learning: Option<bool>) -> Mode {
         if self.arms(domain, learning).0 { Mode::Legacy } else { Mode::Learning }
     }
 
     /// Whether the table serves `domain`, and whether the other arm is asked too.
-    fn arms(&self, domain: &str, learning: Option<bool>) -> (bool, bool) {
+    pub(crate) fn arms(&self, domain: &str, learning: Option<bool>) -> (bool, bool) {
         if let Some(learning) = learning {
             return (!learning, false);
         }
@@ -293,62 +257,17 @@ impl Router {
             }
         }
     }
-
-    fn route(&self, selector: &Selector, domain: &str) -> Result<crate::registry::FetcherId, RouteError> {
-        let Some(fetcher) = self.table.get(domain) else {
-            return Err(RouteError::NoRoute { domain: domain.to_owned() });
-        };
-        selector
-            .fetcher_id(fetcher)
-            .filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id))
-            .ok_or_else(|| RouteError::UnknownFetcher { domain: domain.to_owned(), fetcher: fetcher.to_owned() })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Timestamp;
 
     fn router(mode: Mode) -> Router {
         let mut table = RouteTable::default();
         table.insert("WWW.Example.com", "simple_http").unwrap();
         table.insert("video.example", "youtube_downloader").unwrap();
         Router { mode, table, split_share: 0.5 }
-    }
-
-    fn decide(router: &Router, text: &str, learning: Option<bool>) -> Result<Routed, RouteError> {
-        let selector = Selector::builder().build().unwrap();
-        let url = Url::parse(text).unwrap();
-        router.decide(&selector, &url, &Situation::first(Timestamp::now()), learning)
-    }
-
-    fn source(routed: &Routed) -> &'static str {
-        routed.decision.taken().unwrap().source.name()
-    }
-
-    #[test]
-    fn the_table_serves_legacy_and_only_legacy() {
-        assert_eq!(source(&decide(&router(Mode::Legacy), "http://www.example.com/a", None).unwrap()), "hard_coded");
-        assert_eq!(source(&decide(&router(Mode::Learning), "http://example.com/a", None).unwrap()), "probe");
-        assert_eq!(source(&decide(&router(Mode::Legacy), "http://example.com/a", Some(true)).unwrap()), "probe");
-        assert_eq!(
-            source(&decide(&router(Mode::Learning), "http://example.com/a", Some(false)).unwrap()),
-            "hard_coded"
-        );
-    }
-
-    #[test]
-    fn a_domain_without_a_route_is_a_clear_error() {
-        let error = decide(&router(Mode::Legacy), "http://other.org/", None).unwrap_err();
-        assert!(error.to_string().starts_with("no route for domain other.org"), "{error}");
-    }
-
-    #[test]
-    fn shadow_serves_the_table_and_names_what_learning_would_take() {
-        let routed = decide(&router(Mode::Shadow), "http://video.example/watch", None).unwrap();
-        assert_eq!((routed.arm, source(&routed)), (Mode::Legacy, "hard_coded"));
-        assert!(routed.shadow.is_some() && routed.shadow != routed.decision.taken().map(|take| take.fetcher));
     }
 
     #[test]

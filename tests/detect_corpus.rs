@@ -43,7 +43,7 @@ fn the_keywords_mode_is_as_bad_as_it_is_known_to_be() {
     let Some(path) = corpus() else { return };
     let report = evaluate(&Detector::keywords(), &path).unwrap();
     println!("{report}");
-    assert!(report.block.false_alarms > 20, "the seeds' keywords take widgets for blocks");
+    assert!(report.block.false_alarms > 20, "keywords take widgets for blocks");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod naive_html;
 
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, Options, Scratch, Verdict};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch, Verdict};
 use fetchwise::response::{Header, Page};
 use naive_html::slow;
 use proptest::prelude::*;
@@ -22,7 +22,8 @@ fn inspect(detector: &Detector, html: &str, status: u16) -> Verdict {
 /// Stops early, as shipped.
 static SHIPPED: LazyLock<Detector> = LazyLock::new(Detector::new);
 /// Counts all text.
-static COUNTING: LazyLock<Detector> = LazyLock::new(|| Detector::new().with_options(Options::default().counting_all()));
+static COUNTING: LazyLock<Detector> =
+    LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
 
 /// Pieces that pages are put together from, the odd ones among them.
 fn piece() -> impl Strategy<Value = String> {

@@ -5,7 +5,7 @@
 #![cfg(feature = "detect")]
 #![allow(clippy::unwrap_used)]
 
-use fetchwise::detect::{Detector, Options, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 use toml::{Table, Value};
 
@@ -147,6 +147,10 @@ fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made)
     if rule["grade"].as_str() == Some("presence") {
         return verdict.waf.contains(rule["vendor"].as_str().unwrap());
     }
+    // Hints are not looked for in what is a wall anyway.
+    if rule["grade"].as_str() == Some("cue") && verdict.is_blocked {
+        return true;
+    }
     matches.iter().any(|m| *m.rule == *rule["id"].as_str().unwrap() && m.counted)
 }
 
@@ -159,7 +163,7 @@ fn table() -> Vec<Table> {
 
 #[test]
 fn every_piece_of_evidence_carries_its_rule() {
-    let detector = Detector::new().with_options(Options::default().counting_all());
+    let detector = Detector::new().with_options(DetectorOptions::default().counting_all());
     let mut scratch = Scratch::default();
     let mut failed = Vec::new();
     let mut made = 0;

@@ -300,7 +300,7 @@ fn a_users_rules_come_on_top_and_explain_shows_where_they_matched() {
 }
 
 #[test]
-fn the_keywords_mode_is_the_seeds_rule() {
+fn the_keywords_mode_looks_for_keywords_anywhere() {
     let detector = Detector::keywords();
     let headers = [Header::new("Content-Type", "text/html")];
     let read = |status: u16, body: &str| {
@@ -316,7 +316,7 @@ fn the_keywords_mode_is_the_seeds_rule() {
 
 #[test]
 fn only_what_is_looked_at_counts() {
-    let detector = Detector::new().with_options(fetchwise::detect::Options::default().with_max_bytes(2_048));
+    let detector = Detector::new().with_options(fetchwise::detect::DetectorOptions::default().with_max_bytes(2_048));
     let headers = [Header::new("Content-Type", "text/html")];
     let body = format!("{}{CHALLENGE}", "<i></i>".repeat(1_000));
     let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };

@@ -12,7 +12,7 @@ mod html_files;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, Options, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 use html5ever::tendril::TendrilSink;
 use html5ever::{ParseOpts, parse_document};
@@ -112,8 +112,9 @@ fn by_tree(html: &str) -> usize {
 
 /// Visible characters by the detector.
 fn by_stream(html: &str) -> usize {
-    static COUNTING: LazyLock<Detector> =
-        LazyLock::new(|| Detector::new().with_options(Options::default().with_max_bytes(64 << 20).counting_all()));
+    static COUNTING: LazyLock<Detector> = LazyLock::new(|| {
+        Detector::new().with_options(DetectorOptions::default().with_max_bytes(64 << 20).counting_all())
+    });
     let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
     let page = Page { status: 200, headers: &headers, body: html.as_bytes(), ..Page::default() };
     COUNTING.inspect(&page, &mut Scratch::default()).text_chars as usize

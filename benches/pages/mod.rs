@@ -1,12 +1,14 @@
 //! The pages that the detector is measured with, and the two HTML parsers beside it. Shared by the `detect` bench and the
 //! report. Must not know what is measured of them.
 
+mod generators;
 #[path = "../../tests/html_files/mod.rs"]
 mod html_files;
 mod parsers;
 
 use std::path::{Path, PathBuf};
 
+use generators::GENERATORS;
 use html_files::html_files;
 pub(crate) use parsers::{Facts, Markers, with_html5ever, with_lol_html};
 
@@ -29,12 +31,21 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         *sum += b.len();
         (*sum < 5_000_000).then(|| b.clone())
     });
+    // Pages of many makers: documentation, where it is installed, is one of them.
+    let mixed = |low: usize, high: usize, each: usize| -> Vec<Vec<u8>> {
+        let made = GENERATORS
+            .iter()
+            .flat_map(|(_, make)| (0..each).map(move |page| make(page, low + (high - low) * page / each).into_bytes()));
+        made.chain(between(low, high, each)).collect()
+    };
     let repeat = |unit: &str| vec![unit.repeat((1 << 20) / unit.len()).into_bytes()];
     let mut sets = vec![
-        ("ordinary", between(20_000, 120_000, 60)),
-        ("small", between(2_000, 20_000, 100)),
+        ("ordinary", mixed(20_000, 120_000, 8)),
+        ("small", mixed(3_000, 20_000, 14)),
+        ("documentation", between(20_000, 120_000, 60)),
+        ("documentation, small", between(2_000, 20_000, 100)),
         ("tiny", between(0, 2_000, 100)),
-        ("40 KB", between(36_000, 44_000, 1)),
+        ("40 KB", vec![GENERATORS[0].1(0, 40_000).into_bytes()]),
         ("5 MB", vec![five.flatten().collect()]),
         ("adv: a million <", repeat("<")),
         ("adv: < and a blank", repeat("< ")),
@@ -52,6 +63,7 @@ pub(crate) fn sets() -> Vec<(&'static str, Vec<Vec<u8>>)> {
         ("adv: weak markers", repeat("<div class=\"g-recaptcha\"></div>")),
         ("adv: parts of markers", repeat("<i grecaptcha.>")),
     ];
+    sets.extend(GENERATORS.map(|(name, make)| (name, (0..8).map(|page| make(page, 60_000).into_bytes()).collect())));
     if let Some(corpus) = std::env::var_os("FETCHWISE_CORPUS") {
         let mut files = Vec::new();
         html_files(&Path::new(&corpus).parent().unwrap().join("pages"), &mut files);

@@ -35,7 +35,8 @@ pub(crate) fn measure(scale: Scale) -> Section {
         "Pages are read whole, up to the first MiB, which is what the detector looks at. The parsers find out what a \
          verdict rests on (text, title, links, fields, scripts ...), alone and followed by a search for the markers of the \
          shipped rules that weighs nothing: a little less than the whole job. *Every byte read* adds the bytes up, eight at a \
-         time: what memory lets anybody do. Ordinary pages are the documentation that comes with Rust. Best of several rounds, \
+         time: what memory lets anybody do. Ordinary and small pages are those of seven makers: a blog, a shop, a newspaper, a \
+         wiki, an application rendered by its server, a forum, each also by itself, and the documentation that comes with Rust. Best of several rounds, \
          in turn, so that a busy machine slows all alike; speeds in GB/s.",
     );
     let detector = Detector::new();

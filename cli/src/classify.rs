@@ -146,7 +146,8 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
         return Ok(Exit::Done);
     }
     let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
-    let detector = detector.with_options(detect::Options::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
+    let detector =
+        detector.with_options(detect::DetectorOptions::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
     if let Some(path) = args.batch.as_ref().filter(|_| args.evaluate) {
         let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
         return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);

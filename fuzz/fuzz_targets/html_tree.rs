@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, Options, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch};
 use fetchwise::response::{Header, Page};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 mod naive_html;
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
-static COUNTING: LazyLock<Detector> = LazyLock::new(|| Detector::new().with_options(Options::default().counting_all()));
+static COUNTING: LazyLock<Detector> = LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
 
 thread_local! {
     static USED: RefCell<Scratch> = RefCell::default();

@@ -17,22 +17,25 @@
 //! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use fetchwise::policy::{self, Policy};
-use fetchwise::registry::Class;
 use generate::Web;
 use run::Stage;
 use tally::Tally;
 use web::Tool;
 
+pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
+pub use error::SimulateError;
 pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
 mod chance;
+mod contestant;
 mod drive;
+mod error;
+mod fetched;
 mod generate;
 mod memory;
 mod oracle;
@@ -41,107 +44,6 @@ mod run;
 mod tally;
 mod web;
 pub mod world;
-
-/// Why a simulation cannot be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulateError {
-    /// Nobody has this name.
-    #[error("no policy called {name:?}; there are: {}", NAMES.join(", "))]
-    UnknownPolicy {
-        /// The name.
-        name: String,
-    },
-    /// There is nothing to run.
-    #[error("no seeds to run")]
-    NoSeeds,
-    /// The selector cannot be built.
-    #[error(transparent)]
-    Selector(#[from] fetchwise::Error),
-}
-
-/// The policies that can be run by name.
-pub const NAMES: [&str; 15] = [
-    "default",
-    "index",
-    "confident",
-    "published",
-    "oracle",
-    "always_direct",
-    "always_browser",
-    "ladder",
-    "hinted_ladder",
-    "hinted_breaker",
-    "smart",
-    "crawlee",
-    "tier_tracker",
-    "webpeel",
-    "one_probe",
-];
-
-/// Who takes part: a policy, made anew for each seed.
-pub struct Contestant {
-    name: String,
-    /// None for the oracle.
-    make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
-}
-
-/// Whether a URL goes on to the browser.
-type Compares = Box<dyn Fn(&str) -> bool>;
-
-/// A policy as a run drives it.
-pub(crate) struct Player {
-    pub(crate) policy: Box<dyn Policy>,
-    /// Whether a URL that brought content goes to the browser too, to compare.
-    pub(crate) compares: Option<Compares>,
-}
-
-impl Contestant {
-    /// The shipped policy, the baseline, or the oracle called `name`.
-    ///
-    /// # Errors
-    /// [`SimulateError::UnknownPolicy`] lists the names there are.
-    pub fn by_name(name: &str) -> Result<Self, SimulateError> {
-        let always = |name, class| baseline::Always { name, class };
-        let ladder = |name, hints, breaker| baseline::Ladder { name, hints, breaker };
-        Ok(match name {
-            "oracle" => Self { name: name.to_owned(), make: None },
-            "always_direct" => Self::new(name, move || Box::new(always("always_direct", Class::Plain))),
-            "always_browser" => Self::new(name, move || Box::new(always("always_browser", Class::Rendering))),
-            "ladder" => Self::new(name, move || Box::new(ladder("ladder", false, false))),
-            "hinted_ladder" => Self::new(name, move || Box::new(ladder("hinted_ladder", true, false))),
-            "hinted_breaker" => Self::new(name, move || Box::new(ladder("hinted_breaker", true, true))),
-            "smart" => Self::new(name, || Box::new(baseline::Smart)),
-            "tier_tracker" => Self::new(name, || Box::new(memory::TierTracker::default())),
-            "webpeel" => Self::new(name, || Box::new(memory::WebPeel::default())),
-            "one_probe" => Self::new(name, || Box::new(memory::OneProbe::default())),
-            "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
-            _ => {
-                let unknown = || SimulateError::UnknownPolicy { name: name.to_owned() };
-                policy::by_name(name).ok_or_else(unknown)?;
-                let owned = name.to_owned();
-                Self::new(name, move || policy::by_name(&owned).unwrap_or_else(|| Box::new(policy::Default)))
-            }
-        })
-    }
-
-    /// A policy of one's own; `make` is called once a seed.
-    pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        let player = move || Player { policy: make(), compares: None };
-        Self { name: name.to_owned(), make: Some(Box::new(player)) }
-    }
-
-    /// What it is called in results.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-fn crawlee() -> Player {
-    let crawlee = Arc::new(memory::Crawlee::default());
-    let asked = Arc::clone(&crawlee);
-    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))) }
-}
 
 /// How to run.
 #[derive(Default)]

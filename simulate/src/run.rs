@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use url::Url;
 
+use super::contestant::Player;
 use super::drive::{Timing, drive};
+use super::error::SimulateError;
+use super::fetched::Fetched;
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
 use super::tally::{Adaptation, Tally};
 use super::web::{End, Ground, Outcome, Tool};
 use super::world::{Role, World};
-use super::{Player, SimulateError};
 use fetchwise::answer::{Block, Outcome as Answered};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::BackoffSettings;
@@ -35,20 +37,6 @@ pub(crate) struct Stage<'w> {
     pub(crate) seed: u64,
     /// Measure how long decisions take.
     pub(crate) timing: bool,
-}
-
-/// What one URL came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fetched {
-    pub(crate) utility: f64,
-    pub(crate) cost: f64,
-    pub(crate) attempts: u32,
-    pub(crate) blocked: u32,
-    pub(crate) bans: u32,
-    pub(crate) success: bool,
-    pub(crate) deceived: bool,
-    /// The first attempt's fetcher and label.
-    pub(crate) first: Option<(usize, Source)>,
 }
 
 impl Stage<'_> {
@@ -119,35 +107,6 @@ impl Stage<'_> {
         }
         adaptation.finish(&mut tally.adapted);
         tally
-    }
-}
-
-impl Fetched {
-    /// Adds one try. True when the URL has ended.
-    fn add(&mut self, world: &World, tool: &Tool, outcome: &Outcome) -> bool {
-        self.attempts += 1;
-        self.cost += tool.cost;
-        self.utility -= tool.cost;
-        if outcome.banned_now {
-            self.bans += 1;
-            self.utility -= world.ban_cost;
-        }
-        match outcome.end {
-            End::Content => {
-                self.success = true;
-                self.utility += tool.quality * world.value;
-            }
-            End::False => {
-                self.deceived = true;
-                self.utility -= world.false_success_cost;
-            }
-            End::Blocked => {
-                self.blocked += 1;
-                self.utility -= world.blocked_cost;
-            }
-            End::Empty | End::Timeout | End::NotFound => {}
-        }
-        matches!(outcome.end, End::Content | End::False | End::NotFound)
     }
 }
 

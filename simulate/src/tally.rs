@@ -2,9 +2,9 @@
 //!
 //! Counts only; what they mean per URL is worked out in the report. Must not know which policy it counts for.
 
+use super::fetched::Fetched;
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
-use super::run::Fetched;
 use super::web::{Condition, Tool};
 use super::world::World;
 use fetchwise::decision::Source;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use super::grade::Grade;
-use super::scan::{Class, Pattern, PatternError, Scan};
+use super::pattern::{Pattern, PatternError};
+use super::scan::{Class, Scan};
 use super::table::{HeaderTest, Part, Rule, Table, TitleTests, fold_title, is_title_edge};
 use super::text;
 use super::walk::Place;
 use super::written::{RuleError, Written, WrittenPlace, value};
 
 /// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
-/// part of their rule was found: the shortest pattern sets the pace of a search.
+/// part of their rule was found: short ones stand in many places.
 const SHORT: usize = 6;
 /// The same for pages with next to no text.
 const SHORT_THIN: usize = 5;
@@ -29,6 +30,8 @@ enum Where {
     Thin,
     Short,
     Sentence,
+    Cue,
+    CueWord,
     Refresh,
 }
 
@@ -70,6 +73,7 @@ impl Build {
         let set = match w.grade {
             Grade::Presence | Grade::Paywall => Where::Early,
             Grade::Spa => Where::Thin,
+            Grade::Cue => Where::Cue,
             _ if max_visible_chars > LITTLE_TEXT => Where::Early,
             _ if max_visible_chars <= HARDLY_ANY_TEXT => Where::Thin,
             _ => Where::Late,
@@ -79,7 +83,8 @@ impl Build {
         for (n, group) in w.also.iter().enumerate() {
             self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
         }
-        self.add_patterns(line, &w, index, ("text", Where::Sentence), 1, &w.text)?;
+        let words = if w.grade == Grade::Cue { Where::CueWord } else { Where::Sentence };
+        self.add_patterns(line, &w, index, ("text", words), 1, &w.text)?;
         self.add_patterns(line, &w, index, ("refresh", Where::Refresh), 1, &w.refresh)?;
         self.add_tests(&w, index);
         self.rules.push(Rule {
@@ -187,8 +192,11 @@ impl Build {
             Scan::new(
                 self.patterns.iter().zip(&self.places).enumerate().filter(|(_, (_, place))| sets.contains(place)).map(
                     |(i, (pattern, place))| {
-                        let class =
-                            if matches!(place, Where::Late | Where::Thin) { Class::Word } else { Class::Marker };
+                        let class = match place {
+                            Where::Late | Where::Thin => Class::Word,
+                            Where::Cue => Class::Cue,
+                            _ => Class::Marker,
+                        };
                         (i as u32, class, pattern)
                     },
                 ),
@@ -205,10 +213,11 @@ impl Build {
             early: scan(&[Where::Early]),
             // One search for all that a page may hold.
             late: scan(&[Where::Early, Where::Late]),
-            thin: scan(&[Where::Early, Where::Late, Where::Thin]),
+            thin: scan(&[Where::Early, Where::Late, Where::Thin, Where::Cue]),
             short: scan(&[Where::Short]),
             short_always: self.short_always,
             sentences: scan(&[Where::Sentence]),
+            cue_words: scan(&[Where::CueWord]),
             refreshes: scan(&[Where::Refresh]),
             rules: self.rules,
             vendors: self.vendors.into(),

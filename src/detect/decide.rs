@@ -10,7 +10,8 @@ use memchr::memmem;
 use super::charset::Charset;
 use super::condition::Seen;
 use super::gather::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_headers, read_redirect, script_bytes, vendor_bit,
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, script_bytes,
+    vendor_bit,
 };
 
 use super::grade::Grade;
@@ -58,6 +59,12 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
     } else {
         scratch.facts.forget();
     }
+    for n in 0..scratch.found.touched.len() {
+        let index = scratch.found.touched[n];
+        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
+            scratch.found.held.push(index);
+        }
+    }
     weigh(table, page, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
     if verdict.has_spa || verdict.is_empty {
@@ -65,7 +72,7 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
     }
     for &index in &scratch.found.touched {
         let rule = &table.rules[index as usize];
-        if rule.grade == Grade::Presence || holds(rule, scratch.found.bits[index as usize], page, scratch) {
+        if rule.grade == Grade::Presence || scratch.found.held.contains(&index) {
             presence |= vendor_bit(rule);
         }
     }
@@ -112,14 +119,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
 
 /// Fills in the verdict from what was found.
 fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
-    let holding = || {
-        scratch
-            .found
-            .touched
-            .iter()
-            .map(|&index| (index, &table.rules[index as usize]))
-            .filter(|(index, rule)| holds(rule, scratch.found.bits[*index as usize], page, scratch))
-    };
+    let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
     };
@@ -187,41 +187,52 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     }
 }
 
-/// What else there is to tell of a page with next to nothing to read: hints at a wall, and where it sends its reader.
+/// What else there is to tell of a page with next to nothing to read: where it sends its reader, and hints at a wall.
 fn read_thin(
     table: &Table,
     page: &Page<'_>,
     (charset, body): (Charset, &[u8]),
-    scratch: &Scratch,
+    scratch: &mut Scratch,
     verdict: &mut Verdict,
 ) {
     let found = &scratch.found;
-    let rules = || found.touched.iter().map(|&index| (index, &table.rules[index as usize], found.bits[index as usize]));
     // All of a rule's evidence is there, and only its conditions do not hold. What rests on a shell's conditions alone, or on
     // what any script may do, hints at nothing without them.
-    let lost = |(index, rule, bits): (u16, &Rule, u8)| {
+    let lost = |index: &u16| {
+        let rule = &table.rules[*index as usize];
         rule.grade.is_of_walls()
             && !matches!(rule.grade, Grade::Shell | Grade::Cue)
-            && bits & rule.needs == rule.needs
-            && !table.always.contains(&index)
+            && found.bits[*index as usize] & rule.needs == rule.needs
+            && !table.always.contains(index)
     };
-    let to_challenge = scratch.facts.to_challenge || rules().any(lost);
-    let cue = |(_, rule, bits): (u16, &Rule, u8)| rule.grade == Grade::Cue && holds(rule, bits, page, scratch);
-    verdict.wall_cues = to_challenge || rules().any(cue);
-    if to_challenge || !(200..300).contains(&page.status) {
-        return;
-    }
-    let Some(target) = read_redirect(charset, body, scratch) else { return };
-    // A cookie that a script sets is lost on who runs none, and the page would come again.
-    if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+    if scratch.facts.to_challenge || found.touched.iter().any(lost) {
         verdict.wall_cues = true;
         return;
     }
-    // Whatever application there is, its reader leaves it.
-    (verdict.has_spa, verdict.is_empty) = (false, true);
-    (verdict.framework, verdict.vendor, verdict.rule, verdict.grade, verdict.confidence) =
-        (None, None, None, None, 0.0);
-    verdict.redirect = Some(target);
+    let redirect = read_redirect(charset, body, scratch).filter(|_| (200..300).contains(&page.status));
+    if let Some(target) = redirect {
+        // A cookie that a script sets is lost on who runs none, and the page would come again.
+        if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+            verdict.wall_cues = true;
+            return;
+        }
+        // Whatever application there is, its reader leaves it.
+        (verdict.has_spa, verdict.is_empty) = (false, true);
+        (verdict.framework, verdict.vendor, verdict.rule) = (None, None, None);
+        (verdict.grade, verdict.confidence) = (None, 0.0);
+        verdict.redirect = Some(target);
+        return;
+    }
+    // Without a visible character there is nothing to believe.
+    if verdict.text_chars == 0 {
+        return;
+    }
+    read_cue_words(table, scratch);
+    let cue = |index: &u16| {
+        let rule = &table.rules[*index as usize];
+        rule.grade == Grade::Cue && holds(rule, scratch.found.bits[*index as usize], page, scratch)
+    };
+    verdict.wall_cues = scratch.found.touched.iter().any(cue);
 }
 
 /// Whether something in a page in lower case sets a cookie.

@@ -173,9 +173,9 @@ fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// What came out.
+/// How a detector judged the pages of a corpus.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct Evaluation {
     /// Pages judged.
     pub pages: usize,
     /// For each label, how many of its pages were taken for each class, in the order of [`Class::ALL`].
@@ -188,7 +188,7 @@ pub struct Report {
     pub mistakes: Vec<Mistake>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<16}", "label")?;
         for class in Class::ALL {
@@ -237,14 +237,14 @@ impl fmt::Display for Report {
 /// # Errors
 ///
 /// A file that cannot be read, or a line that is no labelled page, with its number.
-pub fn evaluate(detector: &Detector, path: &Path) -> Result<Report, EvaluateError> {
+pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, EvaluateError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |source| EvaluateError::Io { path, source }
     };
     let file = fs::File::open(path).map_err(io(path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut report = Report::default();
+    let mut evaluation = Evaluation::default();
     let mut scratch = Scratch::default();
     for (index, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(io(path))?;
@@ -262,12 +262,12 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Report, EvaluateErro
         let response =
             Page { url: page.url.as_deref(), final_url: None, status: page.status, headers: &headers, body: &body };
         let verdict = detector.inspect(&response, &mut scratch);
-        report.add(&page, &verdict);
+        evaluation.add(&page, &verdict);
     }
-    Ok(report)
+    Ok(evaluation)
 }
 
-impl Report {
+impl Evaluation {
     /// Counts one page in.
     pub fn add(&mut self, page: &Labelled, verdict: &Verdict) {
         let (is, taken_for) = (Class::labelled(&page.label), Class::of(verdict));

@@ -30,8 +30,6 @@ const LATE_TAIL: usize = 64 << 10;
 const MARKER_MAX: usize = 512;
 /// Bytes that are turned into lower case at once.
 const LOWER_AT_ONCE: usize = 16 << 10;
-/// Markers that only hint at something that are kept of one search.
-const CUES_MAX: usize = 64;
 /// Longest title that is read, in bytes.
 const TITLE_MAX: usize = 1024;
 
@@ -195,25 +193,17 @@ fn ends(len: usize) -> (usize, usize) {
 /// Keeps the hits of `scan` that may prove something with as much text as the page has. Returns the vendors that are present,
 /// and the most visible characters beside which one of them holds.
 fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
-    let Scratch { hits, lower, facts, .. } = scratch;
+    let Scratch { hits, lower, facts, buffer, .. } = scratch;
     let chars = facts.visible.chars;
     let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
     let from = window.start as u32;
-    let (mut presence, mut limit, mut cues_left) = (0, 0, CUES_MAX);
-    scan.each(&lower[window], &table.patterns, |hit| {
+    let (mut presence, mut limit) = (0, 0);
+    scan.each(&lower[window], &table.patterns, buffer, |hit| {
         let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
         if rule.grade == Grade::Presence {
             let before = presence;
             presence |= vendor_bit(rule);
             return before != presence;
-        }
-        if rule.grade == Grade::Cue {
-            // A few are enough, and words take no place away from markers that prove something.
-            if cues_left > 0 {
-                cues_left -= 1;
-                hits.push(Hit { start: hit.start + from, ..hit });
-            }
-            return false;
         }
         let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
         if may_hold {
@@ -292,7 +282,7 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, folded_title, found, lower, kept, text_hash, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, text_hash, buffer, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
@@ -302,7 +292,18 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     let visible = folded.split('\n').next().unwrap_or_default();
     *text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
     folded.push_str(folded_title);
-    table.sentences.each(folded.as_bytes(), &table.patterns, |hit| {
+    table.sentences.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
+        let part = table.parts[hit.pattern as usize];
+        let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, end.unwrap_or(0) as u32));
+        true
+    });
+}
+
+/// Looks for words that only hint at a wall, in a page with next to no text. Must come after [`read_body`].
+pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
+    let Scratch { folded, found, buffer, .. } = scratch;
+    table.cue_words.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
         let part = table.parts[hit.pattern as usize];
         let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);
         found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, end.unwrap_or(0) as u32));
@@ -312,7 +313,7 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
 
 /// Compares what the page refreshes to, and what a script sends its reader to.
 fn read_refresh(table: &Table, scratch: &mut Scratch) {
-    let Scratch { facts, found, lower, .. } = scratch;
+    let Scratch { facts, found, lower, buffer, .. } = scratch;
     for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
         let start = range.start as u32;
         let target = &lower[range];
@@ -320,7 +321,7 @@ fn read_refresh(table: &Table, scratch: &mut Scratch) {
         if memchr::memchr2(b'/', b'?', target).is_none() {
             continue;
         }
-        table.refreshes.each(target, &table.patterns, |hit| {
+        table.refreshes.each(target, &table.patterns, buffer, |hit| {
             let part = table.parts[hit.pattern as usize];
             facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
             found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));

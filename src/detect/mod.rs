@@ -1,13 +1,14 @@
 //! Reading a response: blocked, SPA shell, empty, or content.
 //!
 //! A [`Detector`] holds the compiled rule table; it is shared between threads, and its rules may be exchanged while they read
-//! ([`Detector::reload`]). [`Detector::inspect`] reads one response with a [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
+//! ([`Detector::reload`]). [`Detector::inspect`] reads one response with a
+//! [`Scratch`] that is kept from page to page, so that the common path allocates nothing:
 //!
 //! 1. headers are compared with the table;
-//! 2. the body (at most [`Options::max_bytes`]) is copied in lower case;
+//! 2. the body (at most [`DetectorOptions::max_bytes`]) is copied in lower case;
 //! 3. a streaming tokeniser (`block`, `token`, `walk`) reads title, text, links and forms until more text was seen than most rules
 //!    allow, and on when a header, a title or a marker may prove something beside more;
-//! 4. one search that looks at four bytes in every few (`scan`) finds markers: in a page with much text those that mean something
+//! 4. a search for rare pieces of markers (`scan`) finds them: in a page with much text those that mean something
 //!    there, else all;
 //! 5. what was gathered so (`gather`) is weighed in the order of the table's grades (`decide`).
 //!
@@ -33,15 +34,16 @@ mod block;
 mod charset;
 mod compile;
 mod condition;
+mod cores;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
 mod facts;
 mod gather;
 mod grade;
-mod grams;
 mod judge;
 mod keywords;
+mod pattern;
 mod redirect;
 mod rules;
 mod scan;
@@ -60,7 +62,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 #[cfg(feature = "json")]
-pub use evaluate::{Class, EvaluateError, Labelled, Mistake, Report, Score, evaluate};
+pub use evaluate::{Class, EvaluateError, Evaluation, Labelled, Mistake, Score, evaluate};
 pub use grade::Grade;
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics, outcome};
 pub use walk::Place;
@@ -68,27 +70,27 @@ pub use written::{RuleError, RuleFileError};
 
 use crate::response::Page;
 use facts::Facts;
-use scan::Hit;
+use scan::{Buffer, Hit};
 use table::Table;
 use token::Finders;
 
 /// How a detector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Options {
+pub struct DetectorOptions {
     /// Bytes of body that are looked at. Default: 1 MiB.
     pub max_bytes: usize,
     /// Count visible text to the end of those bytes, though the verdict is clear before. Default: no.
     pub count_all: bool,
 }
 
-impl Default for Options {
+impl Default for DetectorOptions {
     fn default() -> Self {
         Self { max_bytes: 1 << 20, count_all: false }
     }
 }
 
-impl Options {
+impl DetectorOptions {
     /// Looks at `bytes` of a body (at least 1 KiB).
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
@@ -116,7 +118,7 @@ enum Mode {
 pub struct Detector {
     table: ArcSwap<Table>,
     finders: Finders,
-    options: Options,
+    options: DetectorOptions,
     mode: Mode,
 }
 
@@ -131,6 +133,7 @@ pub struct Scratch {
     facts: Facts,
     found: Found,
     hits: Vec<Hit>,
+    buffer: Buffer,
     offsets: Vec<u32>,
     kept: Vec<u8>,
     folded: String,
@@ -155,6 +158,8 @@ struct Found {
     bits: Vec<u8>,
     /// Rules with at least one part seen, in the order they were.
     touched: Vec<u16>,
+    /// Those of them that hold on this page: all parts were seen, and all conditions are met.
+    held: Vec<u16>,
     pieces: Vec<Piece>,
 }
 
@@ -186,6 +191,7 @@ impl Found {
             }
         }
         self.bits.resize(rules, 0);
+        self.held.clear();
         self.pieces.clear();
     }
 
@@ -268,8 +274,7 @@ impl Detector {
         self.reload(&toml).map_err(|source| RuleFileError::Rules { path: path.to_owned(), source })
     }
 
-    /// The seeds' rule to the letter, for comparison: seven keywords anywhere in the bytes, or 403 or 429. Reloading changes
-    /// nothing.
+    /// A baseline to compare with: seven keywords anywhere in the bytes, or 403 or 429. Reloading changes nothing.
     pub fn keywords() -> Self {
         Self::of(rules::none(), Mode::Keywords)
     }
@@ -281,7 +286,7 @@ impl Detector {
 
     /// The same rules with other options.
     #[must_use]
-    pub fn with_options(mut self, options: Options) -> Self {
+    pub fn with_options(mut self, options: DetectorOptions) -> Self {
         self.options = options;
         self
     }
@@ -297,7 +302,7 @@ impl Detector {
     }
 
     fn of(table: Arc<Table>, mode: Mode) -> Self {
-        Self { table: ArcSwap::new(table), finders: Finders::new(), options: Options::default(), mode }
+        Self { table: ArcSwap::new(table), finders: Finders::new(), options: DetectorOptions::default(), mode }
     }
 
     /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.

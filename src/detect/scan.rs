@@ -1,171 +1,40 @@
-//! Finding many byte patterns in one pass over text that is in lower case already.
+//! Finding many byte patterns in text that is in lower case already, with the packed search of the `aho-corasick` crate.
 //!
-//! Four bytes of text, a *gram*, are looked at every few bytes, the *stride*, and looked up in a small table of bits. The
-//! table holds, for a window of each pattern, the grams at as many offsets as the stride is long, so that one of them is hit
-//! wherever the pattern stands. A gram that is in the table is a candidate, and the pattern is verified around it. The cost is
-//! that of a look-up for each stride, whatever the number of patterns; windows are chosen so that their grams are rare in
-//! HTML. Every occurrence is reported, overlapping ones too, up to bounds that grow with the text, so that the time stays
-//! linear whatever the text holds. This file knows patterns and offsets, not rules.
+//! Searched for are not the patterns but their cores (`cores`), up to sixty-four of them at once: the packed search looks at every byte of
+//! the text with vector instructions, and where a core stands, the patterns it belongs to are verified around it. Every occurrence is
+//! reported, overlapping ones too, up to bounds that grow with the text, so that the time stays linear whatever the text holds. This
+//! file knows patterns and offsets, not rules.
 
-use super::grams;
+use std::ops::Range;
 
-/// Length of a gram, in bytes.
-const GRAM: usize = 4;
-/// The longest stride. A longer one needs more grams for each pattern and so finds more candidates.
-const STRIDE_MAX: usize = 5;
-/// Bits of a gram's hash by which it is looked up.
-const FILTER_BITS: u32 = 17;
-/// Bits of a gram's hash by which its patterns are found.
-const HEAD_BITS: u32 = 12;
-/// Multipliers a hash may have: odd, without a pattern in their bits. The one is taken that confuses fewest common grams
-/// with those that are looked for.
-const HASHES: [u32; 8] =
-    [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35, 0x27D4_EB2F, 0x1656_67B1, 0xA54F_F53B, 0x2C1B_3C6D, 0x297A_2D39];
+use aho_corasick::automaton::Automaton;
+use aho_corasick::dfa::DFA;
+use aho_corasick::packed::{Config, MatchKind, Searcher};
+use aho_corasick::{Anchored, Span};
+
+use super::cores::{self, CORE};
+use super::pattern::Pattern;
+
+/// Cores that one packed search looks for at most: it takes no more.
+const CORES_AT_ONCE: usize = 64;
+/// The packed search sorts its strings into so many sets, the first into the last set, and stops wherever the bytes of one set
+/// might stand. Where it has few strings, it has half as many sets.
+const SETS: usize = 16;
+/// Most strings for which it has half as many.
+const FEW: usize = 32;
 
 /// Hits that count that any text may have, however short ...
 const HITS_FREE: usize = 64;
 /// ... and beyond those, one for so many bytes.
 const BYTES_PER_HIT: usize = 256;
-/// Candidates that any text may have, however short ...
-const CANDIDATES_FREE: usize = 4096;
-/// ... and beyond those, one for so many bytes.
-const BYTES_PER_CANDIDATE: usize = 6;
-
-/// Why a pattern cannot be searched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PatternError {
-    /// The first literal piece has fewer than four bytes.
-    TooShort,
-    /// A `{...}` that is none of the known ones.
-    UnknownWildcard,
-}
-
-/// A piece of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
-    Literal(Box<[u8]>),
-    /// One decimal digit or more.
-    Digits,
-    /// One hexadecimal digit or more.
-    Hex,
-    /// One of `a-z0-9_-` or more.
-    Word,
-    /// At most 80 bytes of anything but `<` and `>`, as few as will do.
-    Gap,
-}
-
-/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}` and `{gap}` in it, in lower case.
-#[derive(Clone, Debug)]
-pub(super) struct Pattern {
-    pieces: Box<[Piece]>,
-}
-
-impl Pattern {
-    /// Reads a pattern as it is written in a rule file. Letter case is folded.
-    pub(super) fn parse(written: &str) -> Result<Self, PatternError> {
-        let mut pieces = Vec::new();
-        let lower = written.to_lowercase();
-        let mut rest = lower.as_str();
-        while !rest.is_empty() {
-            let wildcard =
-                [("{digits}", Piece::Digits), ("{hex}", Piece::Hex), ("{word}", Piece::Word), ("{gap}", Piece::Gap)]
-                    .into_iter()
-                    .find(|(name, _)| rest.starts_with(name));
-            if let Some((name, piece)) = wildcard {
-                pieces.push(piece);
-                rest = &rest[name.len()..];
-                continue;
-            }
-            let end = ["{digits}", "{hex}", "{word}", "{gap}"].iter().filter_map(|w| rest.find(w)).min();
-            let literal = &rest[..end.unwrap_or(rest.len())];
-            pieces.push(Piece::Literal(literal.as_bytes().into()));
-            rest = &rest[literal.len()..];
-        }
-        match pieces.first() {
-            Some(Piece::Literal(first)) if first.len() >= GRAM => Ok(Self { pieces: pieces.into() }),
-            Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
-            Some(_) => Err(PatternError::UnknownWildcard),
-        }
-    }
-
-    /// What it begins with, up to any wildcard.
-    pub(super) fn first(&self) -> &[u8] {
-        match self.pieces.first() {
-            Some(Piece::Literal(first)) => first,
-            _ => &[],
-        }
-    }
-
-    /// The end of the match that starts at `start`, if there is one.
-    pub(super) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
-        end_of(&self.pieces, text, start)
-    }
-}
-
-fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
-    let mut at = start;
-    for (i, piece) in pieces.iter().enumerate() {
-        let rest = text.get(at..)?;
-        at += match piece {
-            Piece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
-            Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
-            Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
-            Piece::Word => run(rest, |b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')?,
-            Piece::Gap => {
-                let after = &pieces[i + 1..];
-                let begins = |n: usize| match after.first() {
-                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
-                    _ => true,
-                };
-                return (0..=80.min(rest.len()))
-                    .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
-                    .filter(|&n| begins(n))
-                    .find_map(|n| end_of(after, text, at + n));
-            }
-        };
-    }
-    Some(at)
-}
-
-fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
-    let len = bytes.iter().take(64).take_while(|b| of(**b)).count();
-    (len > 0).then_some(len)
-}
-
-/// How often grams are met in HTML, on a scale that is linear and has no unit.
-struct Weights {
-    /// By `head`: grams that share a place with a common one are taken for common, which is no loss.
-    common: Box<[f32; 1 << HEAD_BITS]>,
-}
-
-impl Weights {
-    fn new() -> Self {
-        let mut common = Box::new([1.0; 1 << HEAD_BITS]);
-        for (gram, weight) in self::common() {
-            common[head(gram)] = weight;
-        }
-        Self { common }
-    }
-
-    fn of(&self, gram: &[u8]) -> f32 {
-        let sum: u8 = gram.iter().map(|b| commonness(*b)).sum();
-        self.common[head(gram_at(gram, 0))] * (f32::from(sum) / 4.0).exp2()
-    }
-}
-
-/// How common a byte is in lower-case HTML, on a rough logarithmic scale.
-fn commonness(byte: u8) -> u8 {
-    match byte {
-        b' ' | b'e' | b't' | b'a' | b's' | b'i' | b'n' | b'r' | b'o' | b'l' => 10,
-        b'c' | b'd' | b'p' | b'm' | b'h' | b'u' | b'"' | b'<' | b'>' | b'/' | b'=' => 9,
-        b'-' | b'f' | b'g' | b'b' | b'v' | b'y' | b'.' | b'0'..=b'9' => 8,
-        b'w' | b'k' | b'x' | b';' | b':' | b',' | b'\n' => 7,
-        b'(' | b')' | b'\'' | b'&' | b'{' | b'}' => 6,
-        b'j' | b'q' | b'z' | b'#' | b'_' => 4,
-        b'[' | b']' | b'+' | b'?' | b'!' | b'%' | b'$' => 3,
-        _ => 1,
-    }
-}
+/// Work that any text may cause, however short, counted in checks of four bytes ...
+const WORK_FREE: usize = 1 << 18;
+/// ... and beyond that, one check for so many bytes.
+const BYTES_PER_WORK: usize = 2;
+/// What finding a core costs.
+const CORE_FOUND: usize = 20;
+/// What verifying a pattern costs.
+const VERIFIED: usize = 32;
 
 /// An occurrence of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,216 +50,215 @@ pub(super) struct Hit {
 pub(super) enum Class {
     Marker,
     Word,
+    Cue,
 }
 
-/// A gram of a pattern's window, and the next one whose hash has the same head.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    gram: u32,
-    pattern: u32,
-    /// Offset of the gram in the pattern.
-    at: u32,
-    /// Another gram of the pattern, as far from the first one as can be: most candidates fail by it.
-    other: u32,
-    other_at: u32,
-    class: Class,
-    /// Index of the next entry, plus one; 0 at the end.
-    next: u32,
-}
+/// Memory for the hits of one search, kept from search to search.
+#[derive(Debug, Default)]
+pub(super) struct Buffer(Vec<(Hit, Class)>);
 
 /// A set of patterns, ready to be searched for.
 #[derive(Debug)]
 pub(super) struct Scan {
-    stride: usize,
-    hash: u32,
-    filter: Box<[u64; 1 << (FILTER_BITS - 6)]>,
-    /// Index of the first entry for each head, plus one; 0 without one.
-    heads: Box<[u32; 1 << HEAD_BITS]>,
+    searches: Vec<Search>,
+    /// By core, in the order of the searches.
     entries: Vec<Entry>,
+}
+
+/// A search for some of the cores.
+#[derive(Debug)]
+struct Search {
+    how: How,
+    /// For each core, its entries.
+    entries: Vec<Range<u32>>,
+}
+
+#[derive(Debug)]
+enum How {
+    Packed(Searcher),
+    /// Where the processor has no vector instructions that the packed search knows.
+    Automaton(Box<DFA>),
+}
+
+/// A pattern that has a core.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Four other bytes of the pattern, as far from the core as can be: most candidates fail by them.
+    other: [u8; CORE],
+    /// Where they stand, seen from the core.
+    away: i32,
+    pattern: u32,
+    /// Offset of the core in the pattern.
+    at: u32,
+    class: Class,
+}
+
+impl Entry {
+    fn new(number: u32, class: Class, pattern: &Pattern, at: usize) -> Self {
+        let literal = pattern.first();
+        let last = literal.len().saturating_sub(CORE);
+        let other_at = if at > last - at { 0 } else { last };
+        let other = literal.get(other_at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+        Self { other, away: other_at as i32 - at as i32, pattern: number, at: at as u32, class }
+    }
 }
 
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().collect();
-        let shortest = patterns.iter().map(|(_, _, p)| p.first().len()).min().unwrap_or(GRAM);
-        let stride = (shortest + 1 - GRAM).clamp(1, STRIDE_MAX);
-        let weights = Weights::new();
-        let entries: Vec<Entry> =
-            patterns.iter().flat_map(|(n, class, p)| window(*n, *class, p.first(), stride, &weights)).collect();
-        let scans = HASHES.map(|hash| {
-            let mut filter = Box::new([0u64; 1 << (FILTER_BITS - 6)]);
-            for entry in &entries {
-                let (word, bit) = slot(entry.gram, hash);
-                filter[word] |= 1 << bit;
-            }
-            Self { stride, hash, filter, heads: Box::new([0; 1 << HEAD_BITS]), entries: Vec::new() }
-        });
-        let confused =
-            |scan: &Self| common().filter(|(gram, _)| scan.may_hold(*gram)).map(|(_, w)| w as u64).sum::<u64>();
-        let Some(mut scan) = scans.into_iter().min_by_key(confused) else { unreachable!("there are multipliers") };
-        for (n, entry) in entries.iter().enumerate() {
-            let head = &mut scan.heads[head(entry.gram)];
-            scan.entries.push(Entry { next: *head, ..*entry });
-            *head = n as u32 + 1;
+        let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
+        let (cores, places) = cores::choose(&literals);
+        let mut by_core = vec![Vec::new(); cores.len()];
+        for ((number, class, pattern), place) in patterns.iter().zip(places) {
+            by_core[place.core].push(Entry::new(*number, *class, pattern, place.at));
         }
-        scan
+        // Cores that begin alike come into one search, and there into one set.
+        let mut order: Vec<usize> = (0..cores.len()).collect();
+        order.sort_unstable_by_key(|core| cores[*core]);
+        let searches_needed = cores.len().div_ceil(CORES_AT_ONCE).max(1);
+        let each = cores.len().div_ceil(searches_needed).max(1);
+        let (mut searches, mut entries) = (Vec::new(), Vec::new());
+        for alike in order.chunks(each) {
+            let order = in_sets(alike);
+            let strings: Vec<[u8; CORE]> = order.iter().map(|core| cores[*core]).collect();
+            let ranges = order.iter().map(|core| {
+                let from = entries.len() as u32;
+                entries.append(&mut by_core[*core]);
+                from..entries.len() as u32
+            });
+            searches.push(Search { entries: ranges.collect(), how: How::of(&strings) });
+        }
+        Self { searches, entries }
     }
 
-    /// Whether there is nothing to look for.
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Reports every occurrence in `text`, in the order of the text, up to the bounds. `found` says whether the hit
+    /// counts against the bound on hits.
+    pub(super) fn each(
+        &self,
+        text: &[u8],
+        patterns: &[Pattern],
+        Buffer(hits): &mut Buffer,
+        mut found: impl FnMut(Hit) -> bool,
+    ) {
+        hits.clear();
+        self.search(&mut Run { text, patterns, hits, work_left: WORK_FREE + text.len() / BYTES_PER_WORK });
+        let mut left = [HITS_FREE + text.len() / BYTES_PER_HIT; 3];
+        hits.sort_unstable_by_key(|(hit, _)| (hit.start, hit.pattern));
+        for (hit, class) in hits {
+            let left = &mut left[*class as usize];
+            if *left > 0 && found(*hit) {
+                *left -= 1;
+            }
+        }
     }
 
-    /// Reports every occurrence in `text`, in the order of their ends, up to the bounds. `found` says whether the hit counts
-    /// against the bound on hits.
-    pub(super) fn each(&self, text: &[u8], patterns: &[Pattern], found: impl FnMut(Hit) -> bool) {
-        if self.is_empty() {
+    fn search(&self, run: &mut Run<'_>) {
+        let text = run.text;
+        if text.len() < CORE {
             return;
         }
-        let run = Run {
-            scan: self,
-            text,
-            patterns,
-            hits_left: [HITS_FREE + text.len() / BYTES_PER_HIT; 2],
-            candidates_left: CANDIDATES_FREE + text.len() / BYTES_PER_CANDIDATE,
-            found,
-        };
-        match self.stride {
-            1 => run.each::<1>(),
-            2 => run.each::<2>(),
-            3 => run.each::<3>(),
-            4 => run.each::<4>(),
-            _ => run.each::<STRIDE_MAX>(),
-        }
-    }
-
-    #[inline]
-    fn may_hold(&self, gram: u32) -> bool {
-        let (word, bit) = slot(gram, self.hash);
-        self.filter[word] >> bit & 1 != 0
-    }
-}
-
-/// The grams of the window of `literal` whose grams are met least often.
-fn window(pattern: u32, class: Class, literal: &[u8], stride: usize, weights: &Weights) -> Vec<Entry> {
-    let costs: Vec<f32> = literal.windows(GRAM).map(|g| weights.of(g)).collect();
-    let windows = costs.windows(stride).map(|w| w.iter().sum::<f32>()).enumerate();
-    let Some((from, _)) = windows.min_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
-    let last = literal.len() - GRAM;
-    let entry = |at: usize| {
-        let other_at = if at > last - at { 0 } else { last };
-        let (gram, other) = (gram_at(literal, at), gram_at(literal, other_at));
-        Entry { gram, pattern, at: at as u32, other, other_at: other_at as u32, class, next: 0 }
-    };
-    (from..from + stride).map(entry).collect()
-}
-
-/// The place of a gram in the filter.
-#[inline]
-fn slot(gram: u32, hash: u32) -> (usize, u32) {
-    let hash = gram.wrapping_mul(hash) >> (32 - FILTER_BITS);
-    ((hash >> 6) as usize, hash & 63)
-}
-
-#[inline]
-fn head(gram: u32) -> usize {
-    (gram.wrapping_mul(HASHES[0]) >> (32 - HEAD_BITS)) as usize
-}
-
-/// The grams that are met often, and how often, roughly.
-fn common() -> impl Iterator<Item = (u32, f32)> {
-    let grams = |list: &'static [&'static str]| list.iter().flat_map(|l| l.as_bytes().chunks_exact(GRAM));
-    let of = |weight: f32| move |gram: &[u8]| (gram_at(gram, 0), weight);
-    let walls = grams::WALLS.iter().flat_map(|word| word.as_bytes().windows(GRAM));
-    walls.map(of(10.0)).chain(grams(grams::COMMON).map(of(20.0))).chain(grams(grams::VERY_COMMON).map(of(100.0)))
-}
-
-/// One search.
-struct Run<'s, F> {
-    scan: &'s Scan,
-    text: &'s [u8],
-    patterns: &'s [Pattern],
-    /// By class.
-    hits_left: [usize; 2],
-    candidates_left: usize,
-    found: F,
-}
-
-impl<F: FnMut(Hit) -> bool> Run<'_, F> {
-    fn each<const STRIDE: usize>(mut self) {
-        /// Grams that are looked up before it is decided whether one of them needs a closer look.
-        const AT_ONCE: usize = 4;
-        let text = self.text;
-        let mut at = 0;
-        while let Some(window) = text.get(at..at + (AT_ONCE - 1) * STRIDE + GRAM) {
-            let gram = |n: usize| gram_at(window, n * STRIDE);
-            let scan = self.scan;
-            if scan.may_hold(gram(0)) | scan.may_hold(gram(1)) | scan.may_hold(gram(2)) | scan.may_hold(gram(3)) {
-                for n in 0..AT_ONCE {
-                    if !self.candidate(gram(n), at + n * STRIDE) {
-                        return;
+        for search in &self.searches {
+            let entries = |core: usize| {
+                let range = &search.entries[core];
+                &self.entries[range.start as usize..range.end as usize]
+            };
+            match &search.how {
+                How::Packed(searcher) => {
+                    let mut span = Span::from(0..text.len());
+                    while let Some(core) = searcher.find_in(text, span) {
+                        if !run.candidates(entries(core.pattern().as_usize()), core.start()) {
+                            return;
+                        }
+                        // Cores may overlap.
+                        span.start = core.start() + 1;
+                    }
+                }
+                How::Automaton(automaton) => {
+                    let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
+                    for (at, &byte) in text.iter().enumerate() {
+                        state = automaton.next_state(Anchored::No, state, byte);
+                        // All cores are of one length, so that one ends here at most.
+                        if automaton.is_special(state) && automaton.is_match(state) {
+                            let core = automaton.match_pattern(state, 0).as_usize();
+                            if !run.candidates(entries(core), at + 1 - CORE) {
+                                return;
+                            }
+                        }
                     }
                 }
             }
-            at += AT_ONCE * STRIDE;
         }
-        while let Some(window) = text.get(at..at + GRAM) {
-            if !self.candidate(gram_at(window, 0), at) {
-                return;
-            }
-            at += STRIDE;
-        }
-    }
-
-    /// Looks closer at the gram at `at`. Returns whether to go on.
-    fn candidate(&mut self, gram: u32, at: usize) -> bool {
-        if !self.scan.may_hold(gram) {
-            return true;
-        }
-        let mut next = self.scan.heads[head(gram)];
-        while let Some(entry) = self.scan.entries.get((next as usize).wrapping_sub(1)) {
-            next = entry.next;
-            if entry.gram != gram || self.hits_left[entry.class as usize] == 0 {
-                continue;
-            }
-            if self.candidates_left == 0 {
-                return false;
-            }
-            self.candidates_left -= 1;
-            let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
-            if gram_at(self.text, begin + entry.other_at as usize) != entry.other {
-                continue;
-            }
-            if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_none() {
-                continue;
-            }
-            if (self.found)(Hit { pattern: entry.pattern, start: begin as u32 }) {
-                self.hits_left[entry.class as usize] -= 1;
-            }
-        }
-        true
     }
 }
 
-#[inline]
-fn gram_at(window: &[u8], at: usize) -> u32 {
-    match window.get(at..).and_then(|rest| rest.first_chunk()) {
-        Some(gram) => u32::from_le_bytes(*gram),
-        None => 0,
+impl How {
+    fn of(cores: &[[u8; CORE]]) -> Self {
+        let packed = Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
+        packed.map_or_else(|| Self::automaton(cores), Self::Packed)
+    }
+
+    fn automaton(cores: &[[u8; CORE]]) -> Self {
+        match DFA::new(cores) {
+            Ok(automaton) => Self::Automaton(Box::new(automaton)),
+            Err(error) => unreachable!("{} strings of four bytes: {error}", cores.len()),
+        }
+    }
+}
+
+/// `cores`, of which those that stand together are alike, in the order in which the packed search puts the ones that are alike into
+/// the same set: it deals them out like cards, one to each set and then the next. It stops at fewer places so, which is what it costs.
+fn in_sets(cores: &[usize]) -> Vec<usize> {
+    let sets = if cores.len() <= FEW { SETS / 2 } else { SETS };
+    let (rounds, longer) = (cores.len() / sets, cores.len() % sets);
+    let begin = |set: usize| set * rounds + set.min(longer);
+    let dealt = (0..=rounds).flat_map(|round| (0..sets).map(move |set| (round, set)));
+    dealt
+        .filter(|(round, set)| *round < rounds + usize::from(*set < longer))
+        .map(|(round, set)| cores[begin(set) + round])
+        .collect()
+}
+
+/// One search.
+struct Run<'s> {
+    text: &'s [u8],
+    patterns: &'s [Pattern],
+    hits: &'s mut Vec<(Hit, Class)>,
+    work_left: usize,
+}
+
+impl Run<'_> {
+    /// Verifies the patterns whose core stands at `at`. Returns whether to go on.
+    fn candidates(&mut self, entries: &[Entry], at: usize) -> bool {
+        let mut work = CORE_FOUND + entries.len();
+        for entry in entries {
+            let other_at = at.wrapping_add_signed(entry.away as isize);
+            if self.text.get(other_at..).and_then(|rest| rest.first_chunk()) != Some(&entry.other) {
+                continue;
+            }
+            let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
+            work += VERIFIED;
+            if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_some() {
+                self.hits.push((Hit { pattern: entry.pattern, start: begin as u32 }, entry.class));
+            }
+        }
+        self.work_left = self.work_left.saturating_sub(work);
+        self.work_left > 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
     use super::*;
 
     fn hits(patterns: &[&str], text: &str) -> Vec<(u32, u32)> {
         let patterns: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
         let scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
         let mut out = Vec::new();
-        scan.each(text.as_bytes(), &patterns, |h| {
+        scan.each(text.as_bytes(), &patterns, &mut Buffer::default(), |h| {
             out.push((h.pattern, h.start));
             true
         });
@@ -422,17 +290,86 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_cannot_be_searched_are_refused() {
-        assert_eq!(Pattern::parse("abc").err(), Some(PatternError::TooShort));
-        assert_eq!(Pattern::parse("{hex}abcd").err(), Some(PatternError::UnknownWildcard));
-        assert_eq!(Pattern::parse("").err(), Some(PatternError::TooShort));
-    }
-
-    #[test]
     fn more_patterns_than_the_vector_search_takes_are_still_found() {
         let many: Vec<String> = (0..400).map(|i| format!("marker-{i:04}!")).collect();
         let refs: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(hits(&refs, "a marker-0399! b marker-0000!"), [(0, 17), (399, 2)]);
+    }
+
+    /// Patterns of all kinds, found by looking at every place.
+    fn naive(patterns: &[Pattern], text: &[u8]) -> Vec<(u32, u32)> {
+        let at = |n: u32, pattern: &Pattern| {
+            (0..text.len()).filter(|&from| pattern.end_at(text, from).is_some()).map(|from| (n, from as u32)).collect()
+        };
+        patterns.iter().enumerate().flat_map(|(n, pattern)| -> Vec<_> { at(n as u32, pattern) }).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_looking_at_every_place_finds_is_found(
+            patterns in prop::collection::vec("[abc]{4,9}(\\{(hex|word|digits|gap)\\}[abc]{1,3})?|[a-e/=_ ]{4,12}", 1..150),
+            text in prop::collection::vec(prop_oneof!["[abc]{1,40}", "[a-e/=_ 0-9<>]{1,40}", "x{1,70}"], 0..12),
+            planted in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let parsed: Vec<_> = patterns.iter().map(|p| Pattern::parse(p).unwrap()).collect();
+            let mut text = text;
+            for index in planted {
+                let pattern = index.get(&patterns).replace("{hex}", "a1").replace("{word}", "b").replace("{digits}", "7").replace("{gap}", " ");
+                text.insert(index.index(text.len() + 1), pattern);
+            }
+            let text = text.concat();
+            let mut wanted = naive(&parsed, text.as_bytes());
+            wanted.sort_unstable();
+            let scan = Scan::new(parsed.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
+            let run = |scan: &Scan| {
+                let mut found = Vec::new();
+                scan.each(text.as_bytes(), &parsed, &mut Buffer::default(), |h| {
+                    found.push((h.pattern, h.start));
+                    false
+                });
+                found.sort_unstable();
+                found
+            };
+            prop_assert_eq!(run(&scan), wanted);
+        }
+    }
+
+    #[test]
+    fn without_vector_instructions_the_same_is_found() {
+        let patterns: Vec<_> = ["abcd", "bcde", "cdef{hex}z"].map(|p| Pattern::parse(p).unwrap()).into();
+        let mut scan = Scan::new(patterns.iter().enumerate().map(|(i, p)| (i as u32, Class::Marker, p)));
+        let text = b"abcdef12z abcde cdef bcdef9z".repeat(5);
+        let run = |scan: &Scan| {
+            let mut found = Vec::new();
+            scan.each(&text, &patterns, &mut Buffer::default(), |h| {
+                found.push((h.pattern, h.start));
+                true
+            });
+            found.sort_unstable();
+            found
+        };
+        let packed = run(&scan);
+        let literals: Vec<&[u8]> = patterns.iter().map(Pattern::first).collect();
+        let mut cores = cores::choose(&literals).0;
+        cores.sort_unstable();
+        let order = in_sets(&(0..cores.len()).collect::<Vec<_>>());
+        scan.searches[0].how = How::automaton(&order.iter().map(|core| cores[*core]).collect::<Vec<_>>());
+        assert_eq!(run(&scan), packed);
+        assert_eq!(packed, naive(&patterns, &text));
+    }
+
+    #[test]
+    fn cores_that_are_alike_are_dealt_into_the_same_set() {
+        for count in 1..=64 {
+            let cores: Vec<usize> = (0..count).collect();
+            let dealt = in_sets(&cores);
+            let sets = if count <= FEW { SETS / 2 } else { SETS };
+            // Set by set, the cores come back in the order in which they were alike.
+            let back: Vec<usize> = (0..sets).flat_map(|set| dealt.iter().skip(set).step_by(sets).copied()).collect();
+            assert_eq!(back, cores, "{count}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
 use super::condition::Conditions;
 use super::grade::Grade;
-use super::scan::{Pattern, Scan};
+use super::pattern::Pattern;
+use super::scan::Scan;
 use super::walk::Place;
 
 /// A rule, ready to be judged by.
@@ -86,6 +87,8 @@ pub(super) struct Table {
     pub(super) short_always: bool,
     /// Sentences, looked for in folded text.
     pub(super) sentences: Scan,
+    /// Words that only hint at a wall, looked for in folded text.
+    pub(super) cue_words: Scan,
     /// Targets of a refresh.
     pub(super) refreshes: Scan,
     /// By the first letter of the name, in lower case; see [`Table::headers_of`].

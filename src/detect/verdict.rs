@@ -116,7 +116,7 @@ pub struct Verdict {
     /// More than half of the page's bytes are script.
     pub high_script_ratio: bool,
     /// Visible characters, white space collapsed. At least so many: counting stops when more make no difference, unless
-    /// [`super::Options::count_all`] is set.
+    /// [`super::DetectorOptions::count_all`] is set.
     pub text_chars: u32,
     /// Whether `text_chars` is all of the (capped) body.
     pub text_complete: bool,
@@ -137,7 +137,7 @@ pub struct Verdict {
     /// pages of a host with the same hash say the same, as walls do whatever they were asked for. The hash is the same for the
     /// same version of this crate only.
     pub text_hash: u64,
-    /// HTML with next to nothing to read that hints at a wall without proving one: words of a refusal or about robots, a captcha,
+    /// HTML with little to read, though not nothing, that hints at a wall without proving one: words of a refusal or about robots, a captcha,
     /// a marker of a challenge that did not count, a request's number, a demand for cookies or scripts. Such a page may be a
     /// short wall that no rule knows: do not take it for a short page that is all there is.
     pub wall_cues: bool,

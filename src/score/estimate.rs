@@ -443,7 +443,7 @@ impl<'w> Walk<'w> {
         }
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((weights.recent_success, weights.recent_total));
-            let basis = Basis { specificity, success: weights.success, sample: weights.total, recent };
+            let basis = Basis::new(specificity, weights.success, weights.total, recent);
             candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = weights.total;

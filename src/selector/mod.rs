@@ -33,6 +33,7 @@ pub(crate) mod pauses;
 mod properties;
 #[cfg(feature = "journal")]
 mod replay;
+mod route;
 mod sink;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
@@ -392,7 +393,7 @@ impl Selector {
         }
     }
 
-    /// Rule 4: whether a breaker keeps its fetcher away at `now`.
+    /// Whether a breaker is open at `now`.
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks

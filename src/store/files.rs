@@ -1,10 +1,10 @@
 //! One file a page, in a folder a host. Names can be read by a person, and no two URLs share one.
 //!
 //! Invariant: whatever a URL or a header says, the file is inside the folder, and appears under its name only when it is
-//! whole.
+//! whole. Until then it has no name at all where the system knows such files, so that a kill leaves nothing behind.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -64,13 +64,44 @@ impl Store for Files {
         let path = self.dir.join(Self::name(page.url, header(&page.response.headers, "content-type")));
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
-        let mut file = tempfile::Builder::new().prefix(".part-").tempfile_in(folder)?;
-        io::copy(&mut BufReader::with_capacity(COPY_CHUNK, page.response.body.reader()), file.as_file_mut())?;
-        file.as_file_mut().flush()?;
-        readable(file.as_file())?;
-        file.persist(&path).map_err(|error| error.error)?;
+        let body = || BufReader::with_capacity(COPY_CHUNK, page.response.body.reader());
+        let mut file = tempfile::tempfile_in(folder)?;
+        io::copy(&mut body(), &mut file)?;
+        readable(&file)?;
+        if !give_name(&file, folder, &path) {
+            let mut file = part().tempfile_in(folder)?;
+            io::copy(&mut body(), file.as_file_mut())?;
+            readable(file.as_file())?;
+            file.persist(&path).map_err(|error| error.error)?;
+        }
         Ok(path)
     }
+}
+
+/// The name of a file that is not under its own name yet.
+fn part() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".part-");
+    builder
+}
+
+/// Gives a file without a name the name `path`, in place of what has it. False where that is not to be had: the file system
+/// knows no such files, or there is no `/proc`.
+#[cfg(target_os = "linux")]
+fn give_name(file: &File, folder: &Path, path: &Path) -> bool {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::fs::{AtFlags, CWD, linkat};
+
+    let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |to: &Path| linkat(CWD, &nameless, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
+    // A link replaces nothing; a name of its own first, and then a renaming, does.
+    part().make_in(folder, link).is_ok_and(|linked| linked.persist(path).is_ok())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_name(_file: &File, _folder: &Path, _path: &Path) -> bool {
+    false
 }
 
 /// Temporary files are the owner's alone; a stored page is an ordinary file.

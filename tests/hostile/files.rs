@@ -50,6 +50,40 @@ fn stored_names_are_no_options_and_keep_their_extension() {
     }
 }
 
+#[test]
+fn a_page_that_is_being_stored_has_no_name_that_a_kill_could_leave_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Files::new(dir.path()).unwrap();
+    let url: Url = "http://e.org/long".parse().unwrap();
+    let len = 256 << 20;
+    let (host, done) = (dir.path().join("e.org"), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let stored = scope.spawn(|| {
+            let file = tempfile::tempfile().unwrap();
+            // Zeros that take no room until they are copied.
+            file.set_len(len).unwrap();
+            let path = put(&store, &url, &page(&url, Vec::new(), Body::spilled(Vec::new(), len, file)));
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+            path
+        });
+        let mut looks = 0;
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            for entry in fs::read_dir(&host).into_iter().flatten().flatten() {
+                let seen = entry.metadata().map_or(len, |about| about.len());
+                assert_eq!(seen, len, "{} is there before it is whole", entry.path().display());
+            }
+            looks += 1;
+        }
+        assert!(looks > 10, "it was stored before anybody looked");
+        let path = stored.join().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), len);
+        // The same page again takes the place of the first.
+        let again = put(&store, &url, &page(&url, Vec::new(), Body::in_memory("short")));
+        assert_eq!((again.clone(), fs::read(&again).unwrap()), (path, b"short".to_vec()));
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 1);
+    });
+}
+
 /// The most memory that this process ever held, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();

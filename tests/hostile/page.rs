@@ -63,6 +63,29 @@ async fn who_asks_for_a_password_gets_none_and_holds_nobody_up() {
     .await;
 }
 
+#[tokio::test]
+async fn nor_does_who_asks_for_one_in_a_frame_or_a_worker() {
+    bounded(async {
+        let asking = Hostile::start(Temper::AsksForPasswords).await;
+        let port = asking.address.port();
+        let page = format!(
+            "<p>framed<iframe src=http://other.example:{port}/></iframe><script>\
+             new Worker(URL.createObjectURL(new Blob(['fetch(\"http://third.example:{port}/w\", {{mode: \"no-cors\"}})'])))\
+             </script>"
+        );
+        let server = Hostile::start(Temper::Shows(page)).await;
+        let browser = browser(BrowserOptions::default(), Dialer::with_resolver(guard(), Rebinding::new(&["127.0.0.1"])));
+        let url = format!("http://page.example:{}/", server.address.port()).parse().unwrap();
+        let begun = std::time::Instant::now();
+        let response = get(&browser, &url, &within(40)).await.unwrap();
+        assert!(String::from_utf8_lossy(&body(&response)).contains("framed"));
+        assert!(asking.requests().contains(&"/image".to_owned()), "the frame was shown: {:?}", asking.requests());
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        browser.close().await;
+    })
+    .await;
+}
+
 #[test]
 fn a_browser_without_tabs_is_an_error() {
     let options = BrowserOptions { tabs: 0, ..BrowserOptions::default() };

@@ -32,6 +32,8 @@ pub(crate) enum Temper {
     GoesOnAndOn(usize),
     /// Asks for a password, for its page and for what is in it.
     AsksForPasswords,
+    /// Shows this page.
+    Shows(String),
 }
 
 /// A hostile server, and what has reached it.
@@ -142,6 +144,7 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, temper: &Temp
                 response("403 Forbidden", headers, b"<p>no")
             }
             Temper::GoesOnAndOn(len) => response("200 OK", "content-type: application/pdf\r\n", &noise(*len)),
+            Temper::Shows(page) => response("200 OK", "content-type: text/html\r\n", page.as_bytes()),
             Temper::AsksForPasswords => {
                 let headers = "www-authenticate: Basic realm=\"r\"\r\ncontent-type: text/html\r\n";
                 response("401 Unauthorized", headers, b"<p>who are you<img src=/image>")

@@ -11,7 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-use super::ImportError;
+use super::error::ImportError;
 use crate::attempt::bounds::{
     DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES,
 };

@@ -82,9 +82,12 @@ const FLAGS: &[&str] = &[
     "--disable-renderer-backgrounding",
 ];
 
-/// Settings for which there is no flag. The filtering proxy asks for a password in the basic scheme. Of a scheme that it does
-/// not know Chromium takes the 401 as it comes; of one that it knows it tells the tab, which says that there is no password.
-const LOCAL_STATE: &str = r#"{"auth":{"schemes":"basic"}}"#;
+/// Settings for which there is no flag. Without an authentication scheme that it knows, Chromium takes a 401 as it
+/// comes; otherwise it asks a person for a password, and an image that needs one is waited for for ever. The one that may ask
+/// is the proxy, and the tab answers.
+fn local_state(proxy: SocketAddr) -> String {
+    format!(r#"{{"auth":{{"schemes":"none","http_auth_allowed_for_origins":["http://{proxy}"]}}}}"#)
+}
 
 /// Settings of the profile, which the pages' contexts inherit. The first keeps Chromium from asking a host of Google's
 /// whether a certificate error is a hotel's doing; the others repeat flags that have come and gone.
@@ -162,7 +165,7 @@ impl Process {
     ) -> Result<(Self, String), LaunchError> {
         let profile = tokio::task::spawn_blocking(|| Scratch::new("fetchwise-chromium-"));
         let profile = profile.await.map_err(io::Error::other).flatten().map_err(LaunchError::Profile)?;
-        furnish(profile.path()).map_err(LaunchError::Profile)?;
+        furnish(profile.path(), proxy).map_err(LaunchError::Profile)?;
         let mut group = ChildGroup::spawn(command(program, proxy, extra, profile.path()), Some(profile.path()))
             .map_err(|source| LaunchError::Spawn { program: program.to_owned(), source })?;
         let (found, socket) = oneshot::channel();
@@ -246,8 +249,8 @@ fn with_pipe(program: &Path) -> Command {
 }
 
 /// Puts the settings into a new profile.
-fn furnish(profile: &Path) -> io::Result<()> {
-    std::fs::write(profile.join("Local State"), LOCAL_STATE)?;
+fn furnish(profile: &Path, proxy: SocketAddr) -> io::Result<()> {
+    std::fs::write(profile.join("Local State"), local_state(proxy))?;
     std::fs::create_dir(profile.join("Default"))?;
     std::fs::write(profile.join("Default").join("Preferences"), PREFERENCES)
 }

@@ -134,14 +134,15 @@ impl Tab {
     /// Waits for each answer: the page's events come only once its process has heard of it, and processes answer in no
     /// order.
     async fn set_up(&self, disguise: &Disguise) -> Result<(), CallError> {
-        let documents = RequestPattern {
+        let documents = |stage| RequestPattern {
             resource_type: Some(ResourceType::Document),
-            request_stage: Some(RequestStage::Response),
+            request_stage: Some(stage),
             ..Default::default()
         };
-        // Chromium tells us who asks for a password only where it also asks whether the request may go out.
-        let all = RequestPattern { request_stage: Some(RequestStage::Request), ..Default::default() };
-        let intercept = fetch::EnableParams { patterns: Some(vec![documents, all]), handle_auth_requests: Some(true) };
+        // Chromium tells us who asks for a password only where it also asks whether the request may go out. The first one of a
+        // context is for a document; for all others it remembers what the proxy was told.
+        let patterns = vec![documents(RequestStage::Request), documents(RequestStage::Response)];
+        let intercept = fetch::EnableParams { patterns: Some(patterns), handle_auth_requests: Some(true) };
         let user_agent = async {
             match &disguise.user_agent {
                 Some(user_agent) => self.set(SetUserAgentOverrideParams::new(user_agent)).await,

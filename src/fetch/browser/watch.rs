@@ -268,7 +268,17 @@ impl Watch {
     fn on_request(&mut self, event: WillBeSent, now: Instant) -> Action {
         // A stream of events or a socket stays open for as long as the page does: it says nothing about being done.
         let endless = matches!(event.kind.as_deref(), Some("EventSource" | "WebSocket" | "Ping"));
-        if !endless && !self.done.contains(&event.request_id) && self.in_flight.insert(event.request_id.clone()) {
+        // The end of a frame's document is told elsewhere when the frame has a process of its own. The load event waits for it.
+        let framed = event.kind.as_deref() == Some("Document")
+            && event.frame_id.as_deref().is_some_and(|frame| frame != self.main_frame);
+        // What is in the page already needs no network, and the end of a worker's script is told to the worker.
+        let inside = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
+        if !endless
+            && !framed
+            && !inside
+            && !self.done.contains(&event.request_id)
+            && self.in_flight.insert(event.request_id.clone())
+        {
             self.changed = now;
         }
         let is_main = event.kind.as_deref() == Some("Document")
@@ -690,6 +700,18 @@ mod tests {
         // The end of a request may be told before its beginning.
         tape.on(400, "Network.loadingFinished", json!({"requestId": "y"}));
         tape.request(410, "y", "http://a/y", "Image");
+        assert_eq!(tape.watch.state(tape.at(600)), State::Ready);
+    }
+
+    #[test]
+    fn frames_and_workers_whose_end_is_told_elsewhere_are_not_waited_for() {
+        let mut tape = Tape::new();
+        tape.request(0, "d", "http://a/", "Document");
+        let params = json!({"requestId": "i", "loaderId": "i", "frameId": "inner", "type": "Document",
+            "request": {"url": "http://b/"}});
+        tape.on(50, "Network.requestWillBeSent", params);
+        tape.request(60, "w", "blob:http://a/1234", "Script");
+        tape.page(100, "d");
         assert_eq!(tape.watch.state(tape.at(600)), State::Ready);
     }
 

@@ -16,7 +16,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::CommandOptions;
+use super::options::CommandOptions;
 use super::wire::{self, Answer};
 use crate::fetch::child::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
 use crate::fetch::limits::is_local_spawn_fault;

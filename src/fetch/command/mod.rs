@@ -6,11 +6,10 @@
 //! it hears of the URL, and the final URL it reports.
 
 mod link;
+mod options;
 mod wire;
 
-use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,48 +26,10 @@ use link::{Link, Running, Trouble};
 use wire::{Answer, Content, Reply};
 
 pub use link::CommandError;
+pub use options::CommandOptions;
 
 /// What is read at a time of a body in a file.
 const COPY_CHUNK: usize = 256 << 10;
-
-/// How a [`CommandFetcher`] is run.
-#[derive(Clone, Debug)]
-pub struct CommandOptions {
-    /// The name that attempts are logged under.
-    pub name: String,
-    /// The program and its arguments. No shell is involved.
-    pub argv: Vec<OsString>,
-    /// Whether the program runs a page's scripts.
-    pub renders: bool,
-    /// Requests given to the child at a time; further ones wait for their turn, and that wait is no part of their
-    /// deadline.
-    pub max_in_flight: usize,
-    /// Bytes of one line of the child's. A body that does not fit comes as `body_path`.
-    pub max_line: usize,
-    /// The pause before a child that died is started again; doubled each time it dies without an answer, up to a
-    /// minute.
-    pub backoff: Duration,
-    /// Where the child runs; none: where we do.
-    pub current_dir: Option<PathBuf>,
-    /// Further environment variables for the child.
-    pub env: Vec<(OsString, OsString)>,
-}
-
-impl CommandOptions {
-    /// A program under `name` that renders no pages and takes 8 requests at a time.
-    pub fn new(name: impl Into<String>, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self {
-            name: name.into(),
-            argv: argv.into_iter().map(Into::into).collect(),
-            renders: false,
-            max_in_flight: 8,
-            max_line: 32 << 20,
-            backoff: Duration::from_millis(250),
-            current_dir: None,
-            env: Vec::new(),
-        }
-    }
-}
 
 /// Gets pages by asking another program. See the [module](self) and `docs/command-fetcher.md`.
 ///

@@ -53,7 +53,7 @@ pub(super) const NONE: u8 = 0;
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. Only ever added to.
-pub(super) const ERROR_CODES: [ErrorKind; 19] = [
+pub(super) const ERROR_CODES: [ErrorKind; 20] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
     ErrorKind::WrongTool,
@@ -73,6 +73,7 @@ pub(super) const ERROR_CODES: [ErrorKind; 19] = [
     ErrorKind::RefusedAddress,
     ErrorKind::InvalidUrl,
     ErrorKind::Queued,
+    ErrorKind::LocalFault,
 ];
 
 /// Sources by number, from 1 on. Only ever added to.

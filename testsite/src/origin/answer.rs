@@ -2,14 +2,12 @@
 
 use bytes::Bytes;
 use hyper::Response;
-use hyper::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SERVER, WWW_AUTHENTICATE,
-};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, LOCATION, RETRY_AFTER, SERVER};
 use tokio::io::AsyncWriteExt;
 use url::form_urlencoded;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, whole};
+use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, status, whole, with_header};
 use super::files;
 use super::site::{Coding, Site};
 use crate::pages::article::Article;
@@ -110,13 +108,6 @@ fn page(site: &Site, asked: &Asked<'_>) -> Response<Body> {
         // The others are led on by `answer` and never come here; an article is what a site has when nothing else is said.
         _ => static_page(asked),
     }
-}
-
-/// A short error page; 401 asks for credentials, as it must.
-pub(super) fn status(code: u16) -> Response<Body> {
-    let reason = http::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error");
-    let page = whole(code, HTML, html::status_page(code, reason));
-    if code == 401 { with_header(page, WWW_AUTHENTICATE, "Basic realm=\"almanac\"") } else { page }
 }
 
 fn article(asked: &Asked<'_>) -> Article {
@@ -256,12 +247,4 @@ async fn compressed(coding: Coding, asked: &Asked<'_>) -> Response<Body> {
         Ok(bytes) => with_header(whole(200, HTML, bytes), CONTENT_ENCODING, coding.name()),
         Err(_) => status(500),
     }
-}
-
-/// `response` with a header more; a value that cannot be a header is left out.
-fn with_header(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
-    response
 }

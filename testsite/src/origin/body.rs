@@ -10,7 +10,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::Response;
 use hyper::body::Frame;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+
+use crate::pages::html;
 
 /// A response body of any kind.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -40,6 +42,21 @@ pub(super) fn response(status: u16, content_type: &'static str, body: Body) -> R
     let mut response = Response::new(body);
     *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// A short error page; 401 asks for credentials, as it must.
+pub(super) fn status(code: u16) -> Response<Body> {
+    let reason = http::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error");
+    let page = whole(code, HTML, html::status_page(code, reason));
+    if code == 401 { with_header(page, WWW_AUTHENTICATE, "Basic realm=\"almanac\"") } else { page }
+}
+
+/// `response` with a header more; a value that cannot be a header is left out.
+pub(super) fn with_header(mut response: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
     response
 }
 

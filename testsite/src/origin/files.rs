@@ -7,8 +7,7 @@ use hyper::Response;
 use hyper::header::{HeaderValue, LOCATION};
 use tokio_util::io::ReaderStream;
 
-use super::answer::status;
-use super::body::{Body, HTML, response, streamed};
+use super::body::{Body, HTML, response, status, streamed};
 
 /// The file that `path` (with or without a query) names below `root`.
 pub(super) async fn serve(root: &Path, path: &str) -> Response<Body> {

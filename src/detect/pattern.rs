@@ -1,0 +1,119 @@
+//! Byte patterns with wildcards: how they are read from a rule file, and whether one stands at a place. Finding places where one may
+//! stand is not known here.
+
+/// Bytes of literal text that a pattern begins with, at least: what a search looks for.
+pub(super) const FIRST_MIN: usize = 4;
+
+/// Why a pattern cannot be searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatternError {
+    /// The first literal piece has fewer than four bytes.
+    TooShort,
+    /// A `{...}` that is none of the known ones.
+    UnknownWildcard,
+}
+
+/// A piece of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<[u8]>),
+    /// One decimal digit or more.
+    Digits,
+    /// One hexadecimal digit or more.
+    Hex,
+    /// One of `a-z0-9_-` or more.
+    Word,
+    /// At most 80 bytes of anything but `<` and `>`, as few as will do.
+    Gap,
+}
+
+/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}` and `{gap}` in it, in lower case.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    pieces: Box<[Piece]>,
+}
+
+impl Pattern {
+    /// Reads a pattern as it is written in a rule file. Letter case is folded.
+    pub(super) fn parse(written: &str) -> Result<Self, PatternError> {
+        let mut pieces = Vec::new();
+        let lower = written.to_lowercase();
+        let mut rest = lower.as_str();
+        while !rest.is_empty() {
+            let wildcard =
+                [("{digits}", Piece::Digits), ("{hex}", Piece::Hex), ("{word}", Piece::Word), ("{gap}", Piece::Gap)]
+                    .into_iter()
+                    .find(|(name, _)| rest.starts_with(name));
+            if let Some((name, piece)) = wildcard {
+                pieces.push(piece);
+                rest = &rest[name.len()..];
+                continue;
+            }
+            let end = ["{digits}", "{hex}", "{word}", "{gap}"].iter().filter_map(|w| rest.find(w)).min();
+            let literal = &rest[..end.unwrap_or(rest.len())];
+            pieces.push(Piece::Literal(literal.as_bytes().into()));
+            rest = &rest[literal.len()..];
+        }
+        match pieces.first() {
+            Some(Piece::Literal(first)) if first.len() >= FIRST_MIN => Ok(Self { pieces: pieces.into() }),
+            Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
+            Some(_) => Err(PatternError::UnknownWildcard),
+        }
+    }
+
+    /// What it begins with, up to any wildcard.
+    pub(super) fn first(&self) -> &[u8] {
+        match self.pieces.first() {
+            Some(Piece::Literal(first)) => first,
+            _ => &[],
+        }
+    }
+
+    /// The end of the match that starts at `start`, if there is one.
+    pub(super) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
+        end_of(&self.pieces, text, start)
+    }
+}
+
+fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    for (i, piece) in pieces.iter().enumerate() {
+        let rest = text.get(at..)?;
+        at += match piece {
+            Piece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
+            Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
+            Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
+            Piece::Word => run(rest, |b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')?,
+            Piece::Gap => {
+                let after = &pieces[i + 1..];
+                let begins = |n: usize| match after.first() {
+                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
+                    _ => true,
+                };
+                return (0..=80.min(rest.len()))
+                    .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
+                    .filter(|&n| begins(n))
+                    .find_map(|n| end_of(after, text, at + n));
+            }
+        };
+    }
+    Some(at)
+}
+
+fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
+    let len = bytes.iter().take(64).take_while(|b| of(**b)).count();
+    (len > 0).then_some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn patterns_that_cannot_be_searched_are_refused() {
+        assert_eq!(Pattern::parse("abc").err(), Some(PatternError::TooShort));
+        assert_eq!(Pattern::parse("{hex}abcd").err(), Some(PatternError::UnknownWildcard));
+        assert_eq!(Pattern::parse("").err(), Some(PatternError::TooShort));
+    }
+}
