@@ -5,7 +5,7 @@
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
 use fetchwise::score::Scored;
-use fetchwise_simulate::{Contestant, Options, SHIPPED, World, simulate, table};
+use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate, table};
 
 /// Never pays for a browser where a plain request has a fair chance, whatever the index says.
 struct Frugal {
@@ -22,10 +22,10 @@ impl Policy for Frugal {
             return None;
         }
         let take = |c: &Scored<'_>| Choice { fetcher: c.id, rule: Rule::Custom, propensity: 1.0 };
-        let fair = view.eligible().filter(|c| c.p >= self.fair_chance);
+        let fair = view.eligible().filter(|c| c.success >= self.fair_chance);
         let cheapest = fair.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost));
         // Nobody has a fair chance: the best by the index, while that is worth it.
-        let best = || view.eligible().filter(|c| c.z > 0.0).max_by(|a, b| a.z.total_cmp(&b.z));
+        let best = || view.eligible().filter(|c| c.index > 0.0).max_by(|a, b| a.index.total_cmp(&b.index));
         cheapest.or_else(best).map(take)
     }
 }
@@ -38,6 +38,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         contestants.push(Contestant::new(&name, move || Box::new(Frugal { fair_chance })));
     }
     let world = World { urls: 50_000, ..World::parse(SHIPPED[0].1, "W1")? };
-    print!("{}", table(&simulate(&world, &contestants, &[1, 2], &Options::default())?));
+    print!("{}", table(&simulate(&world, &contestants, &[1, 2], &SimulateOptions::default())?));
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Evidence and confidence against a naive reference that keeps every attempt and adds them up one by one.
 //!
-//! Any attempts, in any order, live or replayed, at any landmark: general masses and confidence agree to 1e-9.
+//! Any attempts, in any order, live or replayed, at any landmark: general weights and confidence agree to 1e-9.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
-use fetchwise::heuristic::url::{Kind, UrlFeatures};
+use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
 use fetchwise::selector::{Prior, Selector, Situation};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ fn attempt(raw: &Raw) -> Attempt {
 }
 
 /// S and N of one heuristic and fetcher, the slow way: files and pages apart, priors added.
-fn naive_masses(all: &[Raw], kind: &str, value: &str, page: Kind, fetcher: usize) -> (f64, f64) {
+fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
     let (mut success, mut total) = (0.0, 0.0);
     for raw in all.iter().filter(|raw| raw.fetcher == fetcher) {
         let url = Url::parse(URLS[raw.url]).unwrap();
@@ -107,7 +107,7 @@ fn naive_confidence(all: &[Raw], url: usize, fetcher: usize) -> (f64, f64) {
     let mut largest = (0.0, 0.0);
     for kind in order {
         let Some(heuristic) = heuristics.iter().find(|h| h.kind == kind) else { continue };
-        let (success, total) = naive_masses(all, kind, &heuristic.value, features.kind(), fetcher);
+        let (success, total) = naive_weights(all, kind, &heuristic.value, features.kind(), fetcher);
         let (prior_success, prior_total) = naive_prior(kind, &heuristic.value, fetcher);
         let (success, total) = (success + prior_success, total + prior_total);
         if total >= 4.5 {
@@ -144,7 +144,7 @@ fn on_the_edge(all: &[Raw]) -> bool {
         let features = UrlFeatures::extract(&url).unwrap();
         features.heuristics().iter().any(|h| {
             (0..FETCHERS.len()).any(|fetcher| {
-                let (_, total) = naive_masses(all, &h.kind, &h.value, features.kind(), fetcher);
+                let (_, total) = naive_weights(all, &h.kind, &h.value, features.kind(), fetcher);
                 (total - 4.5).abs() < 1e-9
             })
         })
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn masses_and_confidence_agree_with_the_naive_reference(
+    fn weights_and_confidence_agree_with_the_naive_reference(
         all in prop::collection::vec(raw(), 0..80),
         shuffled_seed in any::<u64>(),
         landmark_days in -400i64..400,
@@ -179,11 +179,11 @@ proptest! {
                     let mut keys: Vec<(String, String)> =
                         features.heuristics().iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
                     keys.push(("global".to_owned(), String::new()));
-                    keys.extend(Hint::ALL.map(|hint| ("hint".to_owned(), hint.name().to_owned())));
+                    keys.extend(Hint::ALL.iter().map(|hint| ("hint".to_owned(), hint.name().to_owned())));
                     for (kind, value) in &keys {
-                        let masses = selector.masses((kind, value), features.kind(), name, now);
-                        let (success, total) = naive_masses(&all, kind, value, features.kind(), fetcher);
-                        prop_assert!(close(masses.success, success) && close(masses.total, total), "{kind} {value} {name}");
+                        let weights = selector.weights((kind, value), features.kind(), name, now);
+                        let (success, total) = naive_weights(&all, kind, value, features.kind(), fetcher);
+                        prop_assert!(close(weights.success, success) && close(weights.total, total), "{kind} {value} {name}");
                     }
                 }
             }
@@ -199,6 +199,6 @@ fn a_future_attempt_is_clamped_to_now_and_counted() {
     let tomorrow = Timestamp::from_millis(NOW_MS + DAY_MS);
     selector.record(Attempt::new(&url, "playwright", tomorrow).unwrap().delivered(), now).unwrap();
     assert_eq!(selector.clamped_attempts(), 1);
-    let masses = selector.masses(("domain", "wikipedia.org"), Kind::Page, "playwright", now);
-    assert!((masses.total - 1.0).abs() < 1e-12, "{masses:?}");
+    let weights = selector.weights(("domain", "wikipedia.org"), ContentKind::Page, "playwright", now);
+    assert!((weights.total - 1.0).abs() < 1e-12, "{weights:?}");
 }

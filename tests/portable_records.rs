@@ -176,7 +176,7 @@ fn attempts() -> impl Strategy<Value = Attempt> {
         (any::<bool>(), urls(), prop_oneof![text(), urls()], text(), ends, any::<bool>(), any::<bool>()),
         (proptest::option::of(any::<u16>()), any::<u64>(), any::<i64>(), proptest::option::of(text()), any::<u32>()),
         (shares, proptest::option::of(text()), tags, headers),
-        proptest::option::of(proptest::sample::select(&Hint::ALL[..])),
+        proptest::option::of(proptest::sample::select(Hint::ALL)),
     )
         .prop_map(
             |((known, url, link, fetcher, end, success, banned), (status, ms, at, from, try_no), rest, hint)| {

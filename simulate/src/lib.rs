@@ -7,11 +7,11 @@
 //! Same world, policies and seeds: same numbers, to the last bit, on any machine with the same floating point.
 //!
 //! ```no_run
-//! use fetchwise_simulate::{Contestant, Options, World, simulate};
+//! use fetchwise_simulate::{Contestant, SimulateOptions, World, simulate};
 //!
 //! let world = World::parse(fetchwise_simulate::SHIPPED[0].1, "W1").unwrap();
 //! let contestants = ["default", "ladder"].map(|name| Contestant::by_name(name).unwrap());
-//! for result in simulate(&world, &contestants, &[9001], &Options::default()).unwrap() {
+//! for result in simulate(&world, &contestants, &[9001], &SimulateOptions::default()).unwrap() {
 //!     println!("{}: regret {:.2}", result.policy, result.regret);
 //! }
 //! ```
@@ -27,7 +27,7 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
-pub use report::{DrawError, Report, baseline_wins, html, table};
+pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
@@ -47,7 +47,7 @@ pub mod world;
 
 /// How to run.
 #[derive(Default)]
-pub struct Options<'p> {
+pub struct SimulateOptions<'p> {
     /// Threads; 0 for as many as the machine has.
     pub threads: usize,
     /// Measure how long decisions take. Such results differ from run to run.
@@ -67,8 +67,8 @@ pub fn simulate(
     world: &World,
     contestants: &[Contestant],
     seeds: &[u64],
-    options: &Options<'_>,
-) -> Result<Vec<Report>, SimulateError> {
+    options: &SimulateOptions<'_>,
+) -> Result<Vec<PolicyReport>, SimulateError> {
     if seeds.is_empty() {
         return Err(SimulateError::NoSeeds);
     }
@@ -80,7 +80,7 @@ pub fn simulate(
     let mut others = others.chunks(seeds.len());
     let reports = contestants.iter().map(|contestant| {
         let tallies = if contestant.make.is_none() { oracle } else { others.next().unwrap_or_default() };
-        Report::new(world, &contestant.name, seeds, tallies, oracle)
+        PolicyReport::new(world, &contestant.name, seeds, tallies, oracle)
     });
     Ok(reports.collect())
 }
@@ -90,7 +90,7 @@ fn run_all(
     world: &World,
     runners: &[&Contestant],
     seeds: &[u64],
-    options: &Options<'_>,
+    options: &SimulateOptions<'_>,
 ) -> Result<Vec<Tally>, SimulateError> {
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();

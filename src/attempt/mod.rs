@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::heuristic::Heuristic;
 use crate::heuristic::url::{UrlError, UrlFeatures};
+use crate::names::UnknownName;
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
@@ -60,7 +61,19 @@ impl fmt::Display for ErrorType {
 }
 
 /// What the last failure of a URL looked like: how post-fetch knowledge enters the next decision about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_hint)]
 #[repr(u8)]
 pub enum Hint {
     /// A captcha, 403 or 429.
@@ -73,9 +86,13 @@ pub enum Hint {
     Unknown = 3,
 }
 
+fn no_hint(name: &str) -> UnknownName {
+    UnknownName::new("hint", name, Hint::ALL.iter().map(|hint| hint.name()))
+}
+
 impl Hint {
     /// Every hint.
-    pub const ALL: [Self; 4] = [Self::Blocked, Self::Empty, Self::Timeout, Self::Unknown];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// What a failure of `kind` tells the next attempt.
     pub const fn after(kind: ErrorKind) -> Self {
@@ -88,18 +105,13 @@ impl Hint {
     }
 
     /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Empty => "empty",
-            Self::Timeout => "timeout",
-            Self::Unknown => "unknown",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The hint called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hint| hint.name() == name)
+        name.parse().ok()
     }
 }
 

@@ -1,4 +1,6 @@
-//! Confidence: the published formula, and which heuristic's evidence it is worked out from.
+//! Confidence: the published formula, and which level of evidence it is applied to.
+//!
+//! Pure arithmetic. Must not know which candidate is taken.
 
 use super::Settings;
 
@@ -16,6 +18,7 @@ pub fn confidence(success: f64, sample: f64) -> f64 {
 
 /// How specific a heuristic is, the least first. A user's own types rank below the flags, the first registered highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Specificity {
     /// A user's own type, by place of registration from the end.
     Own(u8),
@@ -42,8 +45,8 @@ pub struct Basis {
     pub sample: f64,
     /// The recent pair, where that heuristic keeps one.
     pub recent: Option<(f64, f64)>,
-    /// Successes and attempts of the most specific level that agrees with this one, itself where there is none: what the next
-    /// level is compared with.
+    /// Successes and attempts that the next level is compared with: those of the most specific level that agreed with this one, or its
+    /// own where none did.
     pub(crate) agreed: (f64, f64),
 }
 
@@ -55,15 +58,15 @@ impl Basis {
 
     /// Of two levels' evidence the one that confidence rests on.
     ///
-    /// A level that has seen no more than the more general one speaks for itself once it says something else: a rate that is lower
-    /// than the general one's by more than chance would make it, over all attempts or over the recent ones. While it agrees, the
-    /// larger confidence counts, so that five files that came from a new host do not make what is known of all such files
-    /// worth less. Where the general level has seen less than the specific one, it has nothing to add.
+    /// Where the general level has seen less than the specific one, the specific one counts. Otherwise the specific one counts
+    /// alone when it disagrees: when its success rate is lower than the general one's by more than chance explains, over all attempts
+    /// or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on a new host never lower the
+    /// confidence that all such files have earned elsewhere. Whichever counts, the next level is compared with the specific one.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
         if specific.sample <= 0.0 || general.agreed.1 < specific.agreed.1 {
-            // With nothing seen there is nothing to say; and who has seen less than the special case has nothing to add to it.
+            // A level without attempts says nothing, and a general level that has seen less than the specific one adds nothing.
             return if specific.sample <= 0.0 { general } else { specific };
         }
         if specific.speaks_against(&general) {

@@ -216,7 +216,8 @@ fn a_short_page_that_a_rendering_shows_no_more_of_is_content() {
     assert!(end.is_delivered());
     let made = world.attempts();
     assert_eq!(made[1].heuristic("thin"), Some("direct_access"));
-    let exact = |name| world.selector.masses(("domain", "e.org"), crate::heuristic::url::Kind::Page, name, BEGIN);
+    let exact =
+        |name| world.selector.weights(("domain", "e.org"), crate::heuristic::url::ContentKind::Page, name, BEGIN);
     let plain = exact("direct_access");
     assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it is credited: {plain:?}");
     // The host's other short pages cost one request each.

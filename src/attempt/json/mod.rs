@@ -451,7 +451,7 @@ mod tests {
             (any::<u128>(), "[a-z0-9/.]{0,30}", "\\PC{1,40}", "[a-z_]{1,20}", end, any::<bool>()),
             (proptest::option::of(100u16..1000), 0u64..1 << 53, 0i64..NOW.as_millis(), names(), 1u32..9),
             (proptest::option::of(1e-9f64..=1.0), proptest::sample::select(&[0.0, 0.5, 1.0][..]), names(), tags),
-            proptest::option::of(proptest::sample::select(&Hint::ALL[..])),
+            proptest::option::of(proptest::sample::select(Hint::ALL)),
         )
             .prop_map(
                 |((id, path, link, fetcher, end, banned), (status, ms, at, from, try_no), rest, hint)| {

@@ -83,7 +83,7 @@ pub(super) const SOURCE_CODES: [Source; 7] = [
     Source::Explore,
     Source::Probe,
     Source::HardCoded,
-    Source::Hinted,
+    Source::Requested,
     Source::Paused,
 ];
 
