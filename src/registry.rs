@@ -105,6 +105,34 @@ impl FetcherSpec {
         Self { name: canonical(name).into(), class, cost, quality, prior, false_success, renders }
     }
 
+    /// A fetcher that makes a plain request.
+    ///
+    /// ```
+    /// use fetchwise::registry::{Class, FetcherSpec};
+    /// let dear = FetcherSpec::rendering("my_browser").cost(30.0);
+    /// assert_eq!((dear.class, dear.cost, dear.renders), (Class::Rendering, 30.0, true));
+    /// assert!(!FetcherSpec::plain("direct_access").renders);
+    /// ```
+    pub fn plain(name: &str) -> Self {
+        Self::new(name, Class::Plain)
+    }
+
+    /// A fetcher that is a browser.
+    pub fn rendering(name: &str) -> Self {
+        Self::new(name, Class::Rendering)
+    }
+
+    /// A fetcher that is a browser and hides it.
+    pub fn stealth(name: &str) -> Self {
+        Self::new(name, Class::Stealth)
+    }
+
+    /// The same at another cost of a request, in plain requests.
+    #[must_use]
+    pub fn cost(self, cost: f64) -> Self {
+        Self { cost, ..self }
+    }
+
     /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].
     pub fn by_name(name: &str) -> Self {
         let name = canonical(name);

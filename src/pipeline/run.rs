@@ -50,7 +50,7 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     let invalid = |error: crate::Error| Box::new(refused(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
-        visit = visit.link(id.as_str());
+        visit = visit.link(id);
     }
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });

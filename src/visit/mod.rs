@@ -36,6 +36,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::answer::ShortPage;
+use crate::attempt::bounds::link_name;
 use crate::attempt::{ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
@@ -45,6 +46,7 @@ use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::flights::Follower;
 use crate::time::Timestamp;
+use crate::trace;
 
 mod decide;
 mod report;
@@ -195,10 +197,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         })
     }
 
-    /// Sets the caller's name for what is fetched; pauses hold for this name.
+    /// Sets the caller's name for what is fetched; pauses hold for this name. A URL is taken without user info and fragment, as it is
+    /// recorded.
     #[must_use]
-    pub fn link(mut self, link: impl Into<Box<str>>) -> Self {
-        self.link = Some(link.into());
+    pub fn link(mut self, link: &str) -> Self {
+        self.link = Some(link_name(link).into());
         self
     }
 
@@ -290,6 +293,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.retries_max > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
+        trace::fetch(self.url(), self.selector.fetcher_name(take.fetcher), &take);
         Fetch {
             selector: self.selector.clone(),
             number: self.number,

@@ -20,6 +20,7 @@ use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::hosts::{Standing, Why};
 use crate::time::Timestamp;
+use crate::trace;
 
 /// After a local fault the same is tried again so much later, and twice as late each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
@@ -192,6 +193,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.hint = self.hint;
         attempt.try_no = self.requests;
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
+        trace::attempt(&attempt);
         // A log that cannot take it says so itself; memory has it all the same.
         let _ = self.selector.record(attempt, now);
     }
@@ -241,6 +243,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             selector.backoff(),
             now,
             |until| {
+                trace::host_paused(self.domain(), until);
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
