@@ -176,3 +176,24 @@ impl Decision {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json_and_read_back() {
+        let sources = Source::ALL.iter().map(|source| source.name()).collect::<Vec<_>>();
+        assert_eq!(sources, ["learned", "inferred", "explore", "probe", "hard_coded", "hinted", "paused"]);
+        assert!(Source::ALL.iter().all(|source| source.name().parse() == Ok(*source)));
+        assert_eq!((Rule::Requested.name(), Rule::DomainConfident.name()), ("caller_hint", "domain_confident"));
+        assert!(Rule::ALL.iter().all(|rule| rule.to_string().parse() == Ok(*rule)));
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_answered_with_the_nearest() {
+        let error = "lerned".parse::<Source>().unwrap_err();
+        assert_eq!(error.nearest(), Some("learned"));
+        assert_eq!(Source::from_name("Learned"), None, "names have one spelling");
+    }
+}

@@ -286,7 +286,7 @@ fn wiki(page: usize, bytes: usize) -> String {
     while out.len() < bytes * 7 / 10 {
         if n.below(4) == 0 {
             let heading = n.heading(3);
-            write!(out, "<div class=\"mw-heading mw-heading2\"><h2 id=\"{0}\">{heading}</h2><span class=\"mw-editsection\"><span class=\"mw-editsection-bracket\">[</span><a href=\"/w/index.php?title=x&amp;action=edit&amp;section={1}\" title=\"Edit section: {heading}\"><span>edit</span></a><span class=\"mw-editsection-bracket\">]</span></span></div>\n", heading.replace(' ', "_"), n.below(30)).unwrap();
+            writeln!(out, "<div class=\"mw-heading mw-heading2\"><h2 id=\"{0}\">{heading}</h2><span class=\"mw-editsection\"><span class=\"mw-editsection-bracket\">[</span><a href=\"/w/index.php?title=x&amp;action=edit&amp;section={1}\" title=\"Edit section: {heading}\"><span>edit</span></a><span class=\"mw-editsection-bracket\">]</span></span></div>", heading.replace(' ', "_"), n.below(30)).unwrap();
         }
         out += "<p>";
         for _ in 0..4 {

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -54,6 +55,15 @@ pub struct SimulateOptions<'p> {
     pub timing: bool,
     /// Called after each run with how many are done, and of how many.
     pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl fmt::Debug for SimulateOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulateOptions")
+            .field("threads", &self.threads)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Runs every contestant in `world` with every seed; one report each, in their order.

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::attempt::{Attempt, Hint};
 use crate::decision::Rule;
+use crate::names::UnknownName;
 use crate::registry::FetcherId;
 use crate::score::{Scored, Settings};
 use crate::time::Timestamp;
@@ -134,12 +135,15 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 pub const NAMES: [&str; 4] = ["default", "index", "confident", "published"];
 
 /// The shipped policy called `name`.
-pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
+///
+/// # Errors
+/// [`UnknownName`] names the policies there are.
+pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownName> {
     match name {
-        "default" => Some(Box::new(Default)),
-        "index" => Some(Box::new(Index)),
-        "confident" => Some(Box::new(Confident)),
-        "published" => Some(Box::new(Published::default())),
-        _ => None,
+        "default" => Ok(Box::new(Default)),
+        "index" => Ok(Box::new(Index)),
+        "confident" => Ok(Box::new(Confident)),
+        "published" => Ok(Box::new(Published::default())),
+        _ => Err(UnknownName::new("policy", name, NAMES)),
     }
 }

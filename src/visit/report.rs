@@ -37,6 +37,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let Fetch { take, at, held, number, .. } = fetch;
         if number != self.number || matches!(self.next, Next::Ended(_)) {
             // An older fetch than the last one, given up by whoever asked for the next: it happened, and that is all.
+            if answer.outcome == Outcome::Local {
+                return;
+            }
             self.record(take, at, &answer, self.by(take).and_then(|by| answer.outcome.counts_as(&by).err()), 0.0, now);
             return;
         }

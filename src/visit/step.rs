@@ -216,6 +216,7 @@ impl Wait {
 
     /// Ends when what is waited for has come, on any runtime; never when only time can bring it. Race it against a timer that ends
     /// at [`until`](Self::until).
+    #[allow(clippy::manual_async_fn, reason = "its signature promises that it can be sent to another thread")]
     pub fn notified(&mut self) -> impl Future<Output = ()> + Send + '_ {
         async move {
             match self.listener.as_mut() {

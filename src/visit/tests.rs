@@ -18,10 +18,13 @@ use crate::time::Clock;
 
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
+/// A domain, and until when it is paused.
+type HostPause = (String, Option<Timestamp>);
+
 #[derive(Clone, Default)]
 struct Kept {
     attempts: Arc<Mutex<Vec<Attempt>>>,
-    hosts: Arc<Mutex<Vec<(String, Option<Timestamp>)>>>,
+    hosts: Arc<Mutex<Vec<HostPause>>>,
 }
 
 impl Sink for Kept {
@@ -361,6 +364,12 @@ fn an_older_fetch_that_is_reported_late_is_recorded_and_changes_nothing() {
     assert_eq!(world.attempts().len(), 1);
     visit.report(second, Outcome::Content);
     assert_eq!(ended(visit.next()), Ended::Delivered);
+    // A local fault is nobody's, however late.
+    let mut visit = world.visit("/b").prefer("playwright").unwrap();
+    let (first, second) = (fetch(&mut visit), fetch(&mut visit));
+    visit.report(second, Outcome::Content);
+    visit.report(first, Outcome::Local);
+    assert_eq!(world.attempts().len(), 3);
 }
 
 /// What happens to one of many visits of one host.
