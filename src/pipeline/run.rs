@@ -56,10 +56,13 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(name) = &link.fetcher {
-        let known = pipeline.selector.fetcher_id(name).filter(|id| pipeline.fetcher(*id).is_some());
+        // It is what to try first: one that is not to be had leaves the choice to the selector, a name that nobody has does not.
         let missing = || Box::new(refused(Report::NO_FETCHER, why_missing(pipeline, name)));
-        known.ok_or_else(missing)?;
-        visit = visit.prefer(name).map_err(|_| missing())?;
+        let wanted =
+            pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
+        if pipeline.fetcher(wanted).is_some() {
+            visit = visit.prefer(name).map_err(|_| missing())?;
+        }
     }
     Ok(visit)
 }
