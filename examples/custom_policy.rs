@@ -1,6 +1,6 @@
 //! A policy of one's own, judged in an invented world beside the shipped ones.
 //!
-//! `cargo run --release --example custom_policy`
+//! `cargo run --example custom_policy`
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
