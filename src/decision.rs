@@ -80,7 +80,24 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its name in JSON.
+    /// Every rule.
+    pub const ALL: [Self; 13] = [
+        Self::Index,
+        Self::DomainConfident,
+        Self::LastAttempt,
+        Self::Explore,
+        Self::LastDitch,
+        Self::CheapestConfident,
+        Self::ProbeFirst,
+        Self::Published,
+        Self::CallerHint,
+        Self::RouterTable,
+        Self::SharedProbe,
+        Self::Paused,
+        Self::Custom,
+    ];
+
+    /// Its name in JSON and in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Index => "index",
@@ -97,6 +114,11 @@ impl Rule {
             Self::Paused => "paused",
             Self::Custom => "custom",
         }
+    }
+
+    /// The rule called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
     /// The rule in words.
