@@ -131,10 +131,7 @@ fn each_attempt_is_recorded_with_all_that_a_later_judge_needs() {
     );
     assert_eq!((made[1].source.as_deref(), made[1].hint, made[1].try_no), (Some("inferred"), Some(Hint::Blocked), 2));
     assert!(made.iter().all(|attempt| attempt.propensity.is_some() && attempt.heuristic("domain") == Some("e.org")));
-    assert_eq!(
-        made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(),
-        [Some("probe_first"), Some("index")]
-    );
+    assert_eq!(made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(), [Some("index"), Some("index")]);
     assert_eq!(made[1].confidence, Some(end.confidence));
     assert!(made.iter().all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share))));
     assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arms");
@@ -158,7 +155,7 @@ fn the_arm_that_served_is_recorded_wherever_there_was_a_choice() {
         (Mode::Legacy, 0.0, table.clone(), None),
         (Mode::Shadow, 0.0, table.clone(), Some("direct_access".to_owned())),
         (Mode::Split, 0.0, table, Some("direct_access".to_owned())),
-        (Mode::Split, 1.0, (Some(Arm::Learning), "probe_first".to_owned()), Some("playwright".to_owned())),
+        (Mode::Split, 1.0, (Some(Arm::Learning), "index".to_owned()), Some("playwright".to_owned())),
     ];
     for (mode, share, (arm, rule), shadow) in cases {
         let world = world(mode, share);

@@ -303,8 +303,10 @@ mod tests {
     #[cfg(feature = "json")]
     #[test]
     fn golden_json_of_version_1_is_imported_as_the_same_attempts() {
-        for (name, attempt) in attempts_v1() {
+        for (name, mut attempt) in attempts_v1() {
             let line = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
+            // An import brings headers in the order of their names.
+            attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
             assert_eq!(crate::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
         }
     }
