@@ -104,7 +104,7 @@ impl Rule {
     /// Every rule.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in JSON.
+    /// Its name in JSON and in the log.
     pub fn name(self) -> &'static str {
         self.into()
     }

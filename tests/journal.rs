@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::attempt::{Arm, Attempt, Hint};
 use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintain::{self, CompactOptions, Compacted, Phase, Refold};
@@ -569,6 +569,25 @@ proptest! {
     }
 }
 
+#[test]
+fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_not_say() {
+    for (name, copy) in golden() {
+        let dir = copy.path();
+        let mut chosen = attempt(1, 0.0);
+        (chosen.rule, chosen.confidence, chosen.arm) = (Some("my own".into()), Some(0.25), Some(Arm::Learning));
+        write(dir, [chosen.clone()]);
+        let mut read = Vec::new();
+        journal::replay(dir, |_, entry| match entry {
+            Entry::Attempt(attempt) => read.push(attempt),
+            _ => {}
+        })
+        .unwrap();
+        assert_eq!(read.pop(), Some(chosen), "{name}");
+        let says_nothing = |a: &Attempt| a.rule.is_none() && a.confidence.is_none() && a.arm.is_none();
+        assert!(name != "v1" || !read.is_empty() && read.iter().all(says_nothing), "{name}");
+    }
+}
+
 /// The directories that releases wrote, one each, copied to where they can be written to.
 fn golden() -> Vec<(String, tempfile::TempDir)> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
@@ -624,5 +643,11 @@ fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
         take_snapshot(dir);
         assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
         assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, count + 1, "{name}");
+        // Attempts of an older version grow old as those of this one do, and both lie in one log.
+        let mut options = CompactOptions::default();
+        options.retain = 10 * DAY;
+        let done = maintain::compact(dir, &selector(), &options, NOW, &mut quiet()).unwrap();
+        assert!(done.attempts.0 > count && done.attempts.1 == 1, "{name}: {:?}", done.attempts);
+        assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
     }
 }

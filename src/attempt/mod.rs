@@ -115,6 +115,34 @@ impl Hint {
     }
 }
 
+/// Who served a fetch where there is a choice: the evidence, or the table that people wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Arm {
+    /// What attempts have taught.
+    Learning = 0,
+    /// The router table.
+    Legacy = 1,
+}
+
+impl Arm {
+    /// Both arms.
+    pub const ALL: [Self; 2] = [Self::Learning, Self::Legacy];
+
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Learning => "learning",
+            Self::Legacy => "legacy",
+        }
+    }
+
+    /// The arm called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|arm| arm.name() == name)
+    }
+}
+
 /// A heuristic as an attempt is tagged with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tag {
@@ -178,6 +206,12 @@ pub struct Attempt {
     pub shadow_fetcher: Option<String>,
     /// What it is tagged with, from before and after the fetch.
     pub heuristics: Vec<Tag>,
+    /// The rule of the policy that chose the fetcher, by the name of a [`Rule`](crate::decision::Rule) or, from an import, any other.
+    pub rule: Option<Cow<'static, str>>,
+    /// The fetcher's confidence when it was chosen, 0 to 1.
+    pub confidence: Option<f64>,
+    /// The arm that served the fetch. None where there was no choice: in mode `learning`, for a link without a wish of its own.
+    pub arm: Option<Arm>,
 }
 
 /// The response headers that are stored with an attempt; all others may hold what is nobody's business.
@@ -238,6 +272,9 @@ impl Attempt {
             try_no: 1,
             shadow_fetcher: None,
             heuristics,
+            rule: None,
+            confidence: None,
+            arm: None,
         })
     }
 

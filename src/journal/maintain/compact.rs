@@ -212,7 +212,7 @@ impl Drops {
 
     /// What cannot be read, because a newer release wrote it, is kept.
     fn judge(&self, seq: u64, record: &RecordRef<'_>) -> Verdict {
-        if record.schema != schema::VERSION {
+        if record.schema > schema::version_of(record.kind) {
             return Verdict::Keep;
         }
         match record.kind {
