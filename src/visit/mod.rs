@@ -3,7 +3,7 @@
 //! It decides, judges what failures mean, records, retries, escalates, pauses; whoever has the network drives it: the pipeline, the
 //! simulator, a crawler of one's own. It starts no task and reads no clock but its selector's.
 //!
-//! [`step`] owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
+//! `step` owns what is handed out, `decide` what comes next, `report` what an answer means, `short` which short pages are
 //! believed. Invariants: each fetch that is reported is recorded as one attempt before the next step; one that is dropped is as if it
 //! had never been; the same visit, in the same state, given the same answers at the same times, takes the same steps.
 //!
