@@ -7,7 +7,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless react-shell chromium ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +21,7 @@ chromium: ## Make sure that there is a Chromium
 fmt: ## Format the code
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+	$(CARGO) fmt --manifest-path .ci/public-api/Cargo.toml
 
 clippy: ## Lint everything, with every feature and with each alone
 	.ci/run clippy features
@@ -38,13 +39,19 @@ bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
 
 bench-report: ## Measure everything side by side and write docs/benchmarks.md (some ten minutes; wants an idle machine)
-	$(CARGO) bench --locked --bench report --features pipeline -- $(BENCH_REPORT)
+	$(CARGO) bench --locked -p fetchwise --bench report --features pipeline -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
 	.ci/instructions
 
 instructions-bless: ## Keep the counts of now
 	.ci/instructions --bless
+
+api: ## Compare the library's public API with docs/api.txt
+	.ci/api
+
+api-bless: ## Write docs/api.txt as the public API is now
+	.ci/api --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 	cd web/react-shell && npm ci && npm run build

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a [`CommandFetcher`] is run.
+/// How a [`CommandFetcher`](super::CommandFetcher) is run.
 #[derive(Clone, Debug)]
 pub struct CommandOptions {
     /// The name that attempts are logged under.
