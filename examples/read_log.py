@@ -15,9 +15,14 @@ from pathlib import Path
 
 ERRORS = (
     "blocked_captcha blocked_403 wrong_tool empty_content timeout network_error server_error truncated not_found client_error "
-    "auth_required dns_error tls_error proxy_error redirect_loop too_large refused_address invalid_url queued"
+    "auth_required dns_error tls_error proxy_error redirect_loop too_large refused_address invalid_url queued local_fault"
 ).split()
 SOURCES = "learned inferred explore probe hard_coded hinted paused".split()
+RULES = (
+    "index domain_confident last_attempt explore last_ditch cheapest_confident probe_first published caller_hint router_table "
+    "shared_probe paused custom"
+).split()
+ARMS = "learning legacy".split()
 HINTS = "blocked empty timeout unknown".split()
 TYPES = (
     "domain site suffix domain_suffix domain_path path_depth contains_cdn contains_static contains_assets contains_api "
@@ -117,15 +122,20 @@ class Archive:
         return None if code == 0 else self.text(other) if code == 255 else names[code - 1]
 
 
-def attempt(data):
-    a = Archive(data, len(data) - 144)
+ATTEMPT_SIZES = {1: 144, 2: 176}
+
+
+def attempt(schema, data):
+    # Version 2 begins as version 1 does.
+    root = len(data) - ATTEMPT_SIZES[schema]
+    a = Archive(data, root)
     url = a.text(68)
     heuristics = []
     for tag in a.list(120, 28):
         importance = tag.optional(lambda offset: tag.get("f", offset), 20, 4)
         heuristics.append({"type": tag.name(TYPES, 0, 4), "value": tag.text(12), "importance": importance})
     return {
-        "id": str(uuid.UUID(bytes=data[len(data) - 144 : len(data) - 128])),
+        "id": str(uuid.UUID(bytes=data[root : root + 16])),
         "link": a.optional(a.text, 56, 4) or url,
         "url": url,
         "fetcher": a.text(76),
@@ -143,6 +153,9 @@ def attempt(data):
         "try_no": a.get("I", 128),
         "shadow_fetcher": a.optional(a.text, 100, 4),
         "heuristics": heuristics,
+        "rule": a.name(RULES, 168, 160) if schema >= 2 else None,
+        "confidence": a.optional(lambda offset: a.get("d", offset), 144, 8) if schema >= 2 else None,
+        "arm": ARMS[a.get("B", 169) - 1] if schema >= 2 and a.get("B", 169) else None,
     }
 
 
@@ -150,8 +163,8 @@ def main(folder):
     attempts, forgotten = [], {}
     for segment in chain(Path(folder)):
         for seq, kind, schema, data in segment.records():
-            if kind == 1 and schema == 1:
-                attempts.append((seq, attempt(data)))
+            if kind == 1:
+                attempts.append((seq, attempt(schema, data)))
             elif kind == 5 and schema == 1:
                 stone = Archive(data, len(data) - 32)
                 domain, link = stone.optional(stone.text, 8, 4), stone.optional(stone.text, 20, 4)

@@ -1,102 +1,112 @@
-//! Decisions: what a selector answers, and under which label.
+//! Decisions: what a selector answers, under which label and by which rule.
+//!
+//! Owns the names of labels and rules, which are contracts of the JSON and of the log. Must not know how a choice is made.
 
+use strum::VariantArray;
+
+use crate::names::UnknownName;
 use crate::registry::FetcherId;
 use crate::time::Timestamp;
 
 /// The label of a decision. Attempts and results carry its name as their `source`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// ```
+/// use fetchwise::decision::Source;
+///
+/// assert_eq!("learned".parse(), Ok(Source::Learned));
+/// assert_eq!(Source::Requested.to_string(), "hinted");
+/// assert!("lerned".parse::<Source>().unwrap_err().to_string().contains("learned"));
+/// ```
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_source)]
 #[non_exhaustive]
 pub enum Source {
-    /// The fetcher taken is confident here.
+    /// The chosen fetcher is confident for this URL.
     Learned,
-    /// The best by the index, without being confident.
+    /// The chosen fetcher has the best index, but is not confident.
     Inferred,
-    /// A cheaper fetcher is given a chance against the evidence.
+    /// A cheaper fetcher is given a chance, although the evidence speaks for another.
     Explore,
-    /// The cheap fetcher goes first, for 3 s, and its body is the result when it is content.
+    /// The plain fetcher goes first with a short deadline; when it brings content, that is the result.
     Probe,
-    /// The router table says so.
+    /// The router table names the fetcher.
     HardCoded,
-    /// The caller says so.
-    Hinted,
-    /// Not now.
+    /// The caller named the fetcher. Its name in JSON is `hinted`.
+    #[strum(serialize = "hinted")]
+    Requested,
+    /// Nothing is fetched now: the link or its host is paused.
     Paused,
+}
+
+fn no_source(name: &str) -> UnknownName {
+    UnknownName::new("source", name, Source::ALL.iter().map(|source| source.name()))
 }
 
 impl Source {
     /// Every label.
-    pub const ALL: [Self; 7] =
-        [Self::Learned, Self::Inferred, Self::Explore, Self::Probe, Self::HardCoded, Self::Hinted, Self::Paused];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in JSON and in the log.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Learned => "learned",
-            Self::Inferred => "inferred",
-            Self::Explore => "explore",
-            Self::Probe => "probe",
-            Self::HardCoded => "hard_coded",
-            Self::Hinted => "hinted",
-            Self::Paused => "paused",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The label called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.name() == name)
+        name.parse().ok()
     }
 }
 
-/// Which rule of the policy made a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Which rule of the policy made a choice. `docs/how-it-decides.md` describes those of the default policy.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_rule)]
 #[non_exhaustive]
 pub enum Rule {
-    /// The highest index of all candidates.
+    /// Best index: the highest index of all candidates.
     Index,
-    /// The highest index of those that this domain has shown something of (one of them is confident here).
+    /// Domain confidence: the highest index of the candidates that have evidence on this domain, because one of them is confident
+    /// there.
     DomainConfident,
-    /// The worth as the last attempt.
+    /// Last attempt: the highest expected worth.
     LastAttempt,
-    /// Exploration.
+    /// Exploration: a cheaper candidate is given a chance.
     Explore,
-    /// One more try by a fetcher that is new on the domain, when about to give up.
+    /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
     LastDitch,
-    /// The cheapest that is confident.
+    /// The cheapest candidate that is confident.
     CheapestConfident,
-    /// Nobody is confident: the probe fetcher goes first.
+    /// No candidate is confident, so the probe fetcher goes first.
     ProbeFirst,
     /// The published formula over a union of attempts.
     Published,
-    /// The caller's hint.
-    CallerHint,
-    /// The router table.
+    /// The caller named the fetcher. Its name in JSON is `caller_hint`.
+    #[strum(serialize = "caller_hint")]
+    Requested,
+    /// The router table names the fetcher.
     RouterTable,
-    /// Another of a host's URLs had just been probed: its verdict is shared.
+    /// Another URL of the host has just been probed, and its verdict is shared.
     SharedProbe,
     /// The link or its host is paused.
     Paused,
-    /// A policy of the user's own.
+    /// A rule of the user's own policy.
     Custom,
 }
 
+fn no_rule(name: &str) -> UnknownName {
+    UnknownName::new("rule", name, Rule::ALL.iter().map(|rule| rule.name()))
+}
+
 impl Rule {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Index => "index",
-            Self::DomainConfident => "domain_confident",
-            Self::LastAttempt => "last_attempt",
-            Self::Explore => "explore",
-            Self::LastDitch => "last_ditch",
-            Self::CheapestConfident => "cheapest_confident",
-            Self::ProbeFirst => "probe_first",
-            Self::Published => "published",
-            Self::CallerHint => "caller_hint",
-            Self::RouterTable => "router_table",
-            Self::SharedProbe => "shared_probe",
-            Self::Paused => "paused",
-            Self::Custom => "custom",
-        }
+    /// Every rule.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// Its name in JSON and in the log.
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The rule in words.
@@ -112,7 +122,7 @@ impl Rule {
             Self::CheapestConfident => "the cheapest confident candidate",
             Self::ProbeFirst => "nobody is confident: the probe goes first",
             Self::Published => "the published formula over the union of attempts",
-            Self::CallerHint => "the caller named the fetcher",
+            Self::Requested => "the caller named the fetcher",
             Self::RouterTable => "the router table names the fetcher",
             Self::SharedProbe => "another URL of this host has just been probed",
             Self::Paused => "the link or its host is paused",
@@ -123,6 +133,7 @@ impl Rule {
 
 /// Use this fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Take {
     /// Which one.
     pub fetcher: FetcherId,
@@ -163,5 +174,26 @@ impl Decision {
             Self::Take(take) => Some(*take),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json_and_read_back() {
+        let sources = Source::ALL.iter().map(|source| source.name()).collect::<Vec<_>>();
+        assert_eq!(sources, ["learned", "inferred", "explore", "probe", "hard_coded", "hinted", "paused"]);
+        assert!(Source::ALL.iter().all(|source| source.name().parse() == Ok(*source)));
+        assert_eq!((Rule::Requested.name(), Rule::DomainConfident.name()), ("caller_hint", "domain_confident"));
+        assert!(Rule::ALL.iter().all(|rule| rule.to_string().parse() == Ok(*rule)));
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_answered_with_the_nearest() {
+        let error = "lerned".parse::<Source>().unwrap_err();
+        assert_eq!(error.nearest(), Some("learned"));
+        assert_eq!(Source::from_name("Learned"), None, "names have one spelling");
     }
 }

@@ -1,6 +1,7 @@
 //! The crate's one error: what building a selector, opening its journal and asking it about a URL can fail with.
 //!
-//! Parts have errors of their own, which say more; each of them turns into this one with `?`.
+//! Parts have errors of their own, which say more; each of them turns into this one with `?`. Those of parts that stand above the
+//! selector are held as trait objects, so that nothing here imports them.
 
 use crate::evidence::decay::HalfLifeError;
 use crate::heuristic::url::UrlError;
@@ -27,16 +28,16 @@ pub enum Error {
         /// The names there are.
         known: Vec<String>,
     },
-    /// The journal cannot be opened or read.
-    #[cfg(feature = "journal")]
+    /// The journal cannot be opened or read: a `JournalError`.
     #[error(transparent)]
-    Journal(#[from] crate::journal::JournalError),
-    /// The rules of detection cannot be read.
-    #[cfg(feature = "detect")]
+    Journal(Source),
+    /// The rules of detection cannot be read: a `RuleFileError` or `RuleError`.
     #[error(transparent)]
-    Rules(#[from] crate::detect::RuleFileError),
-    /// The config cannot be used.
-    #[cfg(feature = "config")]
+    Rules(Source),
+    /// The config cannot be used: a `ConfigError`.
     #[error(transparent)]
-    Config(#[from] crate::config::ConfigError),
+    Config(Source),
 }
+
+/// An error of a part that stands above this one.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;

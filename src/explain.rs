@@ -1,6 +1,7 @@
 //! Explanations: every step from prior to estimate, which of them decided, and what would be otherwise.
 //!
-//! Owns what a decision looks like to a person. Works from a walk's trace after the decision was made; must not decide.
+//! Owns what a decision looks like to a person. It works from the steps that were written down while the decision was made, and
+//! must not decide itself.
 
 use crate::decision::{Decision, Rule};
 use crate::heuristic::Heuristic;
@@ -11,6 +12,7 @@ use crate::score::{Scored, Settings, Specificity};
 
 /// Why a decision is what it is.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The URL, without fragment.
     pub url: String,
@@ -22,8 +24,8 @@ pub struct Explanation {
     pub candidates: Vec<CandidateView>,
     /// What was decided.
     pub decision: Decision,
-    /// The place in `steps` of the line that decided: after it the chosen fetcher was, and stayed, ahead of all others; when it
-    /// was ahead from the start, the line that its lead owes most to. None where no evidence has a part in it.
+    /// The place in `steps` of the step that decided: after it the chosen fetcher had the highest index, and kept it. When it had
+    /// the highest index from the start, it is the step that raised it most. None where no evidence took part.
     pub deciding: Option<usize>,
     /// What would be otherwise.
     pub counterfactuals: Vec<Counterfactual>,
@@ -40,19 +42,20 @@ pub enum Counterfactual {
         /// The numbers of the fetcher that would be taken, if any.
         candidate: Option<CandidateView>,
     },
-    /// The cheapest candidate that could be taken in place of the chosen one.
+    /// If the cheapest of the other candidates were taken.
     CheapestAlternative {
         /// Its numbers.
         candidate: CandidateView,
-        /// What a page would cost through it, on average, in plain requests, and what through the chosen one.
+        /// What a page would cost through it on average, in plain requests.
         expected_cost: f64,
-        /// See `expected_cost`.
+        /// The same through the chosen fetcher.
         expected_cost_chosen: f64,
     },
 }
 
 /// One step of an estimate.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EvidenceStep {
     /// The heuristic's type, `global` for the start.
     pub kind: String,
@@ -60,39 +63,40 @@ pub struct EvidenceStep {
     pub value: String,
     /// The fetcher.
     pub fetcher: String,
-    /// Decayed successes and attempts that entered, priors included; the alert pair where there is one.
+    /// The decayed successes that moved the estimate, priors included; those of the alert pair where the level keeps one.
     pub success: f64,
-    /// See `success`.
+    /// The decayed attempts that moved the estimate, likewise.
     pub total: f64,
-    /// The exact decayed masses, priors included.
+    /// Decayed successes, exact, priors included.
     pub exact_success: f64,
-    /// See `exact_success`.
+    /// Decayed attempts, exact, priors included.
     pub exact_total: f64,
     /// Decayed blocks.
     pub blocked: f64,
     /// Attempts that counted, undecayed.
     pub attempts: u32,
-    /// The estimate before this step.
-    pub p_before: f64,
-    /// The estimate after it.
-    pub p_after: f64,
+    /// The chance of success before this step.
+    pub estimate_before: f64,
+    /// The chance of success after it.
+    pub estimate_after: f64,
 }
 
 /// One candidate as a decision saw it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CandidateView {
     /// Its name.
     pub fetcher: String,
     /// The cost of a request.
     pub cost: f64,
-    /// Chance of success.
-    pub p: f64,
-    /// Chance of a block.
-    pub b: f64,
+    /// The chance of success, 0 to 1.
+    pub success: f64,
+    /// The chance of a block, 0 to 1.
+    pub block: f64,
     /// The index while more than one attempt is left.
     pub index: f64,
-    /// The worth as the last attempt.
-    pub last: f64,
+    /// The expected worth as the last attempt allowed.
+    pub last_worth: f64,
     /// Its confidence, 0 to 1.
     pub confidence: f64,
     /// The decayed attempts that confidence rests on.
@@ -112,10 +116,10 @@ impl CandidateView {
         Self {
             fetcher: c.spec.name.to_string(),
             cost: c.spec.cost,
-            p: c.p,
-            b: c.b,
-            index: c.z,
-            last: c.u,
+            success: c.success,
+            block: c.block,
+            index: c.index,
+            last_worth: c.last_worth,
             confidence: c.confidence(),
             sample_size: c.sample_size(),
             confident: c.is_confident(settings),
@@ -165,8 +169,8 @@ impl Trace for Steps<'_> {
                 exact_total: step.exact_total,
                 blocked: step.blocked,
                 attempts: step.attempts,
-                p_before: step.p_before,
-                p_after: step.p_after,
+                estimate_before: step.estimate_before,
+                estimate_after: step.estimate_after,
             },
         );
     }
@@ -186,20 +190,21 @@ pub(crate) fn deciding(
     if let (Rule::DomainConfident | Rule::CheapestConfident, Some(basis)) = (rule, sure) {
         return steps.iter().rposition(|step| is_of(step, chosen) && is_basis(&step.kind, basis.specificity));
     }
-    let mut p: Vec<f64> = candidates.iter().map(|c| c.spec.prior).collect();
-    let z = |c: &Scored<'_>, p: f64| index(c.spec, p, c.b, settings);
-    let leader = |p: &[f64]| {
+    let mut estimates: Vec<f64> = candidates.iter().map(|c| c.spec.prior).collect();
+    let index_at = |c: &Scored<'_>, estimate: f64| index(c.spec, estimate, c.block, settings);
+    let leader = |estimates: &[f64]| {
+        let now = |c: &Scored<'_>| index_at(c, estimates[c.id.index()]);
         let usable = candidates.iter().filter(|c| c.id == chosen || !c.tried && !c.open);
-        usable.max_by(|a, b| z(a, p[a.id.index()]).total_cmp(&z(b, p[b.id.index()]))).map(|c| c.id)
+        usable.max_by(|a, b| now(a).total_cmp(&now(b))).map(|c| c.id)
     };
-    let (mut ahead, mut turned, mut at) = (leader(&p), None, 0);
+    let (mut ahead, mut turned, mut at) = (leader(&estimates), None, 0);
     for level in steps.chunk_by(|a, b| (&a.kind, &a.value) == (&b.kind, &b.value)) {
         for step in level {
             if let Some(c) = candidates.iter().find(|c| *c.spec.name == *step.fetcher) {
-                p[c.id.index()] = step.p_after;
+                estimates[c.id.index()] = step.estimate_after;
             }
         }
-        let now = leader(&p);
+        let now = leader(&estimates);
         if now != ahead && now == Some(chosen) {
             // Either the chosen one rose here, or the one that led fell.
             let of = |id| level.iter().position(|step| is_of(step, id));
@@ -207,8 +212,9 @@ pub(crate) fn deciding(
         }
         (ahead, at) = (now, at + level.len());
     }
-    let gain =
-        |step: &EvidenceStep| candidates.get(chosen.index()).map_or(0.0, |c| z(c, step.p_after) - z(c, step.p_before));
+    let gained =
+        |c: &Scored<'_>, step: &EvidenceStep| index_at(c, step.estimate_after) - index_at(c, step.estimate_before);
+    let gain = |step: &EvidenceStep| candidates.get(chosen.index()).map_or(0.0, |c| gained(c, step));
     let helped = || {
         let own = steps.iter().enumerate().filter(|(_, step)| is_of(step, chosen) && step.total > 0.0);
         own.max_by(|a, b| gain(a.1).total_cmp(&gain(b.1))).map(|(place, _)| place)
@@ -236,7 +242,7 @@ pub(crate) fn cheapest_alternative(
     chosen: FetcherId,
     settings: &Settings,
 ) -> Option<Counterfactual> {
-    let cost = |c: &Scored<'_>| expected_cost(c.spec, c.p, c.b, settings);
+    let cost = |c: &Scored<'_>| expected_cost(c.spec, c.success, c.block, settings);
     let chosen = candidates.get(chosen.index())?;
     let others = candidates.iter().filter(|c| c.id != chosen.id && !c.tried);
     let cheapest = others.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost))?;

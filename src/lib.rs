@@ -1,4 +1,82 @@
 //! fetchwise learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned.
+//!
+//! # A visit, with any HTTP client
+//!
+//! A [`Visit`](visit::Visit) is one URL on its way. It says what to do next, is told what came of it, and records, retries, escalates
+//! and pauses by itself. It does no I/O, so that any client on any runtime drives it. `examples/visit.rs` is this, with a real client.
+//!
+//! ```
+//! use fetchwise::{Selector, answer::{Answer, Outcome}, detect::Detector, registry::FetcherSpec, visit::Step};
+//! # fn get(_: &url::Url, _: &str) -> std::io::Result<(u16, Vec<(String, String)>, Vec<u8>)> {
+//! #     Ok((200, Vec::new(), format!("<p>{}", "The ferry leaves at noon. ".repeat(20)).into_bytes()))
+//! # }
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path();
+//!
+//! let selector = Selector::builder()
+//!     .fetcher(FetcherSpec::plain("direct_access"))
+//!     .fetcher(FetcherSpec::rendering("playwright").cost(15.0))
+//!     .journal(dir) // what earlier runs have learned; what this one learns is kept there
+//!     .build()?;
+//! let detector = Detector::new();
+//!
+//! let url = url::Url::parse("https://example.org/ferries").unwrap();
+//! let mut visit = selector.visit(&url)?;
+//! let end = loop {
+//!     match visit.next() {
+//!         Step::Fetch(fetch) => {
+//!             let answer = match get(visit.url(), fetch.fetcher()) {
+//!                 Ok((status, headers, body)) => detector.judge(status, headers, &body),
+//!                 Err(error) => Answer::from(Outcome::from(error)),
+//!             };
+//!             visit.report(fetch, answer);
+//!         }
+//!         Step::Wait(wait) => wait.block(std::time::Duration::from_secs(1)),
+//!         Step::End(end) => break end,
+//!         _ => unreachable!("there are no other steps"),
+//!     }
+//! };
+//! assert!(end.is_delivered());
+//! # Ok::<(), fetchwise::Error>(())
+//! ```
+//!
+//! # A decision and nothing else
+//!
+//! ```
+//! use fetchwise::{Selector, attempt::Attempt, selector::Situation, time::Timestamp};
+//!
+//! let selector = Selector::builder().build()?;
+//! let url = url::Url::parse("https://example.org/report.pdf").unwrap();
+//! let take = selector.select(&url, &Situation::first(Timestamp::now()))?.taken().unwrap();
+//! assert_eq!(selector.fetcher_name(take.fetcher), "direct_access");
+//! let attempt = Attempt::new(&url, "direct_access", Timestamp::now())?;
+//! selector.record(attempt.delivered(), Timestamp::now()).unwrap();
+//! # Ok::<(), fetchwise::Error>(())
+//! ```
+//!
+//! # The detector alone
+//!
+//! [`Detector::judge`](detect::Detector::judge) says what a response is: content, a block and whose, a shell, an empty page.
+//!
+//! # Everything together
+//!
+//! With the feature `pipeline`, [`Pipeline`](pipeline::Pipeline) drives visits on tokio with any set of
+//! [`Fetcher`](fetch::Fetcher)s: the shipped ones ([`HttpFetcher`](fetch::http::HttpFetcher),
+//! [`CommandFetcher`](fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and one's own. A way to choose of
+//! one's own is a [`Policy`](policy::Policy). The folder `examples` has a program for each.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | (none) | the selector and visits: heuristics, evidence, decisions |
+//! | `journal` (default) | what was learned survives the process |
+//! | `detect` (default) | reading responses, with rules in TOML |
+//! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
+//! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
+//! | `browser` | Chromium over the DevTools protocol |
+//! | `tracing` | events for what visits do |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(feature = "json", feature = "journal"))]
 pub mod analytics;
@@ -34,6 +112,7 @@ pub(crate) mod state;
 #[cfg(feature = "pipeline")]
 pub mod store;
 pub mod time;
+pub(crate) mod trace;
 pub mod visit;
 
 pub use error::Error;

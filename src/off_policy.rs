@@ -18,7 +18,7 @@ use crate::heuristic::url::parse;
 use crate::selector::{CandidateView, Selector, Situation};
 
 /// Normal quantile of a two-sided 95 % interval.
-const Z_95: f64 = 1.96;
+const NORMAL_95: f64 = 1.96;
 /// Fewer effective fetches than this support no statement.
 const EFFECTIVE_MIN: f64 = 100.0;
 /// A larger share of decisions without support makes an estimate the model's, not the log's.
@@ -28,6 +28,7 @@ const DOMAINS_MIN: usize = 10;
 
 /// One estimate with its 95 % confidence interval, which takes into account that fetches of one domain resemble each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Estimate {
     /// Worth a fetch, in direct requests.
     pub value: f64,
@@ -39,6 +40,7 @@ pub struct Estimate {
 
 /// What a log says about a policy.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// The evaluated policy.
     pub policy: String,
@@ -101,6 +103,7 @@ struct Fetch {
 /// assert_eq!((evaluation.fetches, evaluation.agreed), (1, 1));
 /// assert!(!evaluation.warnings.is_empty(), "one fetch shows nothing");
 /// ```
+#[derive(Debug)]
 pub struct OffPolicyEvaluator {
     selector: Selector,
     open: HashMap<u64, Open>,
@@ -170,8 +173,8 @@ impl OffPolicyEvaluator {
         let quality = spec.map_or(1.0, |spec| spec.quality);
         let (sum, count) = self.after_failure;
         let then = if count == 0 { 0.0 } else { sum / count as f64 };
-        quality * settings.value * candidate.p - candidate.cost - settings.blocked_cost * candidate.b
-            + (1.0 - candidate.p) * then
+        quality * settings.value * candidate.success - candidate.cost - settings.blocked_cost * candidate.block
+            + (1.0 - candidate.success) * then
     }
 
     fn close(&mut self, link: u64) {
@@ -263,7 +266,7 @@ fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
         squares += off * off;
     }
     let correction = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
-    let half = Z_95 * (squares * correction).sqrt() / below;
+    let half = NORMAL_95 * (squares * correction).sqrt() / below;
     Estimate { value, ci_low: value - half, ci_high: value + half }
 }
 

@@ -6,6 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::names::UnknownName;
+
 /// How many fetchers can be candidates of one selector.
 pub const CANDIDATES_MAX: usize = 64;
 
@@ -13,7 +15,26 @@ pub const CANDIDATES_MAX: usize = 64;
 pub const FETCHERS_MAX: usize = 1024;
 
 /// What a fetcher is, broadly: sets the defaults of its [`FetcherSpec`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// ```
+/// use fetchwise::registry::Class;
+///
+/// assert_eq!("stealth".parse(), Ok(Class::Stealth));
+/// assert_eq!(Class::Rendering.to_string(), "rendering");
+/// ```
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_class)]
 #[non_exhaustive]
 pub enum Class {
     /// A plain HTTP request.
@@ -30,25 +51,22 @@ pub enum Class {
     Unknown,
 }
 
+fn no_class(name: &str) -> UnknownName {
+    UnknownName::new("class", name, Class::ALL.iter().map(|class| class.name()))
+}
+
 impl Class {
-    /// Every class, with the name it has in a config.
-    pub const ALL: &'static [(&'static str, Self)] = &[
-        ("plain", Self::Plain),
-        ("rendering", Self::Rendering),
-        ("stealth", Self::Stealth),
-        ("archive", Self::Archive),
-        ("special", Self::Special),
-        ("unknown", Self::Unknown),
-    ];
+    /// Every class.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The class called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(n, _)| *n == name).map(|&(_, class)| class)
+        name.parse().ok()
     }
 
-    /// Its name.
+    /// Its name in a config.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, class)| *class == self).map_or("unknown", |&(name, _)| name)
+        self.into()
     }
 }
 
@@ -85,6 +103,34 @@ impl FetcherSpec {
         };
         let false_success = if renders { 0.0 } else { 0.05 };
         Self { name: canonical(name).into(), class, cost, quality, prior, false_success, renders }
+    }
+
+    /// A fetcher that makes a plain request.
+    ///
+    /// ```
+    /// use fetchwise::registry::{Class, FetcherSpec};
+    /// let dear = FetcherSpec::rendering("my_browser").cost(30.0);
+    /// assert_eq!((dear.class, dear.cost, dear.renders), (Class::Rendering, 30.0, true));
+    /// assert!(!FetcherSpec::plain("direct_access").renders);
+    /// ```
+    pub fn plain(name: &str) -> Self {
+        Self::new(name, Class::Plain)
+    }
+
+    /// A fetcher that is a browser.
+    pub fn rendering(name: &str) -> Self {
+        Self::new(name, Class::Rendering)
+    }
+
+    /// A fetcher that is a browser and hides it.
+    pub fn stealth(name: &str) -> Self {
+        Self::new(name, Class::Stealth)
+    }
+
+    /// The same at another cost of a request, in plain requests.
+    #[must_use]
+    pub fn cost(self, cost: f64) -> Self {
+        Self { cost, ..self }
     }
 
     /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].
@@ -221,6 +267,7 @@ impl Registry {
     /// All names, by id.
     #[cfg(feature = "journal")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        // Acquire pairs with the Release in `intern`.
         let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
         self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
     }
@@ -241,14 +288,17 @@ impl Registry {
 
     /// The id of `name`, which is registered now if it was not known. None when there is no room for another name.
     pub(crate) fn intern(&self, name: &str) -> Option<FetcherId> {
+        // Counted before the search: a name that another thread registers meanwhile lies behind, where the loop meets it. Acquire pairs
+        // with the Release below.
+        let from = self.len.load(Ordering::Acquire);
         if let Some(id) = self.find(name) {
             return Some(id);
         }
         let name = canonical(name);
-        let from = self.len.load(Ordering::Acquire);
         for (index, slot) in self.slots.iter().enumerate().skip(from) {
             // The slot is taken by whoever comes first; a loser reads who it was and goes on.
             let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
+            // Release pairs with the Acquire in `names`, in `find` and above.
             self.len.fetch_max(index + 1, Ordering::Release);
             if &*spec.name == name {
                 return Some(FetcherId(index as u16));
@@ -294,12 +344,15 @@ mod tests {
 
     #[test]
     fn racing_threads_agree_on_ids() {
-        let registry = Registry::new(Vec::new()).unwrap();
-        let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
-        let (a, b) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| ids(&registry));
-            (ids(&registry), other.join().unwrap())
-        });
-        assert_eq!(a, b);
+        // A name could get two ids when it was registered between another thread's search and that thread's look at the count.
+        for _ in 0..200 {
+            let registry = Registry::new(Vec::new()).unwrap();
+            let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
+            let (a, b) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| ids(&registry));
+                (ids(&registry), other.join().unwrap())
+            });
+            assert_eq!(a, b);
+        }
     }
 }

@@ -15,7 +15,7 @@ const DAY_MS: u64 = 86_400_000;
 const A_DAY: u64 = 100_000;
 const DAYS: u64 = 60;
 /// A debug build learns every 25th of those attempts: what is remembered of the recent past is full either way, and so are
-/// the decayed masses by every measure that a decision goes by.
+/// the decayed weights by every measure that a decision goes by.
 const EVERY: u64 = if cfg!(debug_assertions) { 25 } else { 1 };
 
 struct Site {

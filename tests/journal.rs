@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::attempt::{Arm, Attempt, Hint};
 use fetchwise::backoff::LinkState;
-use fetchwise::heuristic::url::Kind;
+use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintain::{self, CompactOptions, Compacted, Phase, Refold};
 use fetchwise::journal::{
     self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, Loaded, OpenCheck,
@@ -95,12 +95,14 @@ fn every_key() -> Vec<(String, String)> {
     keys
 }
 
-/// Whether two selectors have the same masses everywhere, to 1e-9.
+/// Whether two selectors have the same weights everywhere, to 1e-9.
 fn assert_same(a: &Selector, b: &Selector, what: &str) {
     for (kind, value) in every_key() {
-        for (page, fetcher) in [Kind::Page, Kind::File].into_iter().flat_map(|page| FETCHERS.map(|name| (page, name))) {
+        for (page, fetcher) in
+            [ContentKind::Page, ContentKind::File].into_iter().flat_map(|page| FETCHERS.map(|name| (page, name)))
+        {
             let key = (kind.as_str(), value.as_str());
-            let (x, y) = (a.masses(key, page, fetcher, NOW), b.masses(key, page, fetcher, NOW));
+            let (x, y) = (a.weights(key, page, fetcher, NOW), b.weights(key, page, fetcher, NOW));
             let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
             let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
             assert!(same && near(x.blocked, y.blocked), "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}");
@@ -235,7 +237,7 @@ fn compaction_drops_old_attempts_and_no_evidence() {
     let done = compact(dir.path());
     assert_eq!(done.attempts, (4001, 2001));
     assert_eq!(dry.attempts, done.attempts);
-    assert!((done.mass.0 - done.mass.1).abs() < 1e-9 * done.mass.0, "{:?}", done.mass);
+    assert!((done.weight.0 - done.weight.1).abs() < 1e-9 * done.weight.0, "{:?}", done.weight);
     assert_eq!((done.bytes.1, segment_bytes(dir.path()) < bytes * 6 / 10), (segment_bytes(dir.path()), true));
     let (after, loaded) = start(dir.path());
     assert_same(&before, &after, "compaction");
@@ -276,8 +278,9 @@ fn faded_evidence_is_left_out_of_a_snapshot() {
     write(dir.path(), [attempt(3, 365.0), attempt(4, 1.0)]);
     take_snapshot(dir.path());
     let (selector, _) = start(dir.path());
-    let domain =
-        |n: u64| selector.masses(("domain", &format!("d{n}.example.org")), Kind::Page, FETCHERS[0], NOW).attempts;
+    let domain = |n: u64| {
+        selector.weights(("domain", &format!("d{n}.example.org")), ContentKind::Page, FETCHERS[0], NOW).attempts
+    };
     assert_eq!((domain(3), domain(4)), (0, 1));
     assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
 }
@@ -287,14 +290,14 @@ fn another_half_life_goes_on_from_what_the_snapshot_weighed() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), (0..200).map(|n| attempt(n, 30.0)).chain([attempt(200, 0.0)]));
     let key = ("domain", "d4.example.org");
-    let mass = |selector: &Selector, at| selector.masses(key, Kind::Page, FETCHERS[0], at).total;
+    let weight = |selector: &Selector, at| selector.weights(key, ContentKind::Page, FETCHERS[0], at).total;
     let old = start(dir.path()).0;
     take_snapshot(dir.path());
     let faster = Selector::builder().around(NOW).half_life_days(10.0).build().unwrap();
     journal::load(dir.path(), &faster, NOW).unwrap();
-    assert!((mass(&faster, NOW) - mass(&old, NOW)).abs() < 1e-9, "as of the snapshot nothing changes");
+    assert!((weight(&faster, NOW) - weight(&old, NOW)).abs() < 1e-9, "as of the snapshot nothing changes");
     let later = NOW.saturating_add(10 * DAY);
-    assert!((mass(&faster, later) - mass(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
+    assert!((weight(&faster, later) - weight(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
 }
 
 fn forget(dir: &Path, target: TombstoneTarget) -> maintain::Forgot {
@@ -338,7 +341,7 @@ fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compactio
         // It can be learned about anew.
         write(dir.path(), [attempt(5, 0.0)]);
         let (again, _) = start(dir.path());
-        assert_eq!(again.masses(("domain", "d5.example.org"), Kind::File, FETCHERS[0], NOW).attempts, 1);
+        assert_eq!(again.weights(("domain", "d5.example.org"), ContentKind::File, FETCHERS[0], NOW).attempts, 1);
         assert!(maintain::verify(dir.path(), &mut quiet()).unwrap().is_sound());
     }
 }
@@ -466,7 +469,7 @@ fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
     assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
     // What was there before; the writer has added to both sides meanwhile.
     assert!(done.bytes.0 - done.bytes.1 > bytes * 4 / 10, "{done:?} of {bytes}");
-    assert!((done.mass.0 - done.mass.1).abs() <= 1e-9 * done.mass.0, "{done:?}");
+    assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     let (after, loaded) = start(dir.path());
     assert_same(&mirror, &after, "beside a writer");
     assert!(loaded.replayed.torn_tail.is_none());
@@ -566,6 +569,25 @@ proptest! {
     }
 }
 
+#[test]
+fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_not_say() {
+    for (name, copy) in golden() {
+        let dir = copy.path();
+        let mut chosen = attempt(1, 0.0);
+        (chosen.rule, chosen.confidence, chosen.arm) = (Some("my own".into()), Some(0.25), Some(Arm::Learning));
+        write(dir, [chosen.clone()]);
+        let mut read = Vec::new();
+        journal::replay(dir, |_, entry| match entry {
+            Entry::Attempt(attempt) => read.push(attempt),
+            _ => {}
+        })
+        .unwrap();
+        assert_eq!(read.pop(), Some(chosen), "{name}");
+        let says_nothing = |a: &Attempt| a.rule.is_none() && a.confidence.is_none() && a.arm.is_none();
+        assert!(name != "v1" || !read.is_empty() && read.iter().all(says_nothing), "{name}");
+    }
+}
+
 /// The directories that releases wrote, one each, copied to where they can be written to.
 fn golden() -> Vec<(String, tempfile::TempDir)> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
@@ -605,8 +627,8 @@ fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
             for key in
                 [("global", ""), ("site", "example.org"), ("domain", "site1.example.org"), ("video_platform", "yes")]
             {
-                for page in [Kind::Page, Kind::File] {
-                    let (a, b) = (naive.masses(key, page, fetcher, at), known.masses(key, page, fetcher, at));
+                for page in [ContentKind::Page, ContentKind::File] {
+                    let (a, b) = (naive.weights(key, page, fetcher, at), known.weights(key, page, fetcher, at));
                     assert!(
                         a.attempts == b.attempts && (a.total - b.total).abs() < 1e-9,
                         "{name} {key:?}: {a:?} {b:?}"
@@ -621,5 +643,11 @@ fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
         take_snapshot(dir);
         assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
         assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, count + 1, "{name}");
+        // Attempts of an older version grow old as those of this one do, and both lie in one log.
+        let mut options = CompactOptions::default();
+        options.retain = 10 * DAY;
+        let done = maintain::compact(dir, &selector(), &options, NOW, &mut quiet()).unwrap();
+        assert!(done.attempts.0 > count && done.attempts.1 == 1, "{name}: {:?}", done.attempts);
+        assert!(maintain::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fetchwise::attempt::bounds::{HEADER_MAX_BYTES, LINK_MAX_BYTES, TIME_MAX, Unrecordable, VALUE_MAX_BYTES};
 use fetchwise::attempt::json::{LINE_MAX_BYTES, Notes, from_json_line, to_json_line};
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::attempt::{Attempt, ErrorType, Hint, STORED_HEADERS, Tag};
+use fetchwise::attempt::{Arm, Attempt, ErrorType, Hint, STORED_HEADERS, Tag};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::{self, Entry, Journal, JournalError, JournalOptions, Lost, Tombstone, TombstoneTarget};
 use fetchwise::response::Header;
@@ -176,10 +176,15 @@ fn attempts() -> impl Strategy<Value = Attempt> {
         (any::<bool>(), urls(), prop_oneof![text(), urls()], text(), ends, any::<bool>(), any::<bool>()),
         (proptest::option::of(any::<u16>()), any::<u64>(), any::<i64>(), proptest::option::of(text()), any::<u32>()),
         (shares, proptest::option::of(text()), tags, headers),
-        proptest::option::of(proptest::sample::select(&Hint::ALL[..])),
+        proptest::option::of(proptest::sample::select(Hint::ALL)),
+        (
+            proptest::option::of(prop_oneof![text(), Just("last_ditch".to_owned())]),
+            proptest::option::of(prop_oneof![any::<f64>(), 0f64..=1.0]),
+            proptest::option::of(proptest::sample::select(&Arm::ALL[..])),
+        ),
     )
         .prop_map(
-            |((known, url, link, fetcher, end, success, banned), (status, ms, at, from, try_no), rest, hint)| {
+            |((known, url, link, fetcher, end, success, banned), (status, ms, at, from, try_no), rest, hint, why)| {
                 let ((weight, propensity), shadow, tags, headers) = rest;
                 let mut a = one();
                 a.id = if known { a.id } else { uuid::Uuid::nil() };
@@ -188,6 +193,7 @@ fn attempts() -> impl Strategy<Value = Attempt> {
                 (a.http_status, a.duration_ms, a.attempted_at) = (status, ms, Timestamp::from_millis(at));
                 (a.source, a.try_no, a.hint, a.shadow_fetcher) = (from.map(Into::into), try_no, hint, shadow);
                 (a.weight, a.propensity) = (weight, propensity);
+                (a.rule, a.confidence, a.arm) = (why.0.map(Into::into), why.1, why.2);
                 a.heuristics = tags
                     .into_iter()
                     .map(|(kind, value, importance)| Tag { heuristic: Heuristic::new(kind, value), importance })

@@ -1,4 +1,4 @@
-//! Decisions through the public API: the published examples, the sides taken where the seeds contradict themselves, the
+//! Decisions through the public API: the published examples, the sides taken where the published rules contradict themselves, the
 //! rules of the choice.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
@@ -9,7 +9,7 @@ use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::backoff::LinkState;
 use fetchwise::decision::{Decision, Rule, Source, Take};
 use fetchwise::heuristic::Heuristic;
-use fetchwise::heuristic::url::Kind;
+use fetchwise::heuristic::url::ContentKind;
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
 use fetchwise::score::{ImportanceUse, Settings};
@@ -54,7 +54,7 @@ fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
 #[test]
 fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_have_shown() {
     let site = |selector: &Selector, fetcher: &str| {
-        selector.masses(("site", "example.org"), Kind::Page, fetcher, NOW).total.round() as u32
+        selector.weights(("site", "example.org"), ContentKind::Page, fetcher, NOW).total.round() as u32
     };
     let all = |without: Option<&str>| {
         let selector = selector();
@@ -80,10 +80,10 @@ fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_
     assert_eq!(steps(&known, "https://new.example.org/b"), both);
     let without = all(Some("example.org"));
     assert_eq!((site(&without, "playwright"), site(&without, "playwright_stealth")), (20, 30));
-    assert_eq!(without.masses(("domain", "example.org"), Kind::Page, "playwright", NOW).attempts, 0);
+    assert_eq!(without.weights(("domain", "example.org"), ContentKind::Page, "playwright", NOW).attempts, 0);
     let without = all(Some("blog.example.org"));
-    assert_eq!(without.masses(("domain", "blog.example.org"), Kind::Page, "playwright", NOW).attempts, 0);
-    assert_eq!(without.masses(("domain", "example.org"), Kind::Page, "playwright", NOW).attempts, 10);
+    assert_eq!(without.weights(("domain", "blog.example.org"), ContentKind::Page, "playwright", NOW).attempts, 0);
+    assert_eq!(without.weights(("domain", "example.org"), ContentKind::Page, "playwright", NOW).attempts, 10);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_section_of_another_domain_than_the_attempts_own_teaches_nothing() {
     let foreign = Heuristic::new("domain_path", "b.org|wiki".to_owned());
     attempt.heuristics.insert(0, Tag { heuristic: foreign, ..own });
     selector.record(attempt, NOW).unwrap();
-    let attempts = |path: &str| selector.masses(("domain_path", path), Kind::Page, "playwright", NOW).attempts;
+    let attempts = |path: &str| selector.weights(("domain_path", path), ContentKind::Page, "playwright", NOW).attempts;
     assert_eq!((attempts("a.org|wiki"), attempts("b.org|wiki")), (1, 0));
 }
 
@@ -205,7 +205,7 @@ fn pauses_come_first_and_a_callers_wish_second() {
     assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: false });
     let situation = Situation { now: until, ..situation };
     let take = selector.select(&page, &situation).unwrap().taken().unwrap();
-    assert_eq!((take.source, selector.fetcher_name(take.fetcher)), (Source::Hinted, "archive_proxy"));
+    assert_eq!((take.source, selector.fetcher_name(take.fetcher)), (Source::Requested, "archive_proxy"));
     selector.set_host_pause("example.org", Some(until));
     let situation = Situation::first(NOW);
     assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: true });
@@ -271,7 +271,7 @@ fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
     }
     let explanation = selector.explain(&url("https://new.org/watch/2"), &Situation::first(NOW)).unwrap();
     let downloader = explanation.candidates.iter().find(|c| c.fetcher == "youtube_downloader").unwrap();
-    assert!(downloader.confident && downloader.p > 0.8, "{downloader:?}");
+    assert!(downloader.confident && downloader.success > 0.8, "{downloader:?}");
     assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
 }
 
@@ -354,8 +354,9 @@ fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
 fn memory_is_bounded_and_the_least_attempted_go_first() {
     let selector = Selector::builder().around(NOW).keys_max(1000).build().unwrap();
     let known = |domain: &str| {
-        ["direct_access", "playwright"]
-            .map(|name| selector.masses(("domain", domain), fetchwise::heuristic::url::Kind::Page, name, NOW).attempts)
+        ["direct_access", "playwright"].map(|name| {
+            selector.weights(("domain", domain), fetchwise::heuristic::url::ContentKind::Page, name, NOW).attempts
+        })
     };
     for n in 0..100 {
         learn(&selector, &format!("https://busy{n}.org/a"), "playwright", days_ago(10), 20, None);

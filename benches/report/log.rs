@@ -64,7 +64,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
     let size = record_bytes(&attempts);
     section.text(format!(
         "An attempt as the journal writes it takes {size} bytes, frames included; the others are given a value of as many \
-         under an eight-byte key. The journal alone is measured here, encoding included; fetchwise's masses are in the \
+         under an eight-byte key. The journal alone is measured here, encoding included; fetchwise's weights are in the \
          table of `record`. SQLite has the tables and indexes of the published plan, an attempt being one row and two or \
          three of heuristics.",
     ));

@@ -30,15 +30,15 @@ pub(crate) struct Cells([[AtomicU64; 2]; FETCHERS_MAX]);
 
 impl Cells {
     fn add(&self, added: Added) {
-        let Added { fetcher, success, mass } = added;
-        let add = |cell: &AtomicU64, mass: f64| {
-            let more = |bits| Some((f64::from_bits(bits) + mass).to_bits());
+        let Added { fetcher, success, weight } = added;
+        let add = |cell: &AtomicU64, weight: f64| {
+            let more = |bits| Some((f64::from_bits(bits) + weight).to_bits());
             // Relaxed, as a plain counter: nothing is published through it.
             let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         };
-        add(&self.0[fetcher][1], mass);
+        add(&self.0[fetcher][1], weight);
         if success {
-            add(&self.0[fetcher][0], mass);
+            add(&self.0[fetcher][0], weight);
         }
     }
 
@@ -54,7 +54,7 @@ impl Cells {
 pub(crate) struct Added {
     fetcher: usize,
     success: bool,
-    mass: f64,
+    weight: f64,
 }
 
 /// A map from hashed keys to aggregates.
@@ -95,8 +95,8 @@ impl Map for DashMutex {
     fn add(&self, keys: &[u64], added: Added) {
         let add = |sums: &Mutex<Sums>| {
             let mut sums = sums.lock().unwrap();
-            sums[added.fetcher][1] += added.mass;
-            sums[added.fetcher][0] += if added.success { added.mass } else { 0.0 };
+            sums[added.fetcher][1] += added.weight;
+            sums[added.fetcher][0] += if added.success { added.weight } else { 0.0 };
         };
         for key in keys {
             match self.0.get(key) {
@@ -215,9 +215,9 @@ impl<M: Map> Peer<M> {
 
     pub(crate) fn record(&self, attempt: &Attempt) {
         let Some(fetcher) = FETCHERS.iter().position(|name| *name == attempt.fetcher) else { return };
-        let mass = self.up(attempt.attempted_at) * attempt.weight;
+        let weight = self.up(attempt.attempted_at) * attempt.weight;
         let tags = attempt.heuristics.iter().map(|tag| key_of(&tag.heuristic.kind, &tag.heuristic.value));
-        self.map.add(&tags.take(10).collect::<Keys>(), Added { fetcher, success: attempt.success, mass });
+        self.map.add(&tags.take(10).collect::<Keys>(), Added { fetcher, success: attempt.success, weight });
     }
 }
 

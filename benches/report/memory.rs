@@ -134,8 +134,8 @@ fn breakdown(section: &mut Section, sites: usize, each: f64) {
     section.text(format!(
         "*The next 200 B.* Spent, they buy {bought} more cells in the entry ({} B): all that a third fetcher would need at \
          such a site, without another allocation and without a chain to follow. Saved, they cost either exactness or \
-         speed: masses as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once \
-         a mass is 2^24 times what is added; the free cells left out save {} B, and a site with files then needs a second \
+         speed: weights as `f32` instead of `f64` save {} B over all cells of the entry, and then an addition is lost once \
+         a weight is 2^24 times what is added; the free cells left out save {} B, and a site with files then needs a second \
          allocation, and each decision about its files waits for one more line of memory.",
         cells(bought),
         layout.entry_cells * 4 * 4,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fetchwise_simulate::{Contestant, Options, SHIPPED, World, simulate};
+use fetchwise_simulate::{Contestant, SHIPPED, SimulateOptions, World, simulate};
 
 use crate::Scale;
 use crate::book::Section;
@@ -22,7 +22,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let contestant = [Contestant::by_name("default").unwrap()];
         let run = |timing: bool| {
             let begun = Instant::now();
-            let options = Options { threads: 1, timing, progress: None };
+            let options = SimulateOptions { threads: 1, timing, progress: None };
             let report = simulate(&world, &contestant, &[1], &options).unwrap().remove(0);
             (report, begun.elapsed().as_secs_f64())
         };

@@ -1,19 +1,15 @@
-//! The command line's syntax: the options of every command, and the list of commands. What a command takes beside them stands
-//! in its own file; `settings` says what it all means together.
+//! The command line's syntax: the list of commands. What a command takes stands in its own file, what all of them take in
+//! `global`; `settings` says what it all means together.
 //!
 //! Must not read files, the environment or the clock.
 
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-
+use super::global::GlobalArgs;
 use super::{
     ban_rate, classify, demo, explain, export, fetch, import, importance, maintain, manual, query, replay_policy,
     select, simulate, stats,
 };
-use fetchwise::rfc3339;
-use fetchwise::router::Mode;
-use fetchwise::time::Timestamp;
 
 /// Everything that can be written on the command line.
 #[derive(Debug, Parser)]
@@ -41,32 +37,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Options of every command, before or after its name.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct GlobalArgs {
-    /// Where the attempt log is [default: $FETCHWISE_DATA_DIR, the config's data_dir, or the system's place for data]
-    #[arg(long, global = true, overrides_with = "data_dir", value_name = "DIR", help_heading = "Global options")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Settings
-    #[arg(long, global = true, overrides_with = "config", value_name = "FILE.toml", help_heading = "Global options")]
-    pub(crate) config: Option<PathBuf>,
-    /// The table of domains and fetchers for the modes legacy, shadow and split (TOML or CSV)
-    #[arg(long, global = true, overrides_with = "router", value_name = "FILE", help_heading = "Global options")]
-    pub(crate) router: Option<PathBuf>,
-    /// More detection rules (TOML), beside the shipped ones
-    #[arg(long, global = true, overrides_with = "rules", value_name = "FILE", help_heading = "Global options")]
-    pub(crate) rules: Option<PathBuf>,
-    /// Who decides: evidence, the router table, both, or a share each [default: learning]
-    #[arg(long, global = true, overrides_with = "mode", value_name = "MODE", help_heading = "Global options")]
-    pub(crate) mode: Option<ModeArg>,
-    /// One JSON object a line on stdout
-    #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
-    pub(crate) json: bool,
-    /// What time it is, for tests
-    #[arg(long, global = true, overrides_with = "now", hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
-    pub(crate) now: Option<Timestamp>,
-}
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -89,30 +59,6 @@ pub(crate) enum Command {
     Man(manual::ManArgs),
 }
 
-/// Who decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeArg {
-    /// Evidence, with probes where there is none
-    Learning,
-    /// The router table only
-    Legacy,
-    /// The router table serves; what evidence would have said is logged
-    Shadow,
-    /// A share of the domains each
-    Split,
-}
-
-impl From<ModeArg> for Mode {
-    fn from(arg: ModeArg) -> Self {
-        match arg {
-            ModeArg::Learning => Self::Learning,
-            ModeArg::Legacy => Self::Legacy,
-            ModeArg::Shadow => Self::Shadow,
-            ModeArg::Split => Self::Split,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,7 +75,7 @@ mod tests {
             ["fetchwise --json --data-dir d select http://e.org", "fetchwise select http://e.org --data-dir d --json"]
         {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-            assert!(cli.global.json && cli.global.data_dir == Some(PathBuf::from("d")), "{line}");
+            assert!(cli.global.json && cli.global.data_dir == Some("d".into()), "{line}");
         }
     }
 }

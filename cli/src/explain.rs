@@ -169,7 +169,7 @@ fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
         Counterfactual::WithoutDomain { decision, candidate } => {
             let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
             let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
-                format!(" ({}, p {:.3}, index {})", take.source.name(), c.p, index(c.index))
+                format!(" ({}, p {:.3}, index {})", take.source.name(), c.success, index(c.index))
             });
             format!("without the domain's evidence: {name}{details}")
         }
@@ -178,7 +178,7 @@ fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
             plain(&candidate.fetcher),
             candidate.cost,
             if candidate.open { ", its breaker is open" } else { "" },
-            candidate.p,
+            candidate.success,
             page_cost(*expected_cost),
             page_cost(*expected_cost_chosen),
             plain(chosen.unwrap_or("the chosen one")),
@@ -226,7 +226,7 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
         Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
             decision: decision.taken().map_or("none", |take| take.source.name()),
             fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
-            p: candidate.as_ref().map(|c| c.p),
+            p: candidate.as_ref().map(|c| c.success),
             index: candidate.as_ref().map(|c| bounds.index(c.index)),
             confidence: candidate.as_ref().map(|c| c.confidence),
         },
@@ -234,7 +234,7 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
             CounterfactualJson::CheapestAlternative {
                 fetcher: &candidate.fetcher,
                 cost: candidate.cost,
-                p: candidate.p,
+                p: candidate.success,
                 index: bounds.index(candidate.index),
                 open: candidate.open,
                 expected_cost: bounds.cost(*expected_cost),
@@ -258,10 +258,10 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, decider: &Deci
         fetcher: &c.fetcher,
         chosen: chosen == Some(&c.fetcher),
         cost: c.cost,
-        p: c.p,
-        b: c.b,
+        p: c.success,
+        b: c.block,
         index: Bounds::of(decider).index(c.index),
-        last: c.last,
+        last: c.last_worth,
         confidence: c.confidence,
         sample_size: c.sample_size,
         confident: c.confident,
@@ -284,8 +284,8 @@ fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
         exact_total: step.exact_total,
         blocked: step.blocked,
         attempts: step.attempts,
-        p_before: step.p_before,
-        p_after: step.p_after,
+        p_before: step.estimate_before,
+        p_after: step.estimate_after,
     }
 }
 
@@ -313,8 +313,8 @@ fn steps(explanation: &Explanation) -> Table {
             format!("{:.2}", step.success),
             format!("{:.2}", step.total),
             format!("{:.2}", step.blocked),
-            format!("{:.3}", step.p_before),
-            format!("{:.3}", step.p_after),
+            format!("{:.3}", step.estimate_before),
+            format!("{:.3}", step.estimate_after),
         ];
         table.styled_row(style, cells);
     }
@@ -342,8 +342,8 @@ fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider
             if is_chosen { ">" } else { " " }.to_owned(),
             c.fetcher.clone(),
             format!("{}", c.cost),
-            format!("{:.3}", c.p),
-            format!("{:.3}", c.b),
+            format!("{:.3}", c.success),
+            format!("{:.3}", c.block),
             index(c.index),
             format!("{:.2}", c.confidence),
             format!("{:.1}", c.sample_size),

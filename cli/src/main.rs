@@ -11,7 +11,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 use failure::{Exit, Failure};
@@ -28,6 +28,7 @@ mod explain;
 mod export;
 mod failure;
 mod fetch;
+mod global;
 mod import;
 mod importance;
 mod input;
@@ -63,8 +64,8 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     match &cli.command {
-        Command::Completions(args) => return manual::completions(args, out),
-        Command::Man(args) => return manual::man(args, out),
+        Command::Completions(args) => return manual::completions(args, Cli::command(), out),
+        Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
         _ => {}
     }

@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::CommandFactory;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::args::Cli;
 use super::failure::{Exit, Failure};
 use super::out::Out;
 
@@ -29,24 +27,24 @@ pub(crate) struct ManArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs, out: &mut Out) -> Result<Exit, Failure> {
+/// Prints a completion script for `syntax`.
+pub(crate) fn completions(args: &CompletionsArgs, mut syntax: Command, out: &mut Out) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "fetchwise", &mut script);
+    clap_complete::generate(args.shell, &mut syntax, "fetchwise", &mut script);
     out.raw(&script)?;
     Ok(Exit::Done)
 }
 
 /// Prints the manual page, or writes all of them.
-pub(crate) fn man(args: &ManArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn man(args: &ManArgs, syntax: Command, out: &mut Out) -> Result<Exit, Failure> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Failure::failed)?;
+        clap_mangen::Man::new(syntax).render(&mut page).map_err(Failure::failed)?;
         out.raw(&page)?;
         return Ok(Exit::Done);
     };
     fs::create_dir_all(dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), dir))
+        .and_then(|()| clap_mangen::generate_to(syntax, dir))
         .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", dir.display())))?;
     Ok(Exit::Done)
 }

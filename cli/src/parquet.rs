@@ -56,6 +56,9 @@ message attempt {
       }
     }
   }
+  OPTIONAL BYTE_ARRAY rule (UTF8);
+  OPTIONAL DOUBLE confidence;
+  OPTIONAL BYTE_ARRAY arm (UTF8);
 }";
 
 /// Writes attempts to stdout.
@@ -135,7 +138,10 @@ fn columns(rows: &[Attempt], group: &mut Group<'_>) -> Result<(), ParquetError> 
         |part: fn(&fetchwise::attempt::Tag) -> &str| tags().map(|t| ByteArray::from(part(t))).collect::<Vec<_>>();
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.kind))?;
     lists.write::<ByteArrayType>(group, &of_tags(|tag| &tag.heuristic.value))?;
-    lists.write_optional::<FloatType>(group, tags().map(|tag| tag.importance))
+    lists.write_optional::<FloatType>(group, tags().map(|tag| tag.importance))?;
+    optional::<ByteArrayType>(group, rows, |row| row.rule.as_deref().map(ByteArray::from))?;
+    optional::<DoubleType>(group, rows, |row| row.confidence)?;
+    optional::<ByteArrayType>(group, rows, |row| row.arm.map(|arm| ByteArray::from(arm.name())))
 }
 
 fn each<T>(rows: &[Attempt], of: impl Fn(&Attempt) -> T) -> Vec<T> {
@@ -219,8 +225,8 @@ fn write<T: DataType>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fetchwise::attempt::Tag;
     use fetchwise::attempt::outcome::ErrorKind;
+    use fetchwise::attempt::{Arm, Tag};
     use fetchwise::heuristic::Heuristic;
     use fetchwise::response::Header;
     use fetchwise::time::Timestamp;
@@ -238,7 +244,18 @@ mod tests {
             let found = row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field.to_string());
             serde_json::Value::from(found)
         };
-        let names = ["url", "success", "error_type", "http_status", "attempted_at", "heuristics", "response_headers"];
+        let names = [
+            "url",
+            "success",
+            "error_type",
+            "http_status",
+            "attempted_at",
+            "heuristics",
+            "response_headers",
+            "rule",
+            "confidence",
+            "arm",
+        ];
         reader
             .get_row_iter(None)
             .unwrap()
@@ -257,6 +274,7 @@ mod tests {
         bare.heuristics.clear();
         let mut full = Attempt::new(&url, "f", at).unwrap().failed(ErrorKind::BlockedCaptcha);
         full.http_status = Some(403);
+        (full.rule, full.confidence, full.arm) = (Some("explore".into()), Some(0.25), Some(Arm::Legacy));
         full.response_headers = vec![Header::new("server", "x"), Header::new("via", "y")];
         let tag = |kind: &'static str, importance| Tag { importance, ..Tag::from(Heuristic::flag(kind)) };
         full.heuristics = vec![tag("a", None), tag("b", Some(0.5)), tag("c", None)];
@@ -270,6 +288,8 @@ mod tests {
             ("\"blocked_captcha\"".to_owned(), "403".to_owned())
         );
         assert_eq!((text(0, "heuristics"), text(2, "response_headers")), ("[]".to_owned(), "[]".to_owned()));
+        assert_eq!(["rule", "confidence", "arm"].map(|name| text(1, name)), ["\"explore\"", "0.25", "\"legacy\""]);
+        assert_eq!(["rule", "confidence", "arm"].map(|name| text(2, name)), ["null", "null", "null"]);
         let tags = text(1, "heuristics");
         assert_eq!(
             (tags.matches("type").count(), tags.matches("0.5").count(), tags.matches("null").count()),

@@ -7,7 +7,6 @@ use super::failure::{Exit, Failure};
 use super::out::{Out, Table, note, percent, plain};
 use super::pass;
 use super::settings::Settings;
-use fetchwise::names::UnknownName;
 use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use fetchwise::policy;
 
@@ -126,8 +125,7 @@ fn shown(fetches: u64, value: f64) -> String {
 }
 
 fn evaluator(name: &str, settings: &Settings) -> Result<OffPolicyEvaluator, Failure> {
-    let policy =
-        policy::by_name(name).ok_or_else(|| Failure::usage(UnknownName::new("policy", name, policy::NAMES)))?;
+    let policy = policy::by_name(name).map_err(Failure::usage)?;
     Ok(OffPolicyEvaluator::new(settings.unlearned(policy)?))
 }
 

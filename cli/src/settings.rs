@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use etcetera::BaseStrategy;
 
-use super::args::GlobalArgs;
 use super::failure::Failure;
+use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
 use fetchwise::config::{Config, built_in_fetchers, load_route_table};

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Args;
-use fetchwise_simulate::{Contestant, MORE, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
+use fetchwise_simulate::{
+    Contestant, MORE, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::failure::{Exit, Failure};
@@ -65,14 +67,14 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     let worlds = worlds(args)?;
     let contestants = contestants(args)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
-    let mut reports: Vec<Report> = Vec::new();
+    let mut reports: Vec<PolicyReport> = Vec::new();
     for world in &worlds {
         let bar = progress_bar(&world.name);
         let progress = |done: usize, count: usize| {
             bar.set_length(count as u64);
             bar.set_position(done as u64);
         };
-        let options = Options { threads: args.threads, timing: args.timing, progress: Some(&progress) };
+        let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(&progress) };
         let of_world = simulate(world, &contestants, &seeds, &options).map_err(Failure::failed)?;
         bar.finish_and_clear();
         if out.json {

@@ -1,4 +1,6 @@
-//! Baselines: what others do, as policies. Those that decide by what they see of one URL; none of them learns.
+//! Baselines that do not learn: what others do, as policies that decide by what they see of one URL.
+//!
+//! Must not remember anything from one URL to the next: baselines that do are in `memory`.
 
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Rule;
@@ -36,8 +38,8 @@ impl Policy for Always {
 /// The fixed order that a crawler without memory goes through.
 const ORDER: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// direct > browser > stealth > archive. With hints, a failure that is recognised skips the steps that do not mend it; with
-/// a breaker, fetchers that a domain keeps blocking are skipped.
+/// Climbs from direct requests to the browser, stealth and the archive. With hints, it skips the browser after a block that was
+/// recognised; with a breaker, it skips fetchers that a domain keeps blocking.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ladder {
     pub(super) name: &'static str,
@@ -63,7 +65,7 @@ impl Policy for Ladder {
     }
 }
 
-/// The plain request first; what its body shows to be unread or walled goes to the browser.
+/// The plain request first; after a shell, an empty page or a block the browser follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Smart;
 

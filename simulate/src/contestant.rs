@@ -1,5 +1,6 @@
 //! Who takes part: the policies that can be run by name, and those of one's own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::error::SimulateError;
@@ -43,6 +44,12 @@ pub(crate) struct Player {
     pub(crate) compares: Option<Compares>,
 }
 
+impl fmt::Debug for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contestant").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Contestant {
     /// The shipped policy, the baseline, or the oracle called `name`.
     ///
@@ -65,9 +72,9 @@ impl Contestant {
             "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
             _ => {
                 let unknown = || SimulateError::UnknownPolicy { name: name.to_owned(), known: &NAMES };
-                policy::by_name(name).ok_or_else(unknown)?;
+                policy::by_name(name).map_err(|_| unknown())?;
                 let owned = name.to_owned();
-                Self::new(name, move || policy::by_name(&owned).unwrap_or_else(|| Box::new(policy::Default)))
+                Self::new(name, move || policy::by_name(&owned).unwrap_or_else(|_| Box::new(policy::Default)))
             }
         })
     }

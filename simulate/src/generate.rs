@@ -455,7 +455,7 @@ fn page_suffix(stream: &mut Stream, main: usize, giant: bool) -> usize {
 mod tests {
     use super::*;
     use crate::SHIPPED;
-    use fetchwise::heuristic::url::{Kind, UrlFeatures};
+    use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
 
     fn world(place: usize, urls: usize) -> World {
         World { urls, ..World::parse(SHIPPED[place].1, "test").unwrap() }
@@ -471,7 +471,7 @@ mod tests {
             let url = url::Url::parse(&text).unwrap();
             let features = UrlFeatures::extract(&url).unwrap();
             let host = &web.hosts[visit.host as usize];
-            assert_eq!(features.kind() == Kind::File, visit.file, "{text}");
+            assert_eq!(features.kind() == ContentKind::File, visit.file, "{text}");
             assert_eq!(features.section, Some(format!("s{}", visit.section).as_str()), "{text}");
             assert_eq!(features.site, format!("site{}.com", host.site), "{text}");
             assert_eq!(features.flags.iter().any(|set| *set), visit.flag.is_some(), "{text}");

@@ -7,15 +7,16 @@
 //! Same world, policies and seeds: same numbers, to the last bit, on any machine with the same floating point.
 //!
 //! ```no_run
-//! use fetchwise_simulate::{Contestant, Options, World, simulate};
+//! use fetchwise_simulate::{Contestant, SimulateOptions, World, simulate};
 //!
 //! let world = World::parse(fetchwise_simulate::SHIPPED[0].1, "W1").unwrap();
 //! let contestants = ["default", "ladder"].map(|name| Contestant::by_name(name).unwrap());
-//! for result in simulate(&world, &contestants, &[9001], &Options::default()).unwrap() {
+//! for result in simulate(&world, &contestants, &[9001], &SimulateOptions::default()).unwrap() {
 //!     println!("{}: regret {:.2}", result.policy, result.regret);
 //! }
 //! ```
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -27,7 +28,7 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
-pub use report::{DrawError, Report, baseline_wins, html, table};
+pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
@@ -47,13 +48,22 @@ pub mod world;
 
 /// How to run.
 #[derive(Default)]
-pub struct Options<'p> {
+pub struct SimulateOptions<'p> {
     /// Threads; 0 for as many as the machine has.
     pub threads: usize,
     /// Measure how long decisions take. Such results differ from run to run.
     pub timing: bool,
     /// Called after each run with how many are done, and of how many.
     pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl fmt::Debug for SimulateOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulateOptions")
+            .field("threads", &self.threads)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Runs every contestant in `world` with every seed; one report each, in their order.
@@ -67,8 +77,8 @@ pub fn simulate(
     world: &World,
     contestants: &[Contestant],
     seeds: &[u64],
-    options: &Options<'_>,
-) -> Result<Vec<Report>, SimulateError> {
+    options: &SimulateOptions<'_>,
+) -> Result<Vec<PolicyReport>, SimulateError> {
     if seeds.is_empty() {
         return Err(SimulateError::NoSeeds);
     }
@@ -80,7 +90,7 @@ pub fn simulate(
     let mut others = others.chunks(seeds.len());
     let reports = contestants.iter().map(|contestant| {
         let tallies = if contestant.make.is_none() { oracle } else { others.next().unwrap_or_default() };
-        Report::new(world, &contestant.name, seeds, tallies, oracle)
+        PolicyReport::new(world, &contestant.name, seeds, tallies, oracle)
     });
     Ok(reports.collect())
 }
@@ -90,7 +100,7 @@ fn run_all(
     world: &World,
     runners: &[&Contestant],
     seeds: &[u64],
-    options: &Options<'_>,
+    options: &SimulateOptions<'_>,
 ) -> Result<Vec<Tally>, SimulateError> {
     let tools = Tool::all(world);
     let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();

@@ -1,7 +1,7 @@
 //! Baselines that remember: what peers do, as policies that keep a memory of their own and see each attempt.
 //!
-//! Written from descriptions of what those projects do, brought into the frame of one URL, its hosts and these fetchers.
-//! None of them reads the selector's evidence.
+//! Written from descriptions of what those projects do, and adapted to the fetchers of these worlds. None of them reads the
+//! selector's evidence.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ fn class_of(attempt: &Attempt) -> Class {
     FetcherSpec::by_name(&attempt.fetcher).class
 }
 
-/// One verdict a host, from one probe, for a day.
+/// Probes each host once, and goes by the verdict for a day.
 #[derive(Debug, Default)]
 pub(super) struct OneProbe {
     verdicts: Mutex<HashMap<String, (Timestamp, Class)>>,
@@ -55,7 +55,7 @@ impl Policy for OneProbe {
         let class = verdict.filter(|(at, _)| view.now.since(*at) < VERDICT_HOLDS).map(|(_, class)| class);
         match view.attempts {
             0 => untried(view, class.unwrap_or(Class::Plain)),
-            // The second attempt is what the probe led to; a verdict that fails is not looked into.
+            // The second attempt goes where the probe's verdict points; there is no third.
             1 => class.and_then(|class| untried(view, class)),
             _ => None,
         }
@@ -82,7 +82,8 @@ impl Policy for OneProbe {
 /// The steps of those who climb.
 const TIERS: [Class; 4] = [Class::Plain, Class::Rendering, Class::Stealth, Class::Archive];
 
-/// A tier a domain: an error weighs on its tier, time lifts the others, and the lower-weighing neighbour is moved to.
+/// Keeps one tier for each domain. An error adds to the weight of its tier, each further request takes a little off the weights of the
+/// others, and the domain moves to a neighbouring tier that weighs less.
 #[derive(Debug, Default)]
 pub(super) struct TierTracker {
     domains: Mutex<HashMap<String, Tiers>>,
@@ -109,7 +110,7 @@ impl Tiers {
         let lighter = [below, above].into_iter().flatten().min_by_key(|(weight, _)| *weight);
         match (lighter, below) {
             (Some((weight, tier)), _) if weight < here => self.current = tier,
-            // Nothing speaks against the cheaper one.
+            // Of two that weigh the same the cheaper one is taken.
             (_, Some((weight, tier))) if weight == here => self.current = tier,
             _ => {}
         }
@@ -196,16 +197,17 @@ pub(super) struct Crawlee {
     memory: Mutex<Predictor>,
 }
 
-/// What its chance is drawn for.
+/// What its random numbers are drawn for, as [`View::chance`] asks.
 const DETECTS: u8 = 1;
-/// Similarity counts from here on.
+/// Parts of a path count as alike from this similarity on.
 const SIMILAR: f64 = 0.8;
 const STEPS: usize = 1000;
 const RATE: f64 = 0.05;
-/// Scores this close to each other are no prediction.
+/// When the two scores are closer to each other than this, neither is believed.
 const CLOSE: f64 = 0.1;
-/// Kept of each label, and retrained on: the real one keeps all and retrains on all at each result, which no run of some
-/// hundred thousand URLs would live to see; retrained again when there is a twentieth more.
+/// How many examples are kept for each label, how many it is trained on, and by how much their number has to grow before it is trained
+/// again. The original keeps all of them and trains on all after each result, which would take too long over hundreds of thousands
+/// of URLs.
 const KEPT: usize = 64;
 const TRAINED_ON: usize = 400;
 const RETRAIN_AT: f64 = 1.05;

@@ -4,7 +4,7 @@
 
 use fetchwise::decision::Rule;
 use fetchwise::policy::{Choice, Policy, View};
-use fetchwise_simulate::{Contestant, NAMES, Options, Report, SHIPPED, World, html, simulate, table};
+use fetchwise_simulate::{Contestant, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table};
 
 /// A shipped world, cut down so that a debug build runs it in a moment; then changed.
 fn small_world(changes: &[(&str, &str)]) -> World {
@@ -16,12 +16,12 @@ fn small_world(changes: &[(&str, &str)]) -> World {
     World::parse(&text, "small").unwrap()
 }
 
-fn run(world: &World, names: &[&str], seeds: &[u64], threads: usize) -> Vec<Report> {
+fn run(world: &World, names: &[&str], seeds: &[u64], threads: usize) -> Vec<PolicyReport> {
     let contestants: Vec<Contestant> = names.iter().map(|name| Contestant::by_name(name).unwrap()).collect();
-    simulate(world, &contestants, seeds, &Options { threads, ..Options::default() }).unwrap()
+    simulate(world, &contestants, seeds, &SimulateOptions { threads, ..SimulateOptions::default() }).unwrap()
 }
 
-fn as_json(reports: &[Report]) -> String {
+fn as_json(reports: &[PolicyReport]) -> String {
     reports.iter().map(|report| serde_json::to_string(report).unwrap() + "\n").collect()
 }
 
@@ -170,7 +170,7 @@ fn a_policy_of_ones_own_runs_under_its_name() {
         }
     }
     let contestants = [Contestant::new("dearest", || Box::new(Dearest))];
-    let reports = simulate(&small_world(&[]), &contestants, &[1], &Options::default()).unwrap();
+    let reports = simulate(&small_world(&[]), &contestants, &[1], &SimulateOptions::default()).unwrap();
     assert_eq!(reports[0].policy, "dearest");
     assert!(reports[0].cost_per_url > 38.0, "{:?}", reports[0]);
 }
@@ -180,7 +180,7 @@ fn unknown_policies_and_no_seeds_are_errors_that_say_what_there_is() {
     let message = Contestant::by_name("magic").err().unwrap().to_string();
     assert!(message.contains("magic") && message.contains("hinted_breaker"), "{message}");
     let contestants = [Contestant::by_name("default").unwrap()];
-    assert!(simulate(&small_world(&[]), &contestants, &[], &Options::default()).is_err());
+    assert!(simulate(&small_world(&[]), &contestants, &[], &SimulateOptions::default()).is_err());
 }
 
 #[test]

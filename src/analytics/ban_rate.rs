@@ -27,6 +27,7 @@ pub struct DayHistory {
 
 /// Attempts in some days, and how many of them were blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BanRate {
     /// Requests, whatever came of them.
     pub attempts: u64,

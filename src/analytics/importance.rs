@@ -1,18 +1,20 @@
-//! How much a heuristic says about success: the seeds' gain, and mutual information in bits.
+//! How much a heuristic says about success: gain (the published measure), and mutual information in bits.
 //!
-//! Counts attempts, whoever made them and however long ago: what is asked is whether knowing the heuristic changes what one
-//! expects. Invariant: rows are of values and types that more than ten attempts are tagged with.
+//! Counts attempts of all fetchers, however old: the question is whether knowing the heuristic changes what one expects. Invariant:
+//! there are rows only for values and types that more than ten attempts are tagged with. Must not know what importance does to
+//! decisions.
 
 use std::collections::HashMap;
 
 use crate::attempt::Attempt;
 use crate::heuristic::Heuristic;
 
-/// A value (or type) needs more attempts than this; what has fewer shows nothing but chance.
+/// A value or type with this many attempts or fewer is left out: its rate would be mostly chance.
 pub const SAMPLE_MIN: u64 = 10;
 
 /// What one heuristic, or all of one type, says about success.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Importance {
     /// The heuristic's type.
     pub kind: String,

@@ -1,6 +1,7 @@
-//! What attempts add up to, for people: ban rates, statistics, conditional rates, importance. Folds over the journal, never on the hot path.
+//! Figures for people: ban rates, statistics, conditional success rates, importance. They are worked out from attempts, not from
+//! evidence, and never on the hot path.
 //!
-//! Owns what each number counts. A fold takes attempts one by one, in any order, and keeps counts only. Must not know where
+//! Owns what each number counts. Each of them takes attempts one by one, in any order, and keeps counts only. Must not know where
 //! attempts come from nor how numbers are shown.
 
 mod ban_rate;

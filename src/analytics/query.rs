@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 
 /// The attempts of one fetcher that match.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Conditional {
     /// The fetcher.
     pub fetcher: String,
@@ -82,9 +83,9 @@ impl Query {
         row.delivered += u64::from(attempt.success);
         if attempt.weight > 0.0 && attempt.weight.is_finite() {
             let at = attempt.attempted_at.min(self.now);
-            let mass = attempt.weight.min(1.0) * self.decay.up(at) * self.decay.down(self.now);
-            row.total += mass;
-            row.success += if attempt.success { mass } else { 0.0 };
+            let weight = attempt.weight.min(1.0) * self.decay.up(at) * self.decay.down(self.now);
+            row.total += weight;
+            row.success += if attempt.success { weight } else { 0.0 };
         }
     }
 

@@ -1,31 +1,42 @@
-//! Success, blocks and learning, by domain, fetcher or day.
+//! Success, blocks and decisions in counts, by domain, fetcher, day or week.
+//!
+//! Invariant: each attempt is in one row. Must not know how rows are shown.
 
 use std::collections::HashMap;
 
+use strum::VariantNames;
+
 use crate::attempt::Attempt;
 use crate::decision::Source;
+use crate::names::UnknownName;
 use crate::rfc3339;
 use crate::time::Timestamp;
 
 /// What a row of [`Stats`] is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_grouping)]
 #[non_exhaustive]
 pub enum By {
     /// One row for all.
     #[default]
     All,
-    /// A row a domain.
+    /// A row for each domain.
     Domain,
-    /// A row a fetcher.
+    /// A row for each fetcher.
     Fetcher,
-    /// A row a UTC day: how learning gets on.
+    /// A row for each UTC day.
     Day,
-    /// A row a UTC week, named by its Monday.
+    /// A row for each UTC week, named by its Monday.
     Week,
+}
+
+fn no_grouping(name: &str) -> UnknownName {
+    UnknownName::new("grouping", name, By::VARIANTS.iter().copied())
 }
 
 /// The counts of one row. All rates are shares of all attempts of the row, whatever they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Row {
     /// Requests.
     pub attempts: u64,

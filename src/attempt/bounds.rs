@@ -15,7 +15,7 @@ use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
 
-/// The longest name (fetcher, error type, source, type of a heuristic, name of a header), in bytes.
+/// The longest name (fetcher, error type, source, rule, type of a heuristic, name of a header), in bytes.
 pub const NAME_MAX_BYTES: usize = 128;
 /// The longest link, in bytes: as long as the longest URL.
 pub const LINK_MAX_BYTES: usize = URL_MAX_BYTES;
@@ -99,7 +99,8 @@ impl Attempt {
             && is_plain_url(&self.url)
             && (self.link == self.url || !self.link.is_empty() && matches!(link_name(&self.link), Cow::Borrowed(_)))
             && [Some(&self.fetcher), self.shadow_fetcher.as_ref()].into_iter().flatten().all(is_fetcher)
-            && self.source.as_deref().is_none_or(is_name)
+            && [&self.source, &self.rule].into_iter().flatten().all(|name| is_name(name))
+            && self.confidence.is_none_or(is_share)
             && self.http_status.is_none_or(|status| (100..1000).contains(&status))
             && self.duration_ms <= DURATION_MAX_MS
             && (0..=TIME_MAX.as_millis()).contains(&self.attempted_at.as_millis())
@@ -147,6 +148,9 @@ impl Attempt {
             try_no: self.try_no.max(1),
             shadow_fetcher: self.shadow_fetcher.as_deref().and_then(made_fetcher),
             heuristics,
+            rule: self.rule.as_deref().and_then(made_name).map(Cow::Owned),
+            confidence: self.confidence.filter(|confidence| (0.0..=1.0).contains(confidence)),
+            arm: self.arm,
         })
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::heuristic::Heuristic;
 use crate::heuristic::url::{UrlError, UrlFeatures};
+use crate::names::UnknownName;
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::time::Timestamp;
@@ -60,7 +61,19 @@ impl fmt::Display for ErrorType {
 }
 
 /// What the last failure of a URL looked like: how post-fetch knowledge enters the next decision about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_hint)]
 #[repr(u8)]
 pub enum Hint {
     /// A captcha, 403 or 429.
@@ -73,9 +86,13 @@ pub enum Hint {
     Unknown = 3,
 }
 
+fn no_hint(name: &str) -> UnknownName {
+    UnknownName::new("hint", name, Hint::ALL.iter().map(|hint| hint.name()))
+}
+
 impl Hint {
     /// Every hint.
-    pub const ALL: [Self; 4] = [Self::Blocked, Self::Empty, Self::Timeout, Self::Unknown];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// What a failure of `kind` tells the next attempt.
     pub const fn after(kind: ErrorKind) -> Self {
@@ -88,18 +105,41 @@ impl Hint {
     }
 
     /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Empty => "empty",
-            Self::Timeout => "timeout",
-            Self::Unknown => "unknown",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The hint called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hint| hint.name() == name)
+        name.parse().ok()
+    }
+}
+
+/// Who served a fetch where there is a choice: the evidence, or the table that people wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Arm {
+    /// What attempts have taught.
+    Learning = 0,
+    /// The router table.
+    Legacy = 1,
+}
+
+impl Arm {
+    /// Both arms.
+    pub const ALL: [Self; 2] = [Self::Learning, Self::Legacy];
+
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Learning => "learning",
+            Self::Legacy => "legacy",
+        }
+    }
+
+    /// The arm called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|arm| arm.name() == name)
     }
 }
 
@@ -166,6 +206,12 @@ pub struct Attempt {
     pub shadow_fetcher: Option<String>,
     /// What it is tagged with, from before and after the fetch.
     pub heuristics: Vec<Tag>,
+    /// The rule of the policy that chose the fetcher, by the name of a [`Rule`](crate::decision::Rule) or, from an import, any other.
+    pub rule: Option<Cow<'static, str>>,
+    /// The fetcher's confidence when it was chosen, 0 to 1.
+    pub confidence: Option<f64>,
+    /// The arm that served the fetch. None where there was no choice: in mode `learning`, for a link without a wish of its own.
+    pub arm: Option<Arm>,
 }
 
 /// The response headers that are stored with an attempt; all others may hold what is nobody's business.
@@ -226,6 +272,9 @@ impl Attempt {
             try_no: 1,
             shadow_fetcher: None,
             heuristics,
+            rule: None,
+            confidence: None,
+            arm: None,
         })
     }
 

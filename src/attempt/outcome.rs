@@ -116,7 +116,7 @@ impl ErrorKind {
         )
     }
 
-    /// How much it moves the fetcher's masses once it is final (a transient failure: after its retry).
+    /// How much it moves the fetcher's weights once it is final (a transient failure: after its retry).
     pub const fn weight(self) -> f64 {
         match self {
             Self::Timeout => 0.5,

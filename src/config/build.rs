@@ -21,7 +21,7 @@ impl Config {
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
             .keys_max(self.keys_max);
-        if let Some(policy) = self.policy.as_deref().and_then(policy::by_name) {
+        if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
         for fetcher in &self.fetchers {

@@ -120,3 +120,9 @@ fn meant(message: &str) -> Option<&str> {
     let unknown = names.next()?;
     nearest(unknown, names)
 }
+
+impl From<ConfigError> for crate::error::Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(Box::new(error))
+    }
+}

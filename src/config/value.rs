@@ -29,8 +29,7 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
 /// The name of a fetcher's class.
 pub(super) fn class<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Class>, D::Error> {
     let name = String::deserialize(from)?;
-    let known = || Class::ALL.iter().map(|(name, _)| *name);
-    Class::from_name(&name).map(Some).ok_or_else(|| D::Error::custom(UnknownName::new("class", &name, known())))
+    name.parse().map(Some).map_err(|unknown: UnknownName| D::Error::custom(unknown))
 }
 
 /// A time; a bare number is in seconds.

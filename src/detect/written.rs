@@ -55,6 +55,18 @@ pub enum RuleFileError {
     },
 }
 
+impl From<RuleFileError> for crate::error::Error {
+    fn from(error: RuleFileError) -> Self {
+        Self::Rules(Box::new(error))
+    }
+}
+
+impl From<RuleError> for crate::error::Error {
+    fn from(error: RuleError) -> Self {
+        Self::Rules(Box::new(error))
+    }
+}
+
 macro_rules! written {
     ($($(#[$doc:meta])* $name:ident: $type:ty, $check:expr, $test:expr;)+) => {
         /// A rule as it is written: what it is, its evidence, its conditions.

@@ -1,8 +1,9 @@
 //! One cell: what is known of one fetcher under one key, as atomics that are added to without a lock.
 //!
-//! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first and a
-//! reader reads it last; an attempt that is added while its cell is cleared may leave a part of itself, which a reader cuts to
-//! the total. A cell is claimed once by compare-and-swap and never given back. Must not know what its key means.
+//! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first, a reader reads
+//! it last, and what still exceeds it is cut to it. That can happen while a cell is cleared or an attempt is taken back: an attempt
+//! that is added at that moment may leave a part of itself. A cell is claimed once by compare-and-swap and never given back. Must
+//! not know what its key means.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,11 +12,11 @@ use crate::time::Timestamp;
 
 /// The recent pair remembers this many attempts, so that a busy site's change shows within tens of them.
 const RECENT_MAX: f64 = 64.0;
-/// The alert pair takes an outcome for a surprise when it had given it less of a chance than about a half ...
+/// The alert pair forgets after an outcome whose opposite it had given a greater chance than about a half. This is where it begins,
 const SURPRISE_FROM: f32 = 0.47;
-/// ... and then forgets so much more the greater the surprise is.
+/// and this is how much more it forgets the greater that chance was.
 const FORGET: f32 = 2.0;
-/// The greatest surprise leaves this share, so that one attempt alone never decides.
+/// The share that is left after the greatest surprise, so that one attempt alone never decides.
 const KEEP_MIN: f32 = 0.05;
 
 /// What one attempt adds.
@@ -33,12 +34,12 @@ pub(crate) struct Increment {
     pub duration_ms: f64,
 }
 
-/// Who adds to a cell at one time.
+/// How many threads may add to a cell at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// Whoever records: each change is one step that no other can come between.
+    /// Any number of recording threads: each change is one atomic step.
     Many,
-    /// One thread of a replay, to which all of the cell's attempts belong: plain loads and stores do.
+    /// One thread of a replay, to which all of the cell's attempts belong: a load and a store are enough.
     #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay is alone"))]
     One,
 }
@@ -83,16 +84,17 @@ impl Writers {
     }
 }
 
-/// Decayed masses as read at one time.
+/// The decayed weights of one heuristic and fetcher, as read at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Masses {
-    /// Successes.
+#[non_exhaustive]
+pub struct Weights {
+    /// The weight of the successes.
     pub success: f64,
-    /// Attempts that counted.
+    /// The weight of the attempts that counted.
     pub total: f64,
-    /// Blocks.
+    /// The weight of the blocks.
     pub blocked: f64,
-    /// Milliseconds spent.
+    /// Milliseconds spent, each weighted like its attempt.
     pub duration_ms: f64,
     /// Attempts that counted, undecayed.
     pub attempts: u32,
@@ -100,7 +102,7 @@ pub struct Masses {
     pub recent_success: f64,
     /// The recent pair's attempts, at most 64.
     pub recent_total: f64,
-    /// The alert pair's successes: the recent pair's, but surprises make it forget.
+    /// The alert pair's successes: like the recent pair's, but an outcome that surprises makes it forget.
     pub alert_success: f64,
     /// The alert pair's attempts, at most 64.
     pub alert_total: f64,
@@ -108,9 +110,9 @@ pub struct Masses {
     pub newest_s: u32,
 }
 
-impl Masses {
-    /// The masses of two cells that stand for one thing together. Either's recent pair has seen a part only: as much of both as
-    /// one would hold.
+impl Weights {
+    /// The sum of two cells that stand for one thing together. Each recent pair has seen only a part of the attempts, so their sum is
+    /// scaled back to what one pair would hold.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let pair = |(a_success, a_total): (f64, f64), (b_success, b_total): (f64, f64)| {
             let (success, total) = (a_success + b_success, a_total + b_total);
@@ -165,14 +167,14 @@ impl Raw {
         // What is left after something was taken back is as exact as the whole was.
         let scale = self.total.abs().max(other.total.abs());
         if exact.iter().any(|(a, b)| (a - b).abs() > 1e-9 * scale) {
-            return Some("the masses differ");
+            return Some("the weights differ");
         }
         if far(self.duration, other.duration, 1e-6) {
             return Some("the durations differ");
         }
         let recent = [(self.recent_total, other.recent_total), (self.recent_success, other.recent_success)];
         let far_recent = |(a, b): &(f32, f32)| (a - b).abs() > 1e-3 * self.recent_total.max(other.recent_total);
-        recent.iter().any(far_recent).then_some("the recent masses differ")
+        recent.iter().any(far_recent).then_some("the recent weights differ")
     }
 }
 
@@ -194,7 +196,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// The key this cell is claimed for, or 0.
     pub(crate) fn tag(&self) -> u64 {
-        // Acquire pairs with the Release in `claim`; nothing else of the cell depends on it.
+        // Acquire pairs with the AcqRel in `claim`.
         self.tag.load(Ordering::Acquire)
     }
 
@@ -204,19 +206,20 @@ impl Cell {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// The undecayed mass of its attempts.
-    pub(crate) fn mass(&self) -> f64 {
+    /// The undecayed weight of its attempts.
+    pub(crate) fn weight(&self) -> f64 {
         f64::from_bits(self.total.load(Ordering::Relaxed))
     }
 
     /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
     #[inline]
     pub(crate) fn claim(&self, tag: u64) -> bool {
-        // Most often somebody was here before: a look takes no cache line away from others.
+        // Most often the cell is claimed already, and a load leaves its cache line where others can read it.
         match self.tag() {
             0 => {}
             holder => return holder == tag,
         }
+        // Pairs with the Acquire in `tag`, and both sides of it with each other when two threads claim at once.
         match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => true,
             Err(holder) => holder == tag,
@@ -225,20 +228,20 @@ impl Cell {
 
     /// Adds one attempt; `recent` says whether the recent pair is kept too.
     pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
-        let mass = up * what.weight;
-        let add = |to: &AtomicU64, mass: f64, order| {
-            writers.change(to, order, |bits| (f64::from_bits(bits) + mass).to_bits());
+        let weight = up * what.weight;
+        let add = |to: &AtomicU64, weight: f64, order| {
+            writers.change(to, order, |bits| (f64::from_bits(bits) + weight).to_bits());
         };
         // The total goes first; Release on the others pairs with Acquire in `read`, which takes the total last.
-        add(&self.total, mass, Ordering::Relaxed);
+        add(&self.total, weight, Ordering::Relaxed);
         if what.success {
-            add(&self.success, mass, Ordering::Release);
+            add(&self.success, weight, Ordering::Release);
         }
         if what.blocked {
-            add(&self.blocked, mass, Ordering::Release);
+            add(&self.blocked, weight, Ordering::Release);
         }
         if what.duration_ms > 0.0 {
-            add(&self.duration, mass * what.duration_ms, Ordering::Relaxed);
+            add(&self.duration, weight * what.duration_ms, Ordering::Relaxed);
         }
         // Relaxed: a count for people; a reader may see it one attempt late.
         writers.count(&self.attempts);
@@ -249,20 +252,20 @@ impl Cell {
 
     /// Adds to the recent pair and to the alert one, then scales each back to at most 64 attempts as of the newest time seen.
     fn add_recent(&self, decay: &Decay, up: f64, what: &Increment, writers: Writers) {
-        let mass = (up * what.weight) as f32;
+        let weight = (up * what.weight) as f32;
         let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
         // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
         let newest_s = writers.raise(&self.newest_s, at_s);
         let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
         let most = (RECENT_MAX * if newest == what.at { up } else { decay.up(newest) }) as f32;
-        if !most.is_finite() || !mass.is_finite() {
-            // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until masses are rebased.
+        if !most.is_finite() || !weight.is_finite() {
+            // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until weights are rebased.
             return;
         }
         let added = |(mut success, mut total): (f32, f32)| {
-            total += mass;
+            total += weight;
             if what.success {
-                success += mass;
+                success += weight;
             }
             if total > most {
                 success *= most / total;
@@ -278,10 +281,11 @@ impl Cell {
         });
     }
 
-    /// Turns a failure that was added before into a success. One that is gone from the pairs meanwhile leaves them as they are full.
+    /// Turns a failure that was added before into a success. A pair that has forgotten the failure meanwhile is not filled beyond its
+    /// total.
     pub(crate) fn credit(&self, up: f64, recent: bool, writers: Writers) {
-        let order = Ordering::Release;
-        writers.change(&self.success, order, |bits| (f64::from_bits(bits) + up).to_bits());
+        // Release pairs with the Acquire in `read`, as in `add`.
+        writers.change(&self.success, Ordering::Release, |bits| (f64::from_bits(bits) + up).to_bits());
         if recent {
             let credited = |packed| {
                 let (success, total) = unpack(packed);
@@ -292,17 +296,17 @@ impl Cell {
         }
     }
 
-    /// Nothing is known any more. The total goes last, as in `add` it comes first.
+    /// Forgets everything. Relaxed throughout: whoever reads meanwhile cuts what it sees to the total.
     pub(crate) fn clear(&self) {
-        for mass in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
-            mass.store(0, Ordering::Release);
+        for part in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
+            part.store(0, Ordering::Relaxed);
         }
         self.newest_s.store(0, Ordering::Relaxed);
         self.attempts.store(0, Ordering::Relaxed);
     }
 
-    /// The masses as of the time that `down` belongs to.
-    pub(crate) fn read(&self, down: f64) -> Masses {
+    /// The weights as of the time that `down` belongs to.
+    pub(crate) fn read(&self, down: f64) -> Weights {
         // Acquire pairs with the Release in `add`: the total read below holds every success and block read here.
         let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
         let blocked = f64::from_bits(self.blocked.load(Ordering::Acquire)) * down;
@@ -312,7 +316,7 @@ impl Cell {
         let (recent_success, recent_total) = unpack(recent);
         let alert = self.alert.load(Ordering::Relaxed);
         let (alert_success, alert_total) = unpack(if alert == 0 { recent } else { alert });
-        Masses {
+        Weights {
             success,
             total,
             blocked,
@@ -334,19 +338,19 @@ impl Cell {
     /// is taken back. The recent and the alert pair, which have forgotten what they were made of, give up as much as
     /// they have.
     pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
-        let mass = up * what.weight;
+        let weight = up * what.weight;
         let last = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) == Ok(1);
-        // The parts before the total, so that they never exceed it.
-        let mass_of = |counts: bool| if last { f64::INFINITY } else { mass * f64::from(u8::from(counts)) };
-        sub_f64(&self.success, mass_of(what.success));
-        sub_f64(&self.blocked, mass_of(what.blocked));
-        sub_f64(&self.duration, if last { f64::INFINITY } else { mass * what.duration_ms.max(0.0) });
-        sub_f64(&self.total, mass_of(true));
+        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        let weight_of = |counts: bool| if last { f64::INFINITY } else { weight * f64::from(u8::from(counts)) };
+        sub_f64(&self.success, weight_of(what.success));
+        sub_f64(&self.blocked, weight_of(what.blocked));
+        sub_f64(&self.duration, if last { f64::INFINITY } else { weight * what.duration_ms.max(0.0) });
+        sub_f64(&self.total, weight_of(true));
         if recent {
             let less = |packed| {
                 let (success, total) = unpack(packed);
-                let total = (total - mass_of(true) as f32).max(0.0);
-                Some(pack((success - mass_of(what.success) as f32).clamp(0.0, total), total))
+                let total = (total - weight_of(true) as f32).max(0.0);
+                Some(pack((success - weight_of(what.success) as f32).clamp(0.0, total), total))
             };
             let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
             let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -368,7 +372,8 @@ impl Cell {
 
     /// Everything in the cell, undecayed.
     pub(crate) fn raw(&self) -> Raw {
-        let load = |mass: &AtomicU64| f64::from_bits(mass.load(Ordering::Acquire));
+        // Acquire pairs with the Release in `add`, as in `read`.
+        let load = |part: &AtomicU64| f64::from_bits(part.load(Ordering::Acquire));
         let (success, blocked) = (load(&self.success), load(&self.blocked));
         let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
         let (alert_success, alert_total) = unpack(self.alert.load(Ordering::Relaxed));
@@ -386,14 +391,14 @@ impl Cell {
         }
     }
 
-    /// Adds what another cell had, its masses multiplied by `scale`.
+    /// Adds what another cell had, its weights multiplied by `scale`.
     pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
         if self.attempts.load(Ordering::Relaxed) == 0 {
-            // A start fills cells that nobody else has yet: the same additions, without waiting for each.
+            // At a start nobody else has the cell yet, so stores do. Release pairs with the Acquire in `read`, as in `add`.
             self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
             self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
             let pair = |success: f32, total: f32| {
-                let [success, total] = [success, total].map(|mass| (f64::from(mass) * scale) as f32);
+                let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
                 pack(success, total)
             };
             self.recent.store(pair(raw.recent_success, raw.recent_total), Ordering::Relaxed);
@@ -404,6 +409,7 @@ impl Cell {
             self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
             return;
         }
+        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
         add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
@@ -412,7 +418,7 @@ impl Cell {
         self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
         let plus = |packed, success: f32, total: f32| {
             let (had_success, had_total) = unpack(packed);
-            let [success, total] = [success, total].map(|mass| (f64::from(mass) * scale) as f32);
+            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
             Some(pack(had_success + success, had_total + total))
         };
         // An image of a release that kept no alert pair has the recent one stand in for it.
@@ -429,26 +435,26 @@ impl Cell {
 }
 
 #[cfg(feature = "journal")]
-fn add_f64(to: &AtomicU64, mass: f64, success: Ordering) {
-    let _ = to.fetch_update(success, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + mass).to_bits()));
+fn add_f64(to: &AtomicU64, weight: f64, order: Ordering) {
+    let _ = to.fetch_update(order, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + weight).to_bits()));
 }
 
-/// Takes off what is there at most.
+/// Subtracts, down to 0. Relaxed: `read` cuts to the total what it sees of a subtraction under way.
 #[cfg(feature = "journal")]
-fn sub_f64(from: &AtomicU64, mass: f64) {
-    if mass > 0.0 {
-        let _ = from.fetch_update(Ordering::Release, Ordering::Relaxed, |bits| {
-            Some((f64::from_bits(bits) - mass).max(0.0).to_bits())
+fn sub_f64(from: &AtomicU64, weight: f64) {
+    if weight > 0.0 {
+        let _ = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            Some((f64::from_bits(bits) - weight).max(0.0).to_bits())
         });
     }
 }
 
-/// The alert pair as it is before `what` is added: shrunk by how much `what` contradicts it. `unit` is one attempt's mass.
+/// The alert pair as it is before `what` is added: shrunk by how much `what` contradicts it. `unit` is one attempt's weight.
 ///
 /// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is sure again five
 /// successes later; one where half of them fail is never surprised and remembers all 64.
 fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
-    // Laplace's rule: one attempt that went well does not make the next one certain.
+    // Laplace's rule of succession, so that after one success the next one is not taken for certain.
     let rate = (success + unit) / (total + 2.0 * unit);
     let surprise = if what.success { 1.0 - rate } else { rate };
     let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
@@ -485,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recent_pair_forgets_a_busy_past_that_the_exact_masses_keep() {
+    fn the_recent_pair_forgets_a_busy_past_that_the_exact_weights_keep() {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
         for n in 0..100_000 {
             add(&cell, &decay, now + n, true);
@@ -493,18 +499,18 @@ mod tests {
         for n in 0..110 {
             add(&cell, &decay, now + 100_000 + n, n % 20 == 0);
         }
-        let masses = cell.read(decay.down(Timestamp::from_millis(now + 100_110)));
-        assert!(masses.success / masses.total > 0.99);
-        assert!(masses.recent_total <= 64.1 && masses.recent_success / masses.recent_total < 0.3, "{masses:?}");
-        assert_eq!(masses.attempts, 100_110);
+        let weights = cell.read(decay.down(Timestamp::from_millis(now + 100_110)));
+        assert!(weights.success / weights.total > 0.99);
+        assert!(weights.recent_total <= 64.1 && weights.recent_success / weights.recent_total < 0.3, "{weights:?}");
+        assert_eq!(weights.attempts, 100_110);
     }
 
     #[test]
     fn the_alert_pair_answers_a_change_within_a_few_attempts_however_long_the_past() {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
         let rate = |at: i64| {
-            let masses = cell.read(decay.down(Timestamp::from_millis(at)));
-            masses.alert_success / masses.alert_total
+            let weights = cell.read(decay.down(Timestamp::from_millis(at)));
+            weights.alert_success / weights.alert_total
         };
         for n in 0..10_000 {
             add(&cell, &decay, now + n, true);
@@ -534,7 +540,7 @@ mod tests {
             }
         });
         cell.clear();
-        assert_eq!(cell.read(1.0), Masses::default());
+        assert_eq!(cell.read(1.0), Weights::default());
     }
 
     #[cfg(feature = "journal")]
@@ -560,8 +566,8 @@ mod tests {
         let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
         for n in 0..1000 {
             add(&cell, &decay, now + n, n % 2 == 0);
-            let masses = cell.read(decay.down(Timestamp::from_millis(now + n)));
-            assert!(n < 20 || (0.4..0.6).contains(&(masses.alert_success / masses.alert_total)), "{n}: {masses:?}");
+            let weights = cell.read(decay.down(Timestamp::from_millis(now + n)));
+            assert!(n < 20 || (0.4..0.6).contains(&(weights.alert_success / weights.alert_total)), "{n}: {weights:?}");
         }
     }
 

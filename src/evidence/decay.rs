@@ -1,8 +1,8 @@
 //! Forward decay: how much an attempt weighs now, as pure arithmetic.
 //!
-//! A mass never shrinks where it is stored. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies by
-//! `2^(-(now - L) / H)`: exact, order-free, mergeable, and no sweep ever has to touch what nobody reads. L is the landmark,
-//! H the half-life.
+//! A stored weight never shrinks. An attempt at time t adds `2^((t - L) / H)`, and a reader multiplies the sum by
+//! `2^(-(now - L) / H)`, where L is the landmark and H the half-life. The result is exact in whatever order attempts come, sums can
+//! be merged, and nothing has to be updated as time passes.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct HalfLifeError {
     pub days: f64,
 }
 
-/// The scale that masses are kept in: half-life and landmark.
+/// The scale that weights are kept in: half-life and landmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decay {
     half_life_ms: f64,
@@ -68,19 +68,19 @@ impl Decay {
         valid.then_some(Self { half_life_ms, landmark_ms: landmark.as_millis() })
     }
 
-    /// What a mass kept on the scale `from`, of the same half-life, is multiplied by to be on this one. Exact where both
+    /// What a weight kept on the scale `from`, of the same half-life, is multiplied by to be on this one. Exact where both
     /// landmarks are multiples of the half-life: then it is a power of two.
     #[cfg(feature = "journal")]
     pub(crate) fn rebase(&self, from: &Self) -> f64 {
         (from.landmark_ms.saturating_sub(self.landmark_ms) as f64 / self.half_life_ms).clamp(-900.0, 900.0).exp2()
     }
 
-    /// What an attempt at `t` adds to a mass, for each unit of weight.
+    /// What an attempt of weight 1 at `t` adds to a stored weight.
     pub fn up(&self, t: Timestamp) -> f64 {
         self.exponent(t).exp2()
     }
 
-    /// What a stored mass is multiplied by when it is read at `now`.
+    /// What a stored weight is multiplied by when it is read at `now`.
     pub fn down(&self, now: Timestamp) -> f64 {
         (-self.exponent(now)).exp2()
     }

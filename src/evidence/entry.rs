@@ -8,14 +8,14 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::cell::{Cell, Masses};
-use crate::heuristic::url::Kind;
+use super::cell::{Cell, Weights};
+use crate::heuristic::url::ContentKind;
 use crate::registry::FetcherId;
 use crate::time::Timestamp;
 
-/// Cells in the entry itself: one domain, one path and one suffix, each with two fetchers.
+/// Cells in the entry itself: enough for a domain, a path and a suffix, each with two fetchers.
 pub(super) const INLINE_CELLS: usize = 6;
-/// As many of them as are asked of memory before they are needed: all that decide, while there are two fetchers and a path.
+/// As many of them as are fetched from memory before they are needed: those that a decision reads, with two fetchers and a path.
 const TOUCHED_CELLS: usize = 4;
 /// Cells of one group that stand together in a chunk.
 const WINDOW: usize = 8;
@@ -32,7 +32,7 @@ pub(crate) enum Level {
     Path = 1,
     /// A suffix on the domain.
     Suffix = 2,
-    /// The other domains of the site that is named like the domain. The site's own masses are these and the domain's: most sites
+    /// The other domains of the site that is named like the domain. The site's own weights are these and the domain's: most sites
     /// are one domain, whose cells need not be kept twice.
     Site = 3,
 }
@@ -46,7 +46,7 @@ const FETCHER_BITS: u32 = 12;
 
 impl Group {
     /// The group of `level` and `kind`; `hash` tells paths (or suffixes) apart.
-    pub(crate) fn new(level: Level, kind: Kind, hash: u64) -> Self {
+    pub(crate) fn new(level: Level, kind: ContentKind, hash: u64) -> Self {
         let key = (level as u64) << 61 | (kind as u64) << 60 | (hash >> 16) << FETCHER_BITS;
         Self(CLAIMED | key)
     }
@@ -86,8 +86,8 @@ pub(crate) struct Entry {
     cells: [Cell; INLINE_CELLS],
 }
 
-/// An entry that all domains share and all threads write to: each of its cells has a cache line of its own, so that who adds to
-/// one fetcher's does not wait for who adds to another's. Two lines, since they are fetched in pairs.
+/// An entry that all domains share and all threads write to. Each of its cells has a cache line of its own, so that adding to one
+/// fetcher's cell does not slow down adding to another's. It is aligned to two lines, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shared(Entry);
@@ -122,8 +122,8 @@ fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
 }
 
 impl Entry {
-    /// Asks memory for the cells in the entry itself. With a million domains none of them is in a cache; whoever asks for all
-    /// that are likely to be needed before the first of them is waits once, not ten times.
+    /// Reads a little of the cells in the entry itself, so that the processor fetches them from memory. With a million domains none
+    /// of them is in a cache, and to ask for all of them at once takes the time of one.
     #[inline]
     pub(crate) fn touch(&self) {
         // Relaxed: what is read is thrown away.
@@ -153,16 +153,16 @@ impl Entry {
         }
     }
 
-    /// Calls `f` with the masses of each fetcher in `group`; with those of `also`, which is of other domains, added to them.
+    /// Calls `f` with the weights of each fetcher in `group`; with those of `also`, which is of other domains, added to them.
     #[inline]
-    pub(crate) fn each_masses(
+    pub(crate) fn each_weights(
         &self,
         group: Group,
         also: Option<Group>,
         down: f64,
-        mut f: impl FnMut(FetcherId, &Masses),
+        mut f: impl FnMut(FetcherId, &Weights),
     ) {
-        // Acquire pairs with the Release in `claim`. A reader that misses the first of them reads the masses of a moment before.
+        // Acquire pairs with the Release in `claim`. A reader that comes before it reads the weights of a moment before.
         match also.filter(|_| self.has_others.load(Ordering::Acquire)) {
             None => self.for_each(group, |id, cell| f(id, &cell.read(down))),
             Some(also) => self.each_sum(group, also, down, &mut f),
@@ -170,15 +170,15 @@ impl Entry {
     }
 
     #[cold]
-    fn each_sum(&self, group: Group, also: Group, down: f64, f: &mut dyn FnMut(FetcherId, &Masses)) {
+    fn each_sum(&self, group: Group, also: Group, down: f64, f: &mut dyn FnMut(FetcherId, &Weights)) {
         self.for_each(group, |id, cell| {
-            let mut masses = cell.read(down);
+            let mut weights = cell.read(down);
             self.for_each(also, |other, cell| {
                 if other == id {
-                    masses = masses.plus(&cell.read(down));
+                    weights = weights.plus(&cell.read(down));
                 }
             });
-            f(id, &masses);
+            f(id, &weights);
         });
         self.for_each(also, |id, cell| {
             let mut is_alone = true;
@@ -191,10 +191,10 @@ impl Entry {
 
     /// The cell of `fetcher` in `group`, claimed now if there was none. None when the entry is full.
     pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&Cell> {
-        // Each claimer of a tag walks the same free places in the same order and none is ever given back, so the first
-        // one it can have is the only one the tag will ever get.
+        // All who claim a tag try the same places in the same order, and no place is ever given back, so a tag gets one cell only.
         let tag = group.tag(fetcher);
         if group.is_of_others() && !self.has_others.load(Ordering::Relaxed) {
+            // Release pairs with the Acquire in `each_weights`.
             self.has_others.store(true, Ordering::Release);
         }
         if let Some(cell) = self.cells.iter().find(|cell| cell.claim(tag)) {
@@ -255,10 +255,10 @@ impl Entry {
         (Group(tag - fetcher), fetcher)
     }
 
-    /// The undecayed mass of all its cells.
-    pub(crate) fn mass(&self) -> f64 {
+    /// The undecayed weight of all its cells.
+    pub(crate) fn weight(&self) -> f64 {
         let mut sum = 0.0;
-        self.each_cell(|_, _, cell| sum += cell.mass());
+        self.each_cell(|_, _, cell| sum += cell.weight());
         sum
     }
 
@@ -417,7 +417,7 @@ mod tests {
     fn a_domain_of_many_paths_finds_each_cell_again() {
         let entry = Entry::default();
         let groups: Vec<Group> = (0..5000u64)
-            .map(|n| Group::new(Level::Path, Kind::Page, xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes())))
+            .map(|n| Group::new(Level::Path, ContentKind::Page, xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes())))
             .collect();
         for group in &groups {
             for fetcher in 0..3 {
@@ -439,7 +439,7 @@ mod tests {
             let claim_all = |entry: &Entry| {
                 (0..40u64)
                     .map(|n| {
-                        let group = Group::new(Level::Path, Kind::Page, n << 40);
+                        let group = Group::new(Level::Path, ContentKind::Page, n << 40);
                         std::ptr::from_ref(entry.claim(group, FetcherId(0)).unwrap()) as usize
                     })
                     .collect::<Vec<_>>()

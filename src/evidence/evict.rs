@@ -38,24 +38,27 @@ impl Evidence {
     /// paused beyond it stay.
     pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
         let keys_max = self.cap.keys_max;
+        // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
         if keys_max == usize::MAX || self.entries.len() <= keys_max || self.cap.evicting.swap(true, Ordering::Acquire) {
             return;
         }
         let guard = self.guard();
         let is_free = |until: Option<Timestamp>| until.is_none_or(|until| until <= at);
-        // All masses are on one scale, so the least now is the least at any time.
-        let mut masses: Vec<(f64, u64)> = (self.entries.iter(&guard))
+        // All weights are on one scale, so the least weight now is the least at any time.
+        let mut weights: Vec<(f64, u64)> = (self.entries.iter(&guard))
             .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
-            .map(|(key, entry)| (entry.mass(), *key))
+            .map(|(key, entry)| (entry.weight(), *key))
             .collect();
-        let surplus = self.entries.len().saturating_sub(keys_max - keys_max / 10).min(masses.len());
+        let surplus = self.entries.len().saturating_sub(keys_max - keys_max / 10).min(weights.len());
         if surplus > 0 {
-            masses.select_nth_unstable_by(surplus - 1, |a, b| a.0.total_cmp(&b.0));
-            for (_, key) in &masses[..surplus] {
+            weights.select_nth_unstable_by(surplus - 1, |a, b| a.0.total_cmp(&b.0));
+            for (_, key) in &weights[..surplus] {
                 self.entries.remove(key, &guard);
             }
+            // Relaxed: a count for people.
             self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
+        // Release pairs with the Acquire at the beginning.
         self.cap.evicting.store(false, Ordering::Release);
     }
 }

@@ -13,10 +13,10 @@ use super::{Evidence, Key};
 use crate::registry::{FetcherId, Registry, canonical};
 use crate::time::Timestamp;
 
-/// Entries whose decayed mass is under this have faded: an image leaves them out.
+/// Entries whose decayed weight is under this have faded: an image leaves them out.
 pub(crate) const FADED: f64 = 0.01;
 
-/// A thread is not worth its while for fewer entries.
+/// With fewer entries than this for each, further threads cost more than they save.
 const PART_MIN: usize = 4096;
 
 /// Where an entry is found: in the map by its hash, or at a fixed place.
@@ -37,7 +37,7 @@ impl Place {
     const MAP: u32 = 4;
 }
 
-/// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its masses.
+/// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CellRow {
     pub(crate) tag: u64,
@@ -65,7 +65,7 @@ pub(crate) struct EntryRow {
 /// All evidence at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Image {
-    /// The scale of the masses; none in an image without any.
+    /// The scale of the weights; none in an image without any.
     pub(crate) decay: Option<Decay>,
     /// The time that faded entries were judged by.
     pub(crate) as_of: Timestamp,
@@ -127,8 +127,8 @@ impl Evidence {
         }
     }
 
-    /// Adds an image, whose masses are brought to this evidence's scale. Under another half-life each mass keeps the weight it
-    /// had when the image was taken and fades by this one from then on.
+    /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight is
+    /// as it was when the image was taken, and fades by the new half-life from then on.
     pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
         let Some(from) = image.decay else { return };
         let scale = match from.half_life() == self.decay.half_life() {
@@ -275,8 +275,8 @@ impl Image {
         Rows::of(self).any(|whole| is_own(&whole))
     }
 
-    /// The decayed mass of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
-    pub(crate) fn mass(&self) -> f64 {
+    /// The decayed weight of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
+    pub(crate) fn weight(&self) -> f64 {
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         self.cells.iter().map(|cell| cell.raw.total * down).sum()
     }
@@ -294,14 +294,14 @@ impl Image {
                 (None, None) => return None,
                 (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
                 (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
-                    if left.mass() * down > FADED + 1e-6 {
+                    if left.weight() * down > FADED + 1e-6 {
                         return Some((left.row.place.key, "an entry is in one of the two only"));
                     }
                     a = mine.next();
                     continue;
                 }
                 (_, Some(right)) => {
-                    if right.mass() * down > FADED + 1e-6 {
+                    if right.weight() * down > FADED + 1e-6 {
                         return Some((right.row.place.key, "an entry is in one of the two only"));
                     }
                     b = theirs.next();
@@ -358,7 +358,7 @@ struct Whole<'i> {
 }
 
 impl Whole<'_> {
-    fn mass(&self) -> f64 {
+    fn weight(&self) -> f64 {
         self.cells.iter().map(|cell| cell.raw.total).sum()
     }
 }

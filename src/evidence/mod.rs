@@ -1,9 +1,9 @@
-//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed masses in a lock-free map.
+//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed weights in a lock-free map.
 //!
-//! Owns the one place where the loop closes, `Evidence::observe`: live attempts, replay and import all go through it.
-//! Reading takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table)
-//! and atomic loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's.
-//! Must not know how masses become a decision.
+//! Owns `Evidence::observe`, the one place where attempts are learned from: live ones, those of a replay and imported ones. Reading
+//! takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table) and atomic
+//! loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's. Must not know how
+//! weights become a decision.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -11,11 +11,11 @@ use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::attempt::{Attempt, Hint};
-use crate::heuristic::url::{FLAGS, Kind, kind_of};
+use crate::heuristic::url::{ContentKind, FLAGS, kind_of};
 use crate::heuristic::{SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
-pub use cell::Masses;
+pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
@@ -94,7 +94,7 @@ impl Hasher for Hashed {
     }
 }
 
-/// What evidence takes from an attempt, wherever it lies: in memory, or in the bytes of a record.
+/// What evidence reads of an attempt, whether it is in memory or in the bytes of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) url: &'a str,
@@ -134,7 +134,7 @@ impl Observed for Attempt {
     }
 }
 
-/// What a cell is to the attempt that moves it.
+/// What a cell stands for, seen from an attempt that changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The domain's own.
@@ -150,21 +150,21 @@ enum Role {
 }
 
 impl Role {
-    /// Whether a credit reaches it: a site's short pages say nothing of other sites.
+    /// Whether the credit for a short page changes it: a site's short pages say nothing about other sites.
     fn is_credited(self) -> bool {
         self != Self::Plain
     }
 
-    /// Whether the recent pair is kept: where a site's change has to show.
+    /// Whether the recent pair is kept, so that a change of the site shows within a few attempts.
     fn is_recent(self) -> bool {
         matches!(self, Self::Domain | Self::Path | Self::Site)
     }
 }
 
-/// What an attempt moves, worked out once.
+/// What an attempt changes and by how much, worked out once.
 struct Moved {
     fetcher: FetcherId,
-    kind: Kind,
+    kind: ContentKind,
     up: f64,
     what: Increment,
 }
@@ -198,7 +198,7 @@ pub const fn layout() -> Layout {
     Layout { cell_bytes: size_of::<Cell>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
 }
 
-/// A right to read entries for a while; cheap to take, no lock.
+/// Keeps the entries that were found from being freed while they are read. Cheap to take, and no lock.
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
@@ -261,8 +261,8 @@ impl Evidence {
         }
     }
 
-    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: one map look-up and one atomic addition a mass
-    /// for each heuristic; allocates only where it is the first of its key.
+    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: a map look-up for each heuristic and an atomic addition
+    /// for each weight; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         self.learn(self, attempt, registry, Writers::Many);
     }
@@ -303,8 +303,9 @@ impl Evidence {
         }
     }
 
-    /// A rendered page that showed no more than the plain answer before it credits whoever brought that: the failure recorded of it on
-    /// this domain, path, suffix and site was none.
+    /// Who is credited by an attempt that rendered a page and found no more text than the plain answer before it: the fetcher that had
+    /// brought that answer. Its attempt was recorded as a failure, and is turned into a success on this domain, path, suffix and
+    /// site.
     fn credited(attempt: &impl Observed, registry: &Registry, moved: &Moved) -> Option<Moved> {
         let mut credited = None;
         attempt.each_heuristic(&mut |kind, value| {
@@ -317,8 +318,8 @@ impl Evidence {
         Some(Moved { fetcher, what, ..*moved })
     }
 
-    /// Asks memory for the entries of the domains (and sites) that these are the hashes of. Entries of many domains are in no
-    /// cache: asked for together they come in the time of one.
+    /// Reads a little of the entries of the domains (and sites) with these hashes, so that the processor fetches them from memory.
+    /// With many domains they are in no cache, and to ask for all of them at once takes the time of one.
     #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
@@ -424,7 +425,7 @@ impl Evidence {
                 },
             }
         });
-        // A site's masses are those of the domain of its name and, apart from them, those of all others.
+        // A site's weights are kept in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
             visit(self.entry_or_new(Key::domain(site), at, &guard), Level::Site, 0, Role::Site);
         }
@@ -440,25 +441,31 @@ impl Evidence {
         shared.map(|shared| &**shared)
     }
 
-    /// The exact masses of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
-    pub(crate) fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: FetcherId, now: Timestamp) -> Masses {
+    /// The exact weights of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
+    pub(crate) fn weights(
+        &self,
+        heuristic: (&str, &str),
+        kind: ContentKind,
+        fetcher: FetcherId,
+        now: Timestamp,
+    ) -> Weights {
         let guard = self.guard();
-        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Masses::default() };
+        let Some((entry, group)) = self.locate(heuristic, kind, &guard) else { return Weights::default() };
         let also = (heuristic.0 == "site").then(|| Group::new(Level::Site, kind, 0));
-        let mut masses = Masses::default();
-        entry.each_masses(group, also, self.decay.down(now), |id, read| {
+        let mut weights = Weights::default();
+        entry.each_weights(group, also, self.decay.down(now), |id, read| {
             if id == fetcher {
-                masses = *read;
+                weights = *read;
             }
         });
-        masses
+        weights
     }
 
     /// The entry and group that a heuristic's cells are in.
     fn locate<'g>(
         &'g self,
         (kind, value): (&str, &str),
-        page: Kind,
+        page: ContentKind,
         guard: &'g Guard<'_>,
     ) -> Option<(&'g Entry, Group)> {
         let own = Group::new(Level::Own, page, 0);

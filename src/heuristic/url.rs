@@ -98,14 +98,14 @@ pub fn fetchable(url: &Url) -> Result<(), UrlError> {
 /// File or page: evidence is kept apart by it, since what serves a site's pages says little about its PDF files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ContentKind {
     /// Everything that is no file.
     Page = 0,
     /// A document, image, archive or another thing that a browser would not render as a page.
     File = 1,
 }
 
-/// The suffixes that make a URL a [`Kind::File`], sorted, without the dot.
+/// The suffixes that make a URL a [`ContentKind::File`], sorted, without the dot.
 const FILE_SUFFIXES: &[&str] = &[
     "7z", "aac", "apk", "arj", "avi", "avif", "bin", "bmp", "bz2", "css", "csv", "deb", "dmg", "doc", "docx", "eot",
     "epub", "exe", "flac", "flv", "gif", "gz", "heic", "ico", "iso", "jar", "jpeg", "jpg", "js", "json", "jsonl",
@@ -170,10 +170,10 @@ impl Suffix {
     }
 
     /// Whether it is the suffix of a file.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ContentKind {
         match FILE_SUFFIX_NUMBERS.binary_search(&number_of(&self.bytes[1..])) {
-            Ok(_) => Kind::File,
-            Err(_) => Kind::Page,
+            Ok(_) => ContentKind::File,
+            Err(_) => ContentKind::Page,
         }
     }
 }
@@ -261,8 +261,8 @@ impl<'u> UrlFeatures<'u> {
     }
 
     /// File or page, by the suffix.
-    pub fn kind(&self) -> Kind {
-        self.suffix.map_or(Kind::Page, |suffix| suffix.kind())
+    pub fn kind(&self) -> ContentKind {
+        self.suffix.map_or(ContentKind::Page, |suffix| suffix.kind())
     }
 
     /// The features as heuristics, as an attempt is tagged with them: only what is true.
@@ -312,7 +312,7 @@ fn registrable(domain: &str) -> &str {
 }
 
 /// File or page, from the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
-pub(crate) fn kind_of(url: &str) -> Kind {
+pub(crate) fn kind_of(url: &str) -> ContentKind {
     let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
     let bytes = &url.as_bytes()[..end];
     let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
@@ -323,7 +323,7 @@ pub(crate) fn kind_of(url: &str) -> Kind {
         None if scheme.is_some() => "",
         None => &url[..end],
     };
-    Suffix::of_segment(segment).map_or(Kind::Page, |suffix| suffix.kind())
+    Suffix::of_segment(segment).map_or(ContentKind::Page, |suffix| suffix.kind())
 }
 
 /// The URL without its fragment: what identifies the page.
@@ -366,10 +366,10 @@ mod tests {
         assert!(FILE_SUFFIX_NUMBERS.is_sorted_by(|a, b| a < b));
         for suffix in FILE_SUFFIXES {
             let found = Suffix::of_segment(&format!("a.{}", suffix.to_uppercase()));
-            assert_eq!(found.map(|found| found.kind()), Some(Kind::File), "{suffix}");
+            assert_eq!(found.map(|found| found.kind()), Some(ContentKind::File), "{suffix}");
             assert_eq!(found.unwrap().as_str().strip_prefix('.'), Some(*suffix), "as a URL's suffix is written");
         }
-        assert_eq!(Suffix::of_segment("a.html").map(|suffix| suffix.kind()), Some(Kind::Page));
+        assert_eq!(Suffix::of_segment("a.html").map(|suffix| suffix.kind()), Some(ContentKind::Page));
     }
 
     #[test]
@@ -441,6 +441,6 @@ mod tests {
             let url = Url::parse(text).unwrap();
             assert_eq!(kind_of(text), UrlFeatures::extract(&url).unwrap().kind(), "{text}");
         }
-        assert_eq!(kind_of("http://e.org/a.pdf?q=1"), Kind::File);
+        assert_eq!(kind_of("http://e.org/a.pdf?q=1"), ContentKind::File);
     }
 }

@@ -61,3 +61,9 @@ impl JournalError {
         }
     }
 }
+
+impl From<JournalError> for crate::error::Error {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(Box::new(error))
+    }
+}

@@ -13,13 +13,19 @@ use schema::Clamped;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// Takes `data` for a record: its first byte for the kind, the rest for its bytes.
+/// Takes `data` for a record: its first byte for the kind, the rest for its bytes, in each version that there is.
 pub fn decode_record(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else { return };
     let mut payload = AlignedVec::<16>::new();
     payload.extend_from_slice(bytes);
     let kind = u16::from(*kind);
-    if let Ok(Some(attempt)) = schema::attempt(kind, schema::VERSION, &payload) {
+    for version in 1..=schema::version_of(kind) {
+        decode_version(kind, version, &payload);
+    }
+}
+
+fn decode_version(kind: u16, version: u16, payload: &[u8]) {
+    if let Ok(Some(attempt)) = schema::attempt(kind, version, payload) {
         let _ = (attempt.id(), attempt.link(), attempt.domain(), attempt.fetcher(), attempt.at());
         let selector = selector();
         let shared = selector.apart();
@@ -28,9 +34,9 @@ pub fn decode_record(data: &[u8]) {
         selector.take_back(&Clamped(attempt, NOW), true);
         Clamped(attempt, NOW).each_heuristic(&mut |_, _| {});
     }
-    let Ok(entry) = schema::decode(kind, schema::VERSION, &payload) else { return };
+    let Ok(entry) = schema::decode(kind, version, payload) else { return };
     let Ok(encoded) = schema::encode(&entry) else { return };
-    let again = schema::decode(encoded.kind, schema::VERSION, &encoded.payload);
+    let again = schema::decode(encoded.kind, schema::version_of(encoded.kind), &encoded.payload);
     // They are compared as text, because a NaN is not equal to itself.
     assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
 }

@@ -271,12 +271,12 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
     };
     let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
     // A sum of weights is neither infinite nor negative.
-    let is_mass = |raw: &Raw| {
+    let is_weight = |raw: &Raw| {
         let recent = [raw.recent_success, raw.recent_total].map(f64::from);
         let all = [raw.success, raw.total, raw.blocked, raw.duration, recent[0], recent[1]];
-        all.iter().all(|mass| mass.is_finite() && *mass >= 0.0)
+        all.iter().all(|weight| weight.is_finite() && *weight >= 0.0)
     };
-    cells.iter().all(|cell| is_mass(&cell.raw)).then_some(cells)
+    cells.iter().all(|cell| is_weight(&cell.raw)).then_some(cells)
 }
 
 /// Puts the alert pairs where they belong; none at all is what an older release writes.
@@ -290,8 +290,8 @@ fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
     }
     for (cell, (success, total)) in cells.iter_mut().zip(success.into_iter().zip(total)) {
         (cell.raw.alert_success, cell.raw.alert_total) = (f32::from_bits(success), f32::from_bits(total));
-        let is_mass = |mass: f32| mass.is_finite() && mass >= 0.0;
-        if !is_mass(cell.raw.alert_success) || !is_mass(cell.raw.alert_total) {
+        let is_weight = |weight: f32| weight.is_finite() && weight >= 0.0;
+        if !is_weight(cell.raw.alert_success) || !is_weight(cell.raw.alert_total) {
             return None;
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::attempt::Attempt;
 use crate::attempt::outcome::ErrorKind;
 use crate::backoff::LinkState;
-use crate::heuristic::url::Kind;
+use crate::heuristic::url::ContentKind;
 use crate::selector::Selector;
 use crate::selector::Situation;
 use crate::time::Timestamp;
@@ -43,8 +43,8 @@ fn a_second_start_knows_what_the_first_learned() {
     let again = selector();
     let loaded = load(dir.path(), &again, minutes(500)).unwrap();
     assert_eq!((loaded.replayed.attempts, loaded.replayed.torn_tail), (200, None));
-    let masses = again.masses(("domain", "e.org"), Kind::Page, "mine", minutes(500));
-    assert_eq!(masses.attempts, 100);
+    let weights = again.weights(("domain", "e.org"), ContentKind::Page, "mine", minutes(500));
+    assert_eq!(weights.attempts, 100);
     let url = url::Url::parse("https://e.org/s1/new").unwrap();
     let take = again.select(&url, &Situation::first(minutes(500))).unwrap().taken().unwrap();
     assert!(take.confidence > 0.5, "{take:?}");
@@ -82,8 +82,8 @@ fn what_a_wrong_clock_wrote_counts_as_of_now() {
     journal.close().unwrap();
     let selector = selector();
     load(dir.path(), &selector, T0).unwrap();
-    let masses = selector.masses(("domain", "e.org"), Kind::Page, "playwright", T0);
-    assert!((masses.total - 1.0).abs() < 1e-9, "{masses:?}");
+    let weights = selector.weights(("domain", "e.org"), ContentKind::Page, "playwright", T0);
+    assert!((weights.total - 1.0).abs() < 1e-9, "{weights:?}");
     assert_eq!(selector.host_pause("e.org"), Some(minutes(24 * 60)));
 }
 

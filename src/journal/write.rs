@@ -204,7 +204,7 @@ impl Journal {
         let encoded = encoded.map_err(|error| self.not_taken(JournalError::Encode(Arc::new(error))))?;
         Ok(self.log.append(Record {
             kind: encoded.kind,
-            schema: schema::VERSION,
+            schema: schema::version_of(encoded.kind),
             key_hash: encoded.key_hash,
             time_ms: encoded.time.as_millis(),
             payload: &encoded.payload,

@@ -30,7 +30,7 @@ pub struct Link {
     pub id: Option<String>,
     /// Its own wish for (`true`) or against (`false`) learning, before every other setting.
     pub learning: Option<bool>,
-    /// The fetcher that the caller wants for the first attempt.
+    /// The fetcher that the caller wants for the first attempt; another one where it is not to be had.
     pub fetcher: Option<String>,
 }
 

@@ -50,16 +50,19 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     let invalid = |error: crate::Error| Box::new(refused(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
-        visit = visit.link(id.as_str());
+        visit = visit.link(id);
     }
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
     if let Some(name) = &link.fetcher {
-        let known = pipeline.selector.fetcher_id(name).filter(|id| pipeline.fetcher(*id).is_some());
+        // It is what to try first: one that is not to be had leaves the choice to the selector, a name that nobody has does not.
         let missing = || Box::new(refused(Report::NO_FETCHER, why_missing(pipeline, name)));
-        known.ok_or_else(missing)?;
-        visit = visit.prefer(name).map_err(|_| missing())?;
+        let wanted =
+            pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
+        if pipeline.fetcher(wanted).is_some() {
+            visit = visit.prefer(name).map_err(|_| missing())?;
+        }
     }
     Ok(visit)
 }

@@ -1,4 +1,7 @@
-//! The policy `default` and its two variants: rules 1 to 6 of the decision over Weitzman's index.
+//! The policy `default` and its two variants: which candidate is taken by Weitzman's index, and when something else is tried.
+//!
+//! Its rules have names (eligibility, domain confidence, best index, last attempt, exploration, last-ditch try), under which
+//! `docs/how-it-decides.md` describes them. Must not read anything but the [`View`].
 
 use std::cmp::Ordering;
 
@@ -7,18 +10,18 @@ use crate::decision::Rule;
 use crate::registry::PROBE_FETCHER;
 use crate::score::{Scored, Specificity};
 
-/// Decayed attempts on a domain from which on it has shown something of a fetcher.
+/// A fetcher with more decayed attempts on a domain than this has evidence there.
 const SHOWN_ATTEMPTS: f64 = 0.3;
-/// Decayed attempts on a domain under which a fetcher is new there.
+/// A fetcher with fewer decayed attempts on a domain than this is new there.
 const NEW_ATTEMPTS: f64 = 0.9;
 
 const DAY_S: f64 = 86_400.0;
-/// A fetcher that failed on a domain is left alone there for so long, but for the configured share.
+/// A fetcher that failed on a domain is not explored there more than the configured share for so long.
 const LOOK_AGAIN_DAYS: f64 = 1.0;
-/// What a block may lead to, in plain requests: the address comes nearer to a ban.
+/// What a block is expected to cost in the long run, in plain requests, because it brings the address nearer to a ban.
 const BLOCK_RISK: f64 = 10.0;
 
-/// What a draw is for: each has its own chance.
+/// What a random number is drawn for, so that one draw does not depend on another.
 mod purpose {
     pub(super) const EXPLORE: u8 = 1;
     pub(super) const LAST_DITCH: u8 = 2;
@@ -28,7 +31,7 @@ mod purpose {
 #[derive(Clone, Copy, Debug)]
 pub struct Default;
 
-/// `default` without rule 2: confidence plays no part in the choice.
+/// `default` without domain confidence: the best index always goes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Index;
 
@@ -51,10 +54,12 @@ impl Policy for Default {
         }
         let sure = view.eligible().any(|c| c.is_confident(view.settings) && is_local(c));
         let choice = match sure {
-            true => best(view.eligible().filter(|c| is_shown(c, view)), |c| c.z).map(|c| (c, Rule::DomainConfident)),
+            true => {
+                best(view.eligible().filter(|c| is_shown(c, view)), |c| c.index).map(|c| (c, Rule::DomainConfident))
+            }
             false => None,
         };
-        first(view, choice.or_else(|| best(view.eligible(), |c| c.z).map(|c| (c, Rule::Index)))?)
+        first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
     }
 }
 
@@ -71,7 +76,7 @@ impl Policy for Index {
         if !view.is_first() {
             return later(view);
         }
-        first(view, (best(view.eligible(), |c| c.z)?, Rule::Index))
+        first(view, (best(view.eligible(), |c| c.index)?, Rule::Index))
     }
 }
 
@@ -91,7 +96,7 @@ impl Policy for Confident {
         let confident = best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.spec.cost);
         let probe = || view.eligible().find(|c| &*c.spec.name == PROBE_FETCHER).map(|c| (c, Rule::ProbeFirst));
         let choice = confident.map(|c| (c, Rule::CheapestConfident)).or_else(probe);
-        first(view, choice.or_else(|| best(view.eligible(), |c| c.z).map(|c| (c, Rule::Index)))?)
+        first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
     }
 }
 
@@ -100,7 +105,7 @@ fn is_local(c: &Scored<'_>) -> bool {
     c.basis.is_some_and(|basis| matches!(basis.specificity, Specificity::Domain | Specificity::DomainPath))
 }
 
-/// Rule 2: whether a candidate stays in when another is confident on this domain.
+/// Domain confidence: whether a candidate stays in the choice when another is confident on this domain.
 fn is_shown(c: &Scored<'_>, view: &View<'_>) -> bool {
     c.domain_attempts > SHOWN_ATTEMPTS
         || c.is_confident(view.settings)
@@ -118,25 +123,26 @@ fn best<'v, 'a: 'v>(
     })
 }
 
-/// Rule 5: a first attempt explores now and then, when a cheaper candidate looks best without this site's evidence.
+/// Exploration: now and then a first attempt goes to a cheaper candidate, when that one looks best without this site's evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
-    let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.z_general)
+    let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
         .filter(|c| c.spec.cost < chosen.spec.cost && !c.open);
     let Some(other) = cheaper else { return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 }) };
-    let explore = share_of_looks(view, chosen, other);
+    let explore = explore_share(view, chosen, other);
     Some(match view.chance(purpose::EXPLORE) < explore {
         true => Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore },
         false => Choice { fetcher: chosen.id, rule, propensity: 1.0 - explore },
     })
 }
 
-/// How often a first attempt looks whether `other` works by now.
+/// The share of first attempts that explore whether `other` works by now.
 ///
-/// The configured share, and more when a second look is due: `other` failed here a day or longer ago. What a look costs
-/// against what a change would save, at so many URLs a day, says how many looks a day are worth it (the square root of
-/// their ratio, as for any inspection whose cost goes down with its number and whose delay goes up). They are taken when the
-/// host has had a rest, the longer the likelier: in the middle of a burst a request too many is what gets an address banned.
-fn share_of_looks(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
+/// It is the configured share, and more once a day has passed since `other` was last tried here. How many tries a day are worth
+/// their cost follows from what one costs and from what a change would save at so many URLs a day: the square root of the ratio, as
+/// for any inspection that costs more when it is frequent and finds a change later when it is rare. They are made when the host has
+/// had a rest, and the likelier the longer it was, because a request too many in the middle of a burst is what gets an address
+/// banned.
+fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
     let settings = view.settings;
     let least = settings.explore;
     let days_since = |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
@@ -145,25 +151,26 @@ fn share_of_looks(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f
     }
     let newest = view.candidates.iter().map(|c| c.domain_newest_s).max().unwrap_or(0);
     let attempts: f64 = view.candidates.iter().map(|c| c.domain_attempts).sum();
-    let saves = (other.z_general - chosen.z).max(0.0);
-    let costs =
-        other.spec.cost + (settings.blocked_cost + BLOCK_RISK) * other.b + other.spec.false_success * settings.value;
+    let saves = (other.general_index - chosen.index).max(0.0);
+    let costs = other.spec.cost
+        + (settings.blocked_cost + BLOCK_RISK) * other.block
+        + other.spec.false_success * settings.value;
     if costs <= 0.0 {
         return least.max(settings.explore_most);
     }
-    let looks_a_day = settings.explore_rested * (attempts * saves / costs).sqrt();
-    least.max((looks_a_day * days_since(newest)).min(settings.explore_most))
+    let tries_a_day = settings.explore_rested * (attempts * saves / costs).sqrt();
+    least.max((tries_a_day * days_since(newest)).min(settings.explore_most))
 }
 
-/// Rule 3 after a failure: go on while it is worth it, and now and then a little longer.
+/// After a failure: best index or last attempt while that is worth its cost, else now and then a last-ditch try.
 fn later(view: &View<'_>) -> Option<Choice> {
     if view.attempts >= view.settings.max_attempts {
         return None;
     }
     let worth_it = if view.is_last() {
-        best(view.eligible(), |c| c.u).filter(|c| c.u > 0.0).map(|c| (c, Rule::LastAttempt))
+        best(view.eligible(), |c| c.last_worth).filter(|c| c.last_worth > 0.0).map(|c| (c, Rule::LastAttempt))
     } else {
-        best(view.eligible(), |c| c.z).filter(|c| c.z > -view.settings.value).map(|c| (c, Rule::Index))
+        best(view.eligible(), |c| c.index).filter(|c| c.index > -view.settings.value).map(|c| (c, Rule::Index))
     };
     if let Some((chosen, rule)) = worth_it {
         return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 });

@@ -1,8 +1,8 @@
-//! Policies: which candidate is taken, given everyone's numbers. All share one trait; `default` and its variants
+//! Policies: which candidate is taken, given the numbers of all of them. All policies share one trait; `default` and its variants
 //! are in one file, `published` in another.
 //!
-//! A policy is asked through [`Policy::choose`] with a [`View`] and answers with a [`Choice`]. It must not read evidence,
-//! a clock or chance from anywhere else, so that a replay decides the same.
+//! A policy is asked through [`Policy::choose`] with a [`View`] and answers with a [`Choice`]. It must not read evidence, a clock or
+//! random numbers from anywhere else, so that a replay of the log decides the same.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::attempt::{Attempt, Hint};
 use crate::decision::Rule;
+use crate::names::UnknownName;
 use crate::registry::FetcherId;
 use crate::score::{Scored, Settings};
 use crate::time::Timestamp;
@@ -22,6 +23,7 @@ pub use published::Published;
 
 /// What a policy sees of one decision.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct View<'a> {
     /// All candidates, in order of registration.
     pub candidates: &'a [Scored<'a>],
@@ -56,7 +58,8 @@ impl View<'_> {
         xxh3_64_with_seed(self.url.as_bytes(), seed) as f64 / 2f64.powi(64)
     }
 
-    /// Rule 1: who may be taken. Not those that were tried, nor those whose breaker is open, unless nobody else is left.
+    /// Eligibility: the candidates that may be taken. Those that were tried are left out, and those whose breaker is open, unless all
+    /// others' are open too.
     pub fn eligible(&self) -> impl Iterator<Item = &Scored<'_>> + Clone {
         let all_open = !self.candidates.iter().any(|c| !c.tried && !c.open);
         self.candidates.iter().filter(move |c| !c.tried && (all_open || !c.open))
@@ -132,12 +135,15 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 pub const NAMES: [&str; 4] = ["default", "index", "confident", "published"];
 
 /// The shipped policy called `name`.
-pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
+///
+/// # Errors
+/// [`UnknownName`] names the policies there are.
+pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownName> {
     match name {
-        "default" => Some(Box::new(Default)),
-        "index" => Some(Box::new(Index)),
-        "confident" => Some(Box::new(Confident)),
-        "published" => Some(Box::new(Published::default())),
-        _ => None,
+        "default" => Ok(Box::new(Default)),
+        "index" => Ok(Box::new(Index)),
+        "confident" => Ok(Box::new(Confident)),
+        "published" => Ok(Box::new(Published::default())),
+        _ => Err(UnknownName::new("policy", name, NAMES)),
     }
 }

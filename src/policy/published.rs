@@ -1,9 +1,9 @@
-//! The policy `published`: the seeds' formula to the letter, for comparison with the others.
+//! The policy `published`: the published confidence formula by itself, for comparison with the others.
 //!
-//! Of all attempts that share any heuristic with the URL it takes, per fetcher, decayed successes over the undecayed count.
-//! The union is exact without a scan: counters are kept for every combination of an attempt's heuristics, and the union of a
-//! URL's is worked out by inclusion and exclusion. Not for the hot path: it locks, and an attempt with n heuristics moves
-//! 2^n - 1 counters.
+//! For each fetcher it takes all attempts that share a heuristic with the URL, and divides their decayed successes by their
+//! undecayed number. To know that set exactly without a scan, it keeps a counter for every combination of an attempt's heuristics
+//! and adds and subtracts those of the URL (inclusion and exclusion). Not for the hot path: it locks, and an attempt with n
+//! heuristics changes 2^n - 1 counters.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -21,9 +21,9 @@ use crate::registry::{FetcherId, PROBE_FETCHER, canonical};
 use crate::score::confidence;
 use crate::time::Timestamp;
 
-/// The seeds' minimum of attempts.
+/// The published minimum of attempts.
 const MIN_SAMPLE: f64 = 5.0;
-/// The seeds' half-life.
+/// The published half-life.
 const HALF_LIFE_MS: f64 = 30.0 * 86_400_000.0;
 /// More heuristics than the published extractor gives to any URL; of those beyond, an import's oddities, none is counted.
 const HEURISTICS_MAX: usize = 8;
@@ -36,7 +36,7 @@ pub struct Published {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// The time that masses refer to.
+    /// The time as of which the counters are decayed.
     landmark: Option<Timestamp>,
     /// By combination of heuristics: the attempts that have them all.
     combinations: HashMap<u64, Vec<Counts>, BuildHasherDefault<Hashed>>,
@@ -167,7 +167,7 @@ fn first_untried(view: &View<'_>) -> Option<FetcherId> {
     view.candidates.iter().find(|c| !c.tried).map(|c| c.id)
 }
 
-/// The seeds' one step up: an empty page goes to the browser, and a block that a probe met to stealth. A block that a learned
+/// The published escalation, which is one step: an empty page goes to the browser, and a block that a probe met to stealth. A block that a learned
 /// fetcher met ends the URL, as does every other failure.
 fn escalate(view: &View<'_>, learned: bool) -> Option<FetcherId> {
     let probed = !learned && view.candidates.iter().any(|c| c.tried && &*c.spec.name == PROBE_FETCHER);

@@ -1,4 +1,6 @@
-//! Confidence: the published formula, and which heuristic's evidence it is worked out from.
+//! Confidence: the published formula, and which level of evidence it is applied to.
+//!
+//! Pure arithmetic. Must not know which candidate is taken.
 
 use super::Settings;
 
@@ -16,6 +18,7 @@ pub fn confidence(success: f64, sample: f64) -> f64 {
 
 /// How specific a heuristic is, the least first. A user's own types rank below the flags, the first registered highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Specificity {
     /// A user's own type, by place of registration from the end.
     Own(u8),
@@ -42,20 +45,28 @@ pub struct Basis {
     pub sample: f64,
     /// The recent pair, where that heuristic keeps one.
     pub recent: Option<(f64, f64)>,
+    /// Successes and attempts that the next level is compared with: those of the most specific level that agreed with this one, or its
+    /// own where none did.
+    pub(crate) agreed: (f64, f64),
 }
 
 impl Basis {
+    /// One level's evidence: decayed successes and attempts, priors included, and the recent pair.
+    pub(crate) fn new(specificity: Specificity, success: f64, sample: f64, recent: Option<(f64, f64)>) -> Self {
+        Self { specificity, success, sample, recent, agreed: (success, sample) }
+    }
+
     /// Of two levels' evidence the one that confidence rests on.
     ///
-    /// A level that has seen no more than the more general one speaks for itself once it says something else: a rate that is lower
-    /// than the general one's by more than chance would make it, over all attempts or over the recent ones. While it agrees, the
-    /// larger confidence counts, so that five files that came from a new host do not make what is known of all such files
-    /// worth less. Where the general level has seen less than the specific one, it has nothing to add.
+    /// Where the general level has seen less than the specific one, the specific one counts. Otherwise the specific one counts
+    /// alone when it disagrees: when its success rate is lower than the general one's by more than chance explains, over all attempts
+    /// or over the recent ones. While it agrees, the larger confidence counts, so that a few successes on a new host never lower the
+    /// confidence that all such files have earned elsewhere. Whichever counts, the next level is compared with the specific one.
     #[inline]
     pub(crate) fn stronger(self, other: Self, settings: &Settings) -> Self {
         let (general, specific) = if self.specificity < other.specificity { (self, other) } else { (other, self) };
-        if specific.sample <= 0.0 || general.sample < specific.sample {
-            // With nothing seen there is nothing to say; and who has seen less than the special case has nothing to add to it.
+        if specific.sample <= 0.0 || general.agreed.1 < specific.agreed.1 {
+            // A level without attempts says nothing, and a general level that has seen less than the specific one adds nothing.
             return if specific.sample <= 0.0 { general } else { specific };
         }
         if specific.speaks_against(&general) {
@@ -66,17 +77,19 @@ impl Basis {
             true => general.confidence() > specific.confidence(),
             false => general.sample > specific.sample,
         };
-        if prefers_general { general } else { specific }
+        Self { agreed: specific.agreed, ..if prefers_general { general } else { specific } }
     }
 
-    /// Whether this level's rate is below the general one's by more than one standard deviation of a fair coin tossed as often.
+    /// Whether this level's rate is below that of the next general one by more than one standard deviation of a fair coin tossed
+    /// as often.
     fn speaks_against(&self, general: &Self) -> bool {
-        // rate_general - rate > 0.5 / sqrt(total), without a root and without a division.
+        let (general_success, general_total) = general.agreed;
+        // general rate - rate > 0.5 / sqrt(total), without a root and without a division.
         let is_below = |(success, total): (f64, f64)| {
-            let gap = general.success * total - success * general.sample;
-            gap > 0.0 && gap * gap > 0.25 * general.sample * general.sample * total
+            let gap = general_success * total - success * general_total;
+            gap > 0.0 && gap * gap > 0.25 * general_total * general_total * total
         };
-        is_below((self.success, self.sample)) || self.recent.is_some_and(is_below)
+        is_below(self.agreed) || self.recent.is_some_and(is_below)
     }
 
     /// The confidence it gives.
@@ -97,7 +110,7 @@ mod tests {
     use super::*;
 
     fn basis(specificity: Specificity, sample: f64) -> Basis {
-        Basis { specificity, success: sample, sample, recent: None }
+        Basis::new(specificity, sample, sample, None)
     }
 
     fn strongest(list: &[Basis]) -> Basis {
@@ -116,20 +129,20 @@ mod tests {
 
     #[test]
     fn a_specific_level_that_agrees_does_not_make_it_less_sure() {
-        let suffix = Basis { success: 19.5, sample: 20.0, ..basis(Specificity::Suffix, 0.0) };
+        let suffix = Basis::new(Specificity::Suffix, 19.5, 20.0, None);
         for n in 0..30 {
             let host = basis(Specificity::Domain, f64::from(n));
             assert!(strongest(&[suffix, host]).confidence() >= suffix.confidence(), "{n} successes");
         }
-        let one_failure = Basis { success: 4.0, ..basis(Specificity::Domain, 5.0) };
+        let one_failure = Basis::new(Specificity::Domain, 4.0, 5.0, None);
         assert_eq!(strongest(&[suffix, one_failure]).specificity, Specificity::Suffix, "one of five may be chance");
     }
 
     #[test]
     fn a_specific_level_with_failures_that_are_no_chance_speaks_for_itself() {
-        let suffix = Basis { success: 950.0, ..basis(Specificity::Suffix, 1000.0) };
+        let suffix = Basis::new(Specificity::Suffix, 950.0, 1000.0, None);
         for (success, sample) in [(2.0, 5.0), (0.0, 2.0), (12.0, 20.0)] {
-            let host = Basis { success, ..basis(Specificity::Domain, sample) };
+            let host = Basis::new(Specificity::Domain, success, sample, None);
             assert_eq!(strongest(&[suffix, host]), host);
         }
         let collapsed = Basis { recent: Some((1.0, 12.0)), ..basis(Specificity::Domain, 500.0) };

@@ -1,17 +1,18 @@
-//! The walk over the evidence, from the general to the specific: each level's cells pull the estimate of the level before.
+//! The estimates: evidence is read level by level, from the general to the specific, and each level moves the estimate of the
+//! level before towards what it has seen.
 //!
-//! No logarithm, no sort, no lock, no allocation. A [`Trace`] sees each step; the one that `select` uses is empty and costs
-//! nothing.
+//! Invariant: no lock, no allocation, no sort, no logarithm. A [`Trace`] sees each step for explanations; the one that `select`
+//! uses does nothing and costs nothing. Must not know which candidate is taken.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::confidence::{Basis, Specificity};
 use super::importance::Importances;
-use super::index::{index, last};
+use super::index::{index, last_worth};
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
-use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, part_hash};
+use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, Weights, part_hash};
 use crate::heuristic::UrlExtractor;
 use crate::heuristic::url::{FLAGS, UrlFeatures};
 use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
@@ -20,7 +21,8 @@ use crate::time::Timestamp;
 /// The candidates of one decision, on the stack.
 pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, CANDIDATES_MAX>;
 
-/// Pseudo-attempts that stand in for evidence where there is none yet. They do not decay and are added when a cell is read.
+/// Pseudo-attempts that are added to the evidence of one heuristic, so that there is an estimate before any attempt was made. They
+/// do not decay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prior {
     /// The heuristic's type.
@@ -52,7 +54,8 @@ impl Prior {
     }
 }
 
-/// The pseudo-samples of a hint cell: so many, and these rates by class.
+/// The pseudo-attempts that each hint starts with: their number, and the success rate by class of fetcher. With them the very
+/// first captcha leads to stealth, and the first shell to the browser.
 const HINT_SAMPLES: f64 = 10.0;
 const HINT_RATES: [(Hint, &[(Class, f64)]); 2] = [
     (Hint::Blocked, &[(Class::Rendering, 0.3), (Class::Stealth, 0.9), (Class::Archive, 0.6)]),
@@ -115,27 +118,27 @@ fn path_key(domain: Key, part: u64) -> u64 {
     domain.bits() ^ part.rotate_left(1)
 }
 
-/// Sites and domains share keys, priors are for one or the other.
+/// A site has the key of the domain of its name; a prior is for one or the other, so the site's bits are inverted.
 fn site_key(site: Key) -> u64 {
     !site.bits()
 }
 
-/// One step of the walk, as a trace sees it.
+/// One step of a walk, as a trace sees it: one candidate's estimate, moved by one level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'s> {
     pub(crate) kind: &'s str,
     pub(crate) value: &'s str,
     pub(crate) fetcher: FetcherId,
-    /// The masses that entered: successes and attempts, priors included, the alert pair where the level keeps one.
+    /// What the estimate was moved by: decayed successes and attempts, priors included; the alert pair where the level keeps one.
     pub(crate) success: f64,
     pub(crate) total: f64,
-    /// The exact masses, priors included.
+    /// The exact weights, priors included.
     pub(crate) exact_success: f64,
     pub(crate) exact_total: f64,
     pub(crate) blocked: f64,
     pub(crate) attempts: u32,
-    pub(crate) p_before: f64,
-    pub(crate) p_after: f64,
+    pub(crate) estimate_before: f64,
+    pub(crate) estimate_after: f64,
 }
 
 /// Sees the steps of a walk.
@@ -152,8 +155,8 @@ impl Trace for NoTrace {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// The entries of a URL's domain and site, which are looked up first of all: their cells are on the way from memory while the
-/// general ones are read.
+/// The entries of a URL's domain and site. They are looked up first of all, so that their cells are on the way from memory while
+/// the general ones are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Local<'l> {
     domain_key: Key,
@@ -178,7 +181,7 @@ impl<'l> Local<'l> {
     }
 }
 
-/// What a walk reads: the same for each level.
+/// What a walk over the levels reads: the same for each of them.
 pub(crate) struct Walk<'w> {
     pub(crate) evidence: &'w Evidence,
     pub(crate) priors: &'w Priors,
@@ -192,22 +195,23 @@ pub(crate) struct Walk<'w> {
     others: Group,
 }
 
-/// One level of it.
+/// One level.
 struct At<'l> {
     kind: &'l str,
     value: &'l str,
     entry: Option<&'l Entry>,
     group: Group,
-    /// A second group whose masses count with the first's.
+    /// A second group whose weights are added to the first's.
     also: Option<Group>,
     priors: &'l [Pseudo],
-    weight: f64,
+    /// For how many attempts the estimate so far counts against this level's.
+    prior_weight: f64,
     /// The estimate reads the alert pair.
     recent: bool,
-    /// The chance of a block is pulled too.
+    /// The chance of a block is estimated here, too.
     blocks: bool,
     specificity: Option<Specificity>,
-    /// How many fold the cells count.
+    /// What this level's weights are multiplied by.
     scale: f64,
 }
 
@@ -238,7 +242,7 @@ impl<'w> Walk<'w> {
         self.global(candidates, trace);
         self.general(candidates, url, extractors, hint, trace);
         for candidate in candidates.iter_mut() {
-            candidate.p_general = candidate.p;
+            candidate.general_success = candidate.success;
         }
         if let Some(local) = local {
             self.specific(candidates, local, trace);
@@ -246,26 +250,27 @@ impl<'w> Walk<'w> {
         self.rate(candidates);
     }
 
-    /// From chances to worths.
+    /// Works out the index and the last worth from the chances.
     fn rate(&self, candidates: &mut Candidates<'_>) {
         for c in candidates.iter_mut() {
-            c.z = index(c.spec, c.p, c.b, self.settings);
-            c.u = last(c.spec, c.p, c.b, self.settings);
-            c.z_general = index(c.spec, c.p_general, 0.0, self.settings);
+            c.index = index(c.spec, c.success, c.block, self.settings);
+            c.last_worth = last_worth(c.spec, c.success, c.block, self.settings);
+            c.general_index = index(c.spec, c.general_success, 0.0, self.settings);
         }
     }
 
-    /// The start: the fetcher's prior against all attempts of its kind.
+    /// The first level: the fetcher's prior and all of its attempts, files and pages apart.
     fn global(&self, candidates: &mut Candidates<'_>, trace: &mut impl Trace) {
-        let at = At { weight: self.settings.global_weight, ..self.level("global", "", Some(self.evidence.global())) };
+        let at =
+            At { prior_weight: self.settings.global_weight, ..self.level("global", "", Some(self.evidence.global())) };
         self.pull(candidates, &at, trace);
         for candidate in candidates.iter_mut() {
-            candidate.b = 0.1;
+            candidate.block = 0.1;
         }
         self.evidence.global().for_each(self.own, |id, cell| {
             if let Some(candidate) = candidates.get_mut(id.index()) {
-                let masses = cell.read(self.down);
-                candidate.b = (masses.blocked + 0.1) / (masses.total + 1.0);
+                let weights = cell.read(self.down);
+                candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
             }
         });
     }
@@ -326,7 +331,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Site, domain and section: where the alert pair is read, and where blocks count.
+    /// Site, domain and section. Here the alert pair is read, and the chance of a block is estimated.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
         self.pull_by_what_was_met(candidates, local.site, Some(self.others), trace);
         let at = At {
@@ -356,7 +361,7 @@ impl<'w> Walk<'w> {
             let at = At {
                 group: Group::new(Level::Path, self.features.kind(), part),
                 priors: self.priors.of_key(path_key(key, part)),
-                weight: self.settings.path_weight,
+                prior_weight: self.settings.path_weight,
                 recent: true,
                 specificity: Some(Specificity::DomainPath),
                 ..self.level("domain_path", section, local.domain)
@@ -373,7 +378,7 @@ impl<'w> Walk<'w> {
             group: self.own,
             also: None,
             priors: &[],
-            weight: self.settings.level_weight,
+            prior_weight: self.settings.level_weight,
             recent: false,
             blocks: false,
             specificity: None,
@@ -381,7 +386,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// How many fold the evidence of a general heuristic counts.
+    /// What the weights of a general heuristic are multiplied by.
     #[inline]
     fn scale(&self, kind: &str, key: impl FnOnce() -> Key) -> f64 {
         match self.settings.importance {
@@ -390,29 +395,29 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Pulls each candidate's estimate towards what this level's cells say of it.
+    /// Moves each candidate's estimate towards what this level has seen of it.
     fn pull(&self, candidates: &mut Candidates<'_>, at: &At<'_>, trace: &mut impl Trace) {
         let mut seen = 0u64;
         if let Some(entry) = at.entry.filter(|_| at.scale > 0.0) {
-            entry.each_masses(at.group, at.also, self.down * at.scale, |id, masses| {
+            entry.each_weights(at.group, at.also, self.down * at.scale, |id, weights| {
                 let Some(candidate) = candidates.get_mut(id.index()) else { return };
-                let mut masses = *masses;
+                let mut weights = *weights;
                 if let Some(&(_, success, total)) = at.priors.iter().find(|prior| prior.0 == id) {
                     seen |= 1 << id.index();
-                    masses.success += success;
-                    masses.total += total;
-                    masses.recent_success += success;
-                    masses.recent_total += total;
-                    masses.alert_success += success;
-                    masses.alert_total += total;
+                    weights.success += success;
+                    weights.total += total;
+                    weights.recent_success += success;
+                    weights.recent_total += total;
+                    weights.alert_success += success;
+                    weights.alert_total += total;
                 }
-                self.pull_one(candidate, at, &masses, trace);
+                self.pull_one(candidate, at, &weights, trace);
             });
         }
         for &(id, success, total) in at.priors {
             let Some(candidate) = candidates.get_mut(id.index()) else { continue };
             if seen & (1 << id.index()) == 0 {
-                let masses = crate::evidence::Masses {
+                let weights = Weights {
                     success,
                     total,
                     recent_success: success,
@@ -421,34 +426,28 @@ impl<'w> Walk<'w> {
                     alert_total: total,
                     ..Default::default()
                 };
-                self.pull_one(candidate, at, &masses, trace);
+                self.pull_one(candidate, at, &weights, trace);
             }
         }
     }
 
     #[inline(always)]
-    fn pull_one(
-        &self,
-        candidate: &mut Scored<'_>,
-        at: &At<'_>,
-        masses: &crate::evidence::Masses,
-        trace: &mut impl Trace,
-    ) {
+    fn pull_one(&self, candidate: &mut Scored<'_>, at: &At<'_>, weights: &Weights, trace: &mut impl Trace) {
         let (success, total) =
-            if at.recent { (masses.alert_success, masses.alert_total) } else { (masses.success, masses.total) };
-        let before = candidate.p;
-        candidate.p = (success + at.weight * before) / (total + at.weight);
+            if at.recent { (weights.alert_success, weights.alert_total) } else { (weights.success, weights.total) };
+        let before = candidate.success;
+        candidate.success = (success + at.prior_weight * before) / (total + at.prior_weight);
         if at.blocks {
-            let weight = self.settings.level_weight;
-            candidate.b = (masses.blocked + weight * candidate.b) / (masses.total + weight);
+            let prior_weight = self.settings.level_weight;
+            candidate.block = (weights.blocked + prior_weight * candidate.block) / (weights.total + prior_weight);
         }
         if let Some(specificity) = at.specificity {
-            let recent = at.recent.then_some((masses.recent_success, masses.recent_total));
-            let basis = Basis { specificity, success: masses.success, sample: masses.total, recent };
+            let recent = at.recent.then_some((weights.recent_success, weights.recent_total));
+            let basis = Basis::new(specificity, weights.success, weights.total, recent);
             candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
             if specificity == Specificity::Domain {
-                candidate.domain_attempts = masses.total;
-                candidate.domain_newest_s = masses.newest_s;
+                candidate.domain_attempts = weights.total;
+                candidate.domain_newest_s = weights.newest_s;
             }
         }
         trace.step(Step {
@@ -457,12 +456,12 @@ impl<'w> Walk<'w> {
             fetcher: candidate.id,
             success,
             total,
-            exact_success: masses.success,
-            exact_total: masses.total,
-            blocked: masses.blocked,
-            attempts: masses.attempts,
-            p_before: before,
-            p_after: candidate.p,
+            exact_success: weights.success,
+            exact_total: weights.total,
+            blocked: weights.blocked,
+            attempts: weights.attempts,
+            estimate_before: before,
+            estimate_after: candidate.success,
         });
     }
 }

@@ -1,9 +1,9 @@
 //! Importance: how much of a general heuristic's evidence counts, by what analytics worked out about it.
 //!
-//! Invariant: switched off it costs one comparison a level; switched on, reading it takes no lock and allocates nothing. It
-//! concerns flags, a user's own types, depth and suffix only. Site, domain and section are exempt: gain is worked out over all
-//! fetchers together, and a site where the browser succeeds as often as plain requests fail has none, though its evidence is
-//! the best there is.
+//! Invariant: switched off it costs one comparison a level; switched on, reading it takes no lock and allocates nothing. It applies to
+//! flags, a user's own types, depth and suffix only. Site, domain and section are exempt, because importance is worked out over all
+//! fetchers together: a site where the browser always succeeds and plain requests always fail would count as unimportant.
+//! Must not know how importance is worked out.
 
 use std::hash::BuildHasherDefault;
 
@@ -13,6 +13,7 @@ use crate::evidence::{Hashed, Key};
 
 /// What importance does to evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum ImportanceUse {
     /// Nothing.
     #[default]
@@ -22,7 +23,7 @@ pub enum ImportanceUse {
         /// From 0 to 1.
         min: f64,
     },
-    /// Evidence counts `importance / full` fold, once at most.
+    /// Evidence is multiplied by `importance / full`, which counts as 1 where it is more.
     Scale {
         /// The importance from which on evidence counts in full; above 0.
         full: f64,
@@ -30,7 +31,7 @@ pub enum ImportanceUse {
 }
 
 impl ImportanceUse {
-    /// How many fold evidence of this importance counts.
+    /// What evidence of this importance is multiplied by.
     fn factor(self, importance: f64) -> f64 {
         match self {
             Self::Off => 1.0,
@@ -60,7 +61,7 @@ impl Importances {
         }
     }
 
-    /// How many fold the evidence of a heuristic counts: by its own importance, else by its type's, else in full.
+    /// What the evidence of a heuristic is multiplied by: by its own importance, else by its type's, else 1.
     #[inline]
     pub(crate) fn factor(&self, how: ImportanceUse, kind: &str, key: Key) -> f64 {
         if how == ImportanceUse::Off { 1.0 } else { self.look_up(how, kind, key) }

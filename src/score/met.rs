@@ -1,21 +1,21 @@
-//! What the plain fetcher met on a site tells of all other fetchers there, before any of them has been tried.
+//! What the plain fetcher met on a site says something about all other fetchers there, before any of them has been tried.
 //!
-//! A host belongs to a class: open, behind a wall, filled by scripts. Nobody knows it, but the plain fetcher's ends show it:
-//! blocks mean a wall, empty pages mean scripts, content means neither. How the others do after each is known from everywhere
-//! else (the hint cells), so two captchas send the next URL straight to stealth, although the browser has never failed here.
-//! Must not know which level of the walk it is asked for.
+//! A host may be open, behind a wall, or filled by scripts. The outcomes of plain requests show which: blocks mean a wall, empty
+//! pages mean scripts, content means neither. How the other fetchers do after a block or an empty page is known from all other
+//! hosts (the evidence of the hints). So two captchas send the next URL straight to stealth, although the browser has never failed
+//! on this host. Must not know for which level it is asked.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
 use crate::attempt::Hint;
-use crate::evidence::{Entry, Group, Masses};
+use crate::evidence::{Entry, Group, Weights};
 use crate::registry::{CANDIDATES_MAX, Class};
 
-/// Fewer failures than this show nothing.
+/// With fewer decayed failures than this, the estimates stay as they are.
 const FAILURES_MIN: f64 = 0.1;
 
 impl Walk<'_> {
-    /// Pulls all candidates but the plain one towards how they do where that one meets what it met under `entry`, its group
-    /// `also` included.
+    /// Moves the estimates of all candidates but the plain one towards how they do where the plain one meets what it has met under
+    /// `entry`, with the group `also` added.
     pub(super) fn pull_by_what_was_met(
         &self,
         candidates: &mut Candidates<'_>,
@@ -26,17 +26,17 @@ impl Walk<'_> {
         let weight = self.settings.met_weight;
         let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
         let Some(plain) = candidates.iter().find(|c| c.spec.class == Class::Plain).map(|c| c.id) else { return };
-        let mut met = Masses::default();
-        entry.each_masses(self.own, also, self.down, |id, masses| {
+        let mut met = Weights::default();
+        entry.each_weights(self.own, also, self.down, |id, weights| {
             if id == plain {
-                met = *masses;
+                met = *weights;
             }
         });
         let failed = met.alert_total - met.alert_success;
         if failed < FAILURES_MIN {
             return;
         }
-        // Blocks are counted exactly, failures by the alert pair: of those that count now, the share that was blocked.
+        // Blocks are kept as exact weights only: their share of all failures is applied to the failures of the alert pair.
         let share = met.blocked / (met.total - met.success).max(f64::MIN_POSITIVE);
         let blocked = failed * share.clamp(0.0, 1.0);
         let empty = failed - blocked;
@@ -45,12 +45,12 @@ impl Walk<'_> {
         let name = candidates.get(plain.index()).map_or("", |c| &*c.spec.name);
         for c in candidates.iter_mut().filter(|c| c.id != plain) {
             let chance = |(success, total): (f64, f64)| {
-                (success + self.settings.level_weight * c.p) / (total + self.settings.level_weight)
+                (success + self.settings.level_weight * c.success) / (total + self.settings.level_weight)
             };
             let there = chance(after_block[c.id.index()]) * blocked + chance(after_empty[c.id.index()]) * empty;
-            let (success, total) = (met.alert_success * c.p + there, met.alert_success + failed);
-            let before = c.p;
-            c.p = (success + weight * before) / (total + weight);
+            let (success, total) = (met.alert_success * c.success + there, met.alert_success + failed);
+            let before = c.success;
+            c.success = (success + weight * before) / (total + weight);
             trace.step(Step {
                 kind: "met_here",
                 value: name,
@@ -61,8 +61,8 @@ impl Walk<'_> {
                 exact_total: total,
                 blocked: 0.0,
                 attempts: 0,
-                p_before: before,
-                p_after: c.p,
+                estimate_before: before,
+                estimate_after: c.success,
             });
         }
     }
@@ -77,8 +77,8 @@ impl Walk<'_> {
         }
         self.evidence.hint(hint).for_each(self.own, |id, cell| {
             if let Some(sum) = sums.get_mut(id.index()) {
-                let masses = cell.read(self.down);
-                *sum = (sum.0 + masses.success, sum.1 + masses.total);
+                let weights = cell.read(self.down);
+                *sum = (sum.0 + weights.success, sum.1 + weights.total);
             }
         });
         sums

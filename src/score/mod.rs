@@ -1,7 +1,7 @@
 //! From evidence to numbers: for each candidate the chance of success, the chance of a block, confidence and index.
 //!
-//! Owns the formulas and their constants. `estimate` walks the evidence, `confidence` and `index` are pure. Must not
-//! know which candidate is taken: that is the policy's.
+//! Owns the formulas and their constants. `estimate` reads the evidence from the general to the specific; `confidence` and
+//! `index` are pure arithmetic. Must not know which candidate is taken: the policy decides that.
 
 use crate::registry::{FetcherId, FetcherSpec};
 
@@ -17,20 +17,21 @@ pub use importance::ImportanceUse;
 /// The constants of estimate and choice. Each can be configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// V: what a page is worth, in plain requests.
+    /// What a page is worth, in plain requests.
     pub value: f64,
     /// What a blocked response costs on top of the request.
     pub blocked_cost: f64,
-    /// φ: how much of an estimate is doubted.
+    /// How much of an estimate is doubted, φ in the formula: where one fetcher has failed, another one fails more often than its
+    /// own success rate says.
     pub phi: f64,
-    /// Confidence must be above this.
+    /// A fetcher is confident only above this confidence.
     pub min_confidence: f64,
-    /// The decayed sample that five attempts of last week still make.
+    /// A fetcher is confident only with at least so many decayed attempts. The default is what five attempts of last week come to.
     pub min_sample: f64,
     /// The share of first attempts that explore; 0 switches exploration off.
     pub explore: f64,
-    /// How eagerly a host that has had a rest is looked at again for something cheaper that failed there; looks a day where
-    /// what it saves a day comes to what a look costs. 0 for no more than `explore`.
+    /// How eagerly a cheaper fetcher that failed on a host is tried there again after a rest: how many times a day, where the
+    /// savings of a day would pay for one such try. 0 for no more than `explore`.
     pub explore_rested: f64,
     /// The share of first attempts that explore at most, after a long rest.
     pub explore_most: f64,
@@ -38,14 +39,14 @@ pub struct Settings {
     pub last_ditch: f64,
     /// Attempts for a URL in all; a transient failure's retry is not among them.
     pub max_attempts: u32,
-    /// How many pseudo-attempts the prior counts against the global cell.
+    /// For how many attempts a fetcher's prior counts against its attempts everywhere.
     pub global_weight: f64,
-    /// How many the less specific estimate counts against a cell.
+    /// For how many attempts the less specific estimate counts against the evidence of the next level.
     pub level_weight: f64,
-    /// The same for a section of a domain.
+    /// The same at the most specific level, a section of a domain.
     pub path_weight: f64,
-    /// How many pseudo-attempts a fetcher's own general estimate counts against what the plain fetcher met on the same site; 0
-    /// to leave that out.
+    /// For how many attempts a fetcher's estimate counts against what the plain fetcher met on the same site. 0 leaves out what
+    /// it met.
     pub met_weight: f64,
     /// What recorded importance does to the evidence of general heuristics.
     pub importance: ImportanceUse,
@@ -73,30 +74,32 @@ impl Default for Settings {
     }
 }
 
-/// One candidate with all its numbers.
+/// One candidate with all its numbers, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Scored<'a> {
     /// Which fetcher.
     pub id: FetcherId,
-    /// Its costs.
+    /// Its name, class and cost.
     pub spec: &'a FetcherSpec,
     /// Whether it may not be taken: tried for this URL, or not to be had.
     pub tried: bool,
     /// Whether its breaker on this domain is open.
     pub open: bool,
-    /// Chance of success.
-    pub p: f64,
-    /// Chance of success as it looks without site, domain and section.
-    pub p_general: f64,
-    /// Chance of a block.
-    pub b: f64,
-    /// The index while more than one attempt is left.
-    pub z: f64,
-    /// The worth as the last attempt.
-    pub u: f64,
-    /// The index without site, domain and section, and without blocks: what exploration goes by.
-    pub z_general: f64,
-    /// What confidence is worked out from, if there is anything.
+    /// The chance of success, 0 to 1.
+    pub success: f64,
+    /// The chance of success by general evidence alone: without site, domain and section.
+    pub general_success: f64,
+    /// The chance of a block, 0 to 1.
+    pub block: f64,
+    /// The index, for choosing while more than one attempt is left: the worth of a page less the expected cost of getting it with
+    /// this fetcher, in plain requests.
+    pub index: f64,
+    /// The expected worth of this attempt when it is the last one allowed, in plain requests.
+    pub last_worth: f64,
+    /// The index by general evidence alone, blocks left out. Exploration goes by it.
+    pub general_index: f64,
+    /// The evidence that confidence rests on, if there is any.
     pub basis: Option<Basis>,
     /// Decayed attempts on this domain.
     pub domain_attempts: f64,
@@ -105,7 +108,7 @@ pub struct Scored<'a> {
 }
 
 impl Scored<'_> {
-    /// Its confidence, 0 without evidence.
+    /// Its confidence, 0 to 1; 0 without evidence.
     pub fn confidence(&self) -> f64 {
         self.basis.map_or(0.0, |basis| basis.confidence())
     }

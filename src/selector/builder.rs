@@ -108,7 +108,7 @@ impl SelectorBuilder {
         self
     }
 
-    /// Sets the time around which masses are kept; now unless a simulation says otherwise.
+    /// Sets the time around which weights are kept; now unless a simulation says otherwise.
     #[must_use]
     pub fn around(mut self, at: Timestamp) -> Self {
         self.around = at;

@@ -14,8 +14,8 @@ use url::Url;
 use crate::attempt::{Attempt, Hint};
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::decision::{Decision, Rule, Source, Take};
-use crate::evidence::{Breaker, Entry, Evidence, Masses};
-use crate::heuristic::url::{Kind, UrlError, UrlFeatures, identity};
+use crate::evidence::{Breaker, Entry, Evidence, Weights};
+use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity};
 use crate::heuristic::{Heuristic, UrlExtractor};
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
@@ -300,9 +300,9 @@ impl Selector {
         self.clamped.load(Ordering::Relaxed)
     }
 
-    /// The exact masses of one heuristic and fetcher as of `now`, over pages or files, priors not included.
-    pub fn masses(&self, heuristic: (&str, &str), kind: Kind, fetcher: &str, now: Timestamp) -> Masses {
-        self.registry.find(fetcher).map_or_else(Masses::default, |id| self.evidence.masses(heuristic, kind, id, now))
+    /// The exact weights of one heuristic and fetcher as of `now`, over pages or files, priors not included.
+    pub fn weights(&self, heuristic: (&str, &str), kind: ContentKind, fetcher: &str, now: Timestamp) -> Weights {
+        self.registry.find(fetcher).map_or_else(Weights::default, |id| self.evidence.weights(heuristic, kind, id, now))
     }
 
     /// Sets what analytics worked out about a heuristic, from 0 to 1, or about a whole type when `value` is none. Whether it
@@ -334,7 +334,7 @@ impl Selector {
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
         walk.run(candidates, url, &self.extractors, situation.hint, Some(local), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
-            return Decision::Take(take(wanted, Source::Hinted, Rule::CallerHint, 1.0));
+            return Decision::Take(take(wanted, Source::Requested, Rule::Requested, 1.0));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
@@ -380,12 +380,12 @@ impl Selector {
                 spec,
                 tried: situation.excluded.contains(id),
                 open,
-                p: spec.prior,
-                p_general: spec.prior,
-                b: 0.1,
-                z: 0.0,
-                u: 0.0,
-                z_general: 0.0,
+                success: spec.prior,
+                general_success: spec.prior,
+                block: 0.1,
+                index: 0.0,
+                last_worth: 0.0,
+                general_index: 0.0,
                 basis: None,
                 domain_attempts: 0.0,
                 domain_newest_s: 0,
@@ -393,7 +393,7 @@ impl Selector {
         }
     }
 
-    /// Rule 4: whether a breaker keeps its fetcher away at `now`.
+    /// Whether a breaker is open at `now`.
     fn is_open(&self, breaker: Breaker, now: Timestamp) -> bool {
         now < breaker.last.saturating_add(self.backoff.breaker_pause(breaker.blocks))
             && breaker.blocks >= self.backoff.breaker_blocks

@@ -269,7 +269,7 @@ const PATHS: [&str; 8] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     /// Files of a new host used to be `learned` by their suffix, and to fall back to a short probe at their fifth success, when the
     /// host's own five attempts took over at a confidence of one half.

@@ -26,7 +26,7 @@ impl Router {
         let (serve_table, ask_both) = self.arms(domain, learning);
         let settled = match learned {
             Decision::Paused { .. } => true,
-            Decision::Take(take) => take.source == Source::Hinted,
+            Decision::Take(take) => take.source == Source::Requested,
             Decision::GiveUp => false,
         };
         if settled || !serve_table {

@@ -35,6 +35,8 @@ use std::time::Duration;
 
 use url::Url;
 
+use crate::answer::ShortPage;
+use crate::attempt::bounds::link_name;
 use crate::attempt::{ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
@@ -44,6 +46,7 @@ use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::flights::Follower;
 use crate::time::Timestamp;
+use crate::trace;
 
 mod decide;
 mod report;
@@ -52,7 +55,6 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use short::Shorts;
 pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
 use step::{Held, HostTrial};
 
@@ -111,6 +113,15 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     last: Last,
     /// Why the first fetcher that could not be had could not.
     unavailable: Option<String>,
+}
+
+/// The short pages that a visit has met.
+#[derive(Debug, Default)]
+struct Shorts {
+    /// By a fetcher that runs no scripts.
+    plain: Option<(FetcherId, ShortPage)>,
+    /// By one that does.
+    rendered: Option<ShortPage>,
 }
 
 /// What an end tells of the last attempt.
@@ -186,10 +197,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         })
     }
 
-    /// Sets the caller's name for what is fetched; pauses hold for this name.
+    /// Sets the caller's name for what is fetched; pauses hold for this name. A URL is taken without user info and fragment, as it is
+    /// recorded.
     #[must_use]
-    pub fn link(mut self, link: impl Into<Box<str>>) -> Self {
-        self.link = Some(link.into());
+    pub fn link(mut self, link: &str) -> Self {
+        self.link = Some(link_name(link).into());
         self
     }
 
@@ -281,6 +293,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.retries_max > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
+        trace::fetch(self.url(), self.selector.fetcher_name(take.fetcher), &take);
         Fetch {
             selector: self.selector.clone(),
             number: self.number,

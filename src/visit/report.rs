@@ -10,7 +10,7 @@ use super::step::{Ended, Fetch, Step};
 use super::{Next, Visit};
 use crate::answer::{Answer, Outcome};
 use crate::attempt::outcome::{ErrorKind, Next as After};
-use crate::attempt::{Attempt, ErrorType, Hint, Tag, stored_headers};
+use crate::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::decision::Take;
 use crate::heuristic::url::parse;
@@ -20,6 +20,7 @@ use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::hosts::{Standing, Why};
 use crate::time::Timestamp;
+use crate::trace;
 
 /// After a local fault the same is tried again so much later, and twice as late each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
@@ -194,9 +195,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.propensity = Some(take.propensity);
         attempt.hint = self.hint;
         attempt.try_no = self.requests;
+        attempt.rule = Some(take.rule.name().into());
+        attempt.confidence = Some(take.confidence);
+        attempt.arm = self.served_by();
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
+        trace::attempt(&attempt);
         // A log that cannot take it says so itself; memory has it all the same.
         let _ = self.selector.record(attempt, now);
+    }
+
+    /// The arm that serves this visit, where the router had a choice.
+    fn served_by(&self) -> Option<Arm> {
+        let is_plain = self.selector.router().mode == Mode::Learning && self.learning.is_none();
+        let arm = if self.arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
+        (!is_plain).then_some(arm)
     }
 
     /// Keeps what the visit's end tells of its last attempt.
@@ -244,6 +256,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             selector.backoff(),
             now,
             |until| {
+                trace::host_paused(self.domain(), until);
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }

@@ -12,19 +12,10 @@ use url::Url;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Visit;
-use crate::answer::{Answer, Outcome, ShortPage};
+use crate::answer::{Answer, Outcome};
 use crate::heuristic::{Heuristic, SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, FetcherSpec};
 use crate::selector::Selector;
-
-/// The short pages that a visit has met.
-#[derive(Debug, Default)]
-pub(super) struct Shorts {
-    /// By a fetcher that runs no scripts.
-    plain: Option<(FetcherId, ShortPage)>,
-    /// By one that does.
-    rendered: Option<ShortPage>,
-}
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Takes a short page for content where it is all there is.

@@ -9,10 +9,11 @@ use url::Url;
 
 use super::*;
 use crate::answer::{Answer, Block, Outcome, ShortPage};
-use crate::attempt::Attempt;
 use crate::attempt::outcome::ErrorKind;
+use crate::attempt::{Arm, Attempt};
 use crate::backoff::LinkState;
 use crate::registry::FetcherSpec;
+use crate::router::{Mode, Router};
 use crate::selector::{SelectorBuilder, Sink, SinkError, VisitSettings};
 use crate::time::Clock;
 
@@ -133,6 +134,41 @@ fn each_attempt_is_recorded_with_all_that_a_later_judge_needs() {
     );
     assert_eq!((made[1].source.as_deref(), made[1].hint, made[1].try_no), (Some("inferred"), Some(Hint::Blocked), 2));
     assert!(made.iter().all(|attempt| attempt.propensity.is_some() && attempt.heuristic("domain") == Some("e.org")));
+    assert_eq!(made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(), [Some("index"), Some("index")]);
+    assert_eq!(made[1].confidence, Some(end.confidence));
+    assert!(made.iter().all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share))));
+    assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arms");
+}
+
+#[test]
+fn the_arm_that_served_is_recorded_wherever_there_was_a_choice() {
+    let world = |mode, split_share| {
+        World::with(|builder| {
+            let mut router = Router { mode, split_share, ..Router::default() };
+            router.table.insert("e.org", "playwright").unwrap();
+            builder.router(router)
+        })
+    };
+    let told = |world: &World| {
+        let made = world.attempts().pop().unwrap();
+        (made.arm, made.rule.unwrap().into_owned(), made.shadow_fetcher)
+    };
+    let table = (Some(Arm::Legacy), "router_table".to_owned());
+    let cases = [
+        (Mode::Legacy, 0.0, table.clone(), None),
+        (Mode::Shadow, 0.0, table.clone(), Some("direct_access".to_owned())),
+        (Mode::Split, 0.0, table, Some("direct_access".to_owned())),
+        (Mode::Split, 1.0, (Some(Arm::Learning), "index".to_owned()), Some("playwright".to_owned())),
+    ];
+    for (mode, share, (arm, rule), shadow) in cases {
+        let world = world(mode, share);
+        world.run("/a", &[Outcome::Content.into()]);
+        assert_eq!(told(&world), (arm, rule, shadow), "{mode} {share}");
+    }
+    // A link's own wish is a choice too.
+    let world = world(Mode::Learning, 0.0);
+    drive(world.visit("/a").mode(Mode::Legacy), &[Outcome::Content.into()]);
+    assert_eq!(told(&world), (Some(Arm::Legacy), "router_table".to_owned(), None));
 }
 
 #[test]
@@ -219,7 +255,8 @@ fn a_short_page_that_a_rendering_shows_no_more_of_is_content() {
     assert!(end.is_delivered());
     let made = world.attempts();
     assert_eq!(made[1].heuristic("thin"), Some("direct_access"));
-    let exact = |name| world.selector.masses(("domain", "e.org"), crate::heuristic::url::Kind::Page, name, BEGIN);
+    let exact =
+        |name| world.selector.weights(("domain", "e.org"), crate::heuristic::url::ContentKind::Page, name, BEGIN);
     let plain = exact("direct_access");
     assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it is credited: {plain:?}");
     // The host's other short pages cost one request each.

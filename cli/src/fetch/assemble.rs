@@ -100,7 +100,7 @@ impl Crawler {
             |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
         let (mut selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
-            is_usable(&available, &selector, name)?;
+            is_known(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
@@ -216,15 +216,16 @@ fn journal_options(settings: &Settings) -> JournalOptions {
     }
 }
 
-/// Whether every URL can be given to the fetcher called `name` first.
-fn is_usable(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
+/// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said
+/// once, and the others are left.
+fn is_known(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
     let name = canonical(name);
     candidate(selector, name)?;
     let elsewhere = available.elsewhere().any(|other| other == name).then_some(ELSEWHERE);
-    match available.why_not(name).or(elsewhere) {
-        Some(reason) => Err(Failure::usage(format_args!("--fetcher {name} is not available: {reason}"))),
-        None => Ok(()),
+    if let Some(reason) = available.why_not(name).or(elsewhere) {
+        note(format_args!("warning: --fetcher {name} is not available, others are tried: {reason}"));
     }
+    Ok(())
 }
 
 /// Why `fetch` does not use a fetcher that the config names.

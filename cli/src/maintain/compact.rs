@@ -68,8 +68,8 @@ pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Res
             bytes_before: done.bytes.0,
             bytes_after: done.bytes.1,
             snapshot_bytes: done.snapshot_bytes,
-            weight_before: done.mass.0,
-            weight_after: done.mass.1,
+            weight_before: done.weight.0,
+            weight_after: done.weight.1,
             beside_writer: done.beside_writer,
         })?;
     } else {

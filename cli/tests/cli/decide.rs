@@ -106,17 +106,30 @@ fn a_fetcher_that_the_log_speaks_for_and_nobody_has_is_named_and_not_chosen() {
 }
 
 #[test]
-fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_an_error_that_says_why() {
+fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
     let place = Place::new();
     let config = place.write("c.toml", "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'my_fetcher'\n");
     for (more, want) in [
-        (&["--fetcher", "playwright"][..], "--fetcher playwright is not available: there is to be no browser"),
-        (&["--fetcher", "archive_proxy"], "--fetcher archive_proxy is not available: fetchwise does not bring it"),
+        (
+            &["--fetcher", "playwright"][..],
+            "--fetcher playwright is not available, others are tried: there is to be no browser",
+        ),
+        (
+            &["--fetcher", "archive_proxy"],
+            "--fetcher archive_proxy is not available, others are tried: fetchwise does not",
+        ),
         (&["--fetcher", "my_fetcher", "--config", &config], "the config gives it no command"),
     ] {
-        let ran = place.run(&[&["fetch", "http://127.0.0.1:9/", "--no-browser"], more].concat());
-        assert!(ran.code == 2 && ran.stderr.contains(want), "{more:?}: {} {}", ran.code, ran.stderr);
+        // Nobody listens there: an attempt by the plain fetcher, and its retry.
+        let line =
+            [&["fetch", "http://127.0.0.1:9/", "--no-browser", "--json", "--allow-network", "127.0.0.0/8"], more];
+        let ran = place.run(&line.concat());
+        assert!(ran.code == 0 && ran.stderr.contains(want), "{more:?}: {} {}", ran.code, ran.stderr);
+        assert_eq!(ran.json()[0]["fetcher"], "direct_access", "{}", ran.stdout);
+        std::fs::remove_dir_all(place.data()).unwrap();
     }
+    let ran = place.run(&["fetch", "http://127.0.0.1:9/", "--no-browser", "--fetcher", "lynx"]);
+    assert!(ran.code == 2 && ran.stderr.contains("lynx"), "{}", ran.stderr);
     let empty = place.write("urls.txt", "");
     let ran = place.run(&["fetch", "--no-browser", "--input", &empty, "--config", &config]);
     assert!(ran.code == 0 && ran.stderr.contains("the fetcher my_fetcher is left out"), "{}", ran.stderr);

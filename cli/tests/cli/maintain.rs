@@ -29,7 +29,7 @@ fn place_with(count: i64) -> Place {
     place
 }
 
-/// The numbers of a decision as of tomorrow: masses fade while a test runs, and what is compared must not.
+/// The numbers of a decision as of tomorrow: weights fade while a test runs, and what is compared must not.
 fn choice(place: &Place) -> Value {
     static TOMORROW: LazyLock<String> =
         LazyLock::new(|| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY)));

@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::table::{baseline_wins, distinct, find, mean_regret};
-use super::{Report, Wait};
+use super::{PolicyReport, Wait};
 use fetchwise::decision::Source;
 
 const SIZE: (u32, u32) = (560, 360);
@@ -42,7 +42,7 @@ struct Row<'r> {
 struct WorldPart<'r> {
     name: &'r str,
     plots: Vec<Plot>,
-    reports: Vec<&'r Report>,
+    reports: Vec<&'r PolicyReport>,
 }
 
 struct Plot {
@@ -58,7 +58,7 @@ const LEARNERS: [&str; 3] = ["default", "index", "confident"];
 ///
 /// # Errors
 /// [`DrawError`] when the chart library cannot draw what it is given.
-pub fn html(reports: &[Report]) -> Result<String, DrawError> {
+pub fn html(reports: &[PolicyReport]) -> Result<String, DrawError> {
     let names = distinct(reports, |report| &report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
     let policies = distinct(reports, |report| &report.policy);
@@ -67,15 +67,15 @@ pub fn html(reports: &[Report]) -> Result<String, DrawError> {
     page.render().map_err(|error| DrawError { plot: "the page", reason: error.to_string() })
 }
 
-fn row<'r>(reports: &'r [Report], worlds: &[&str], policy: &'r str) -> Row<'r> {
-    let regret = |report: &Report| format!("{:.2} ± {:.2}", report.regret, report.regret_sd);
+fn row<'r>(reports: &'r [PolicyReport], worlds: &[&str], policy: &'r str) -> Row<'r> {
+    let regret = |report: &PolicyReport| format!("{:.2} ± {:.2}", report.regret, report.regret_sd);
     let of_world = |world: &&str| find(reports, world, policy).map(regret).unwrap_or_default();
     let mean = mean_regret(reports, worlds, policy).map(|mean| format!("{mean:.2}"));
     Row { policy, cells: worlds.iter().map(of_world).chain([mean.unwrap_or_default()]).collect() }
 }
 
-fn world<'r>(reports: &'r [Report], name: &'r str) -> Result<WorldPart<'r>, DrawError> {
-    let of: Vec<&Report> = reports.iter().filter(|report| report.world == name).collect();
+fn world<'r>(reports: &'r [PolicyReport], name: &'r str) -> Result<WorldPart<'r>, DrawError> {
+    let of: Vec<&PolicyReport> = reports.iter().filter(|report| report.world == name).collect();
     let mut plots = Vec::new();
     let mut add = |caption: &str, svg| plots.push(Plot { caption: caption.to_owned(), svg });
     add("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?);
@@ -130,8 +130,8 @@ fn colour(place: usize) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-fn regret_over_time(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
-    let shown: Vec<&&Report> = of.iter().filter(|report| report.policy != "oracle").collect();
+fn regret_over_time(area: &Area<'_>, of: &[&PolicyReport]) -> Result<(), Failure> {
+    let shown: Vec<&&PolicyReport> = of.iter().filter(|report| report.policy != "oracle").collect();
     let all = || shown.iter().flat_map(|report| report.curves.regret.iter().flatten().copied());
     let (low, high) = (all().fold(0.0, f64::min), all().fold(1.0, f64::max));
     let stretches = shown.first().map_or(1, |report| report.curves.regret.len().max(1));
@@ -162,7 +162,7 @@ fn regret_over_time(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
 
 const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
 
-fn cost_against_success(area: &Area<'_>, of: &[&Report]) -> Result<(), Failure> {
+fn cost_against_success(area: &Area<'_>, of: &[&PolicyReport]) -> Result<(), Failure> {
     let most = of.iter().map(|report| report.cost_per_url).fold(1.0, f64::max);
     let least = of.iter().map(|report| report.success_rate).fold(1.0, f64::min);
     let mut chart = ChartBuilder::on(area)
@@ -201,7 +201,11 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     points
 }
 
-fn adaptation(area: &Area<'_>, of: &[&Report], waits: impl Fn(&Report) -> &Vec<Wait>) -> Result<(), Failure> {
+fn adaptation(
+    area: &Area<'_>,
+    of: &[&PolicyReport],
+    waits: impl Fn(&PolicyReport) -> &Vec<Wait>,
+) -> Result<(), Failure> {
     let mut chart = ChartBuilder::on(area)
         .margin(8)
         .margin_right(20)
@@ -231,7 +235,7 @@ fn adaptation(area: &Area<'_>, of: &[&Report], waits: impl Fn(&Report) -> &Vec<W
 }
 
 /// Labels one above the other.
-fn decision_mix(area: &Area<'_>, report: &Report) -> Result<(), Failure> {
+fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Result<(), Failure> {
     let stretches = report.curves.labels.len().max(1);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
@@ -246,7 +250,7 @@ fn decision_mix(area: &Area<'_>, report: &Report) -> Result<(), Failure> {
         .light_line_style(TRANSPARENT)
         .draw()?;
     let mut below = vec![0.0; stretches];
-    for (place, source) in Source::ALL.into_iter().enumerate() {
+    for (place, source) in Source::ALL.iter().copied().enumerate() {
         if report.curves.labels.iter().all(|labels| labels[place] == 0.0) {
             continue;
         }

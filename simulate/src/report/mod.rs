@@ -14,7 +14,7 @@ pub use table::{baseline_wins, table};
 
 /// The results of one policy in one world, over all seeds. As JSON, one object.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PolicyReport {
     /// The world's name.
     pub world: String,
     /// The policy's name.
@@ -74,7 +74,7 @@ pub(crate) struct Curves {
     pub(crate) better: Vec<Wait>,
 }
 
-impl Report {
+impl PolicyReport {
     /// Sums `tallies` up, one a seed, beside those of the oracle.
     pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Tally], oracle: &[Tally]) -> Self {
         let sum = |of: &dyn Fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
+use super::PolicyReport;
 
 /// The names under which the project's own policies run; what is compared with baselines.
 const OWN: [&str; 3] = ["default", "index", "confident"];
 
 /// The distinct values of `of`, in order of their first appearance.
-pub(super) fn distinct<'r>(reports: &'r [Report], of: impl Fn(&'r Report) -> &'r str) -> Vec<&'r str> {
+pub(super) fn distinct<'r>(reports: &'r [PolicyReport], of: impl Fn(&'r PolicyReport) -> &'r str) -> Vec<&'r str> {
     let mut names = Vec::new();
     for report in reports {
         if !names.contains(&of(report)) {
@@ -18,12 +18,12 @@ pub(super) fn distinct<'r>(reports: &'r [Report], of: impl Fn(&'r Report) -> &'r
     names
 }
 
-pub(super) fn find<'r>(reports: &'r [Report], world: &str, policy: &str) -> Option<&'r Report> {
+pub(super) fn find<'r>(reports: &'r [PolicyReport], world: &str, policy: &str) -> Option<&'r PolicyReport> {
     reports.iter().find(|report| report.world == world && report.policy == policy)
 }
 
 /// Mean regret over all worlds, when the policy ran in each of them.
-pub(super) fn mean_regret(reports: &[Report], worlds: &[&str], policy: &str) -> Option<f64> {
+pub(super) fn mean_regret(reports: &[PolicyReport], worlds: &[&str], policy: &str) -> Option<f64> {
     let regrets: Option<Vec<f64>> =
         worlds.iter().map(|world| find(reports, world, policy).map(|report| report.regret)).collect();
     regrets.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / all.len() as f64)
@@ -31,7 +31,7 @@ pub(super) fn mean_regret(reports: &[Report], worlds: &[&str], policy: &str) -> 
 
 /// An aligned table of regret a URL, the least mean first: one line a policy, one column a world. Below it, for each world
 /// where a baseline has less regret than `default`, a line that says so.
-pub fn table(reports: &[Report]) -> String {
+pub fn table(reports: &[PolicyReport]) -> String {
     let worlds = distinct(reports, |report| &report.world);
     let mut policies = distinct(reports, |report| &report.policy);
     let mean = |policy: &str| mean_regret(reports, &worlds, policy).unwrap_or(f64::INFINITY);
@@ -61,7 +61,7 @@ pub fn table(reports: &[Report]) -> String {
 }
 
 /// Where a baseline has less regret than `default`.
-pub fn baseline_wins(reports: &[Report]) -> Vec<String> {
+pub fn baseline_wins(reports: &[PolicyReport]) -> Vec<String> {
     let mut lines = Vec::new();
     for world in distinct(reports, |report| &report.world) {
         let Some(ours) = find(reports, world, "default") else { continue };

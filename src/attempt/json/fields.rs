@@ -11,11 +11,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-use super::ImportError;
+use super::error::ImportError;
 use crate::attempt::bounds::{
     DURATION_MAX_MS, HEADER_MAX_BYTES, ITEMS_MAX, LINK_MAX_BYTES, NAME_MAX_BYTES, VALUE_MAX_BYTES,
 };
-use crate::attempt::{Hint, stored_headers};
+use crate::attempt::{Arm, Hint, stored_headers};
 use crate::heuristic::url::{URL_MAX_BYTES, shorten};
 use crate::response::Header;
 use crate::rfc3339;
@@ -58,6 +58,12 @@ pub(super) struct Fields {
     #[serde(deserialize_with = "name")]
     pub(super) shadow_fetcher: Option<String>,
     pub(super) heuristics: Option<Vec<TagFields>>,
+    #[serde(deserialize_with = "name")]
+    pub(super) rule: Option<String>,
+    #[serde(deserialize_with = "share")]
+    pub(super) confidence: Option<f64>,
+    #[serde(deserialize_with = "arm")]
+    pub(super) arm: Option<Arm>,
 }
 
 /// The fields of one heuristic.
@@ -187,6 +193,11 @@ fn hint<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hint>, D::Error> {
     let hint =
         name(from)?.map(|name| Hint::from_name(&name).ok_or_else(|| must("blocked, empty, timeout or unknown", name)));
     hint.transpose().map_err(D::Error::custom)
+}
+
+fn arm<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arm>, D::Error> {
+    let arm = name(from)?.map(|name| Arm::from_name(&name).ok_or_else(|| must("learning or legacy", name)));
+    arm.transpose().map_err(D::Error::custom)
 }
 
 /// A whole number, `200.0` being one too: tables with gaps are often written so.

@@ -28,70 +28,26 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::bounds::ITEMS_MAX;
-use super::{Attempt, ErrorType, Hint, Tag};
-use crate::decision::Source;
+use super::{Arm, Attempt, ErrorType, Hint, Tag};
+use crate::decision::{Rule, Source};
 use crate::heuristic::Heuristic;
-use crate::heuristic::url::{UrlError, UrlFeatures, identity, parse as parse_url};
+use crate::heuristic::url::{UrlFeatures, identity, parse as parse_url};
 use crate::registry::canonical;
 use crate::response::Header;
 use crate::rfc3339;
 use crate::time::Timestamp;
 use fields::{At, Fields, TagFields};
 
+mod error;
 mod fields;
+
+pub use error::ImportError;
 
 /// The longest line that is worth reading, in bytes: every [recorded](super::bounds) attempt fits.
 pub const LINE_MAX_BYTES: usize = 4 << 20;
 
 /// Integer times before this (2000-01-01) are rather seconds than milliseconds.
 const LOOKS_LIKE_SECONDS_BEFORE: i64 = 946_684_800_000;
-
-/// Why a line is no attempt.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ImportError {
-    /// It is not JSON, or no JSON object.
-    #[error("not a JSON object: {reason} (column {column})")]
-    Json {
-        /// What the parser said.
-        reason: String,
-        /// Where, counted from 1.
-        column: usize,
-    },
-    /// It lacks a field that every attempt has.
-    #[error("`{field}` is missing; an attempt needs `url`, `fetcher`, `success` and `attempted_at`")]
-    Missing {
-        /// The field.
-        field: &'static str,
-    },
-    /// A field holds what it cannot hold.
-    #[error("`{field}` {reason}")]
-    Invalid {
-        /// The field, as in `heuristics[0].type`.
-        field: String,
-        /// What it must be, and what it is, shortened.
-        reason: String,
-    },
-    /// The URL is not one that can be fetched.
-    #[error("`url`: {0}")]
-    Url(#[source] UrlError),
-    /// Two fields exclude each other.
-    #[error("`success` is true although `{field}` is {got}: an attempt either delivered content or failed")]
-    Contradiction {
-        /// The other field.
-        field: &'static str,
-        /// Its value.
-        got: String,
-    },
-    /// The two fields that tell of a block do not agree.
-    #[error("`is_banned` is {is_banned} although `error_type` is {error_type:?}")]
-    Ban {
-        /// What `is_banned` says.
-        is_banned: bool,
-        /// What `error_type` says.
-        error_type: &'static str,
-    },
-}
 
 /// What was odd about a line that was taken all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,28 +104,50 @@ pub struct AttemptJson<'a>(pub &'a Attempt);
 
 impl Serialize for AttemptJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let a = self.0;
-        let mut out = serializer.serialize_struct("Attempt", FIELDS.len())?;
-        out.serialize_field("id", &a.id.hyphenated().to_string())?;
-        out.serialize_field("link", &a.link)?;
-        out.serialize_field("url", &a.url)?;
-        out.serialize_field("fetcher", &a.fetcher)?;
-        out.serialize_field("success", &a.success)?;
-        out.serialize_field("is_banned", &a.is_banned)?;
-        out.serialize_field("error_type", &a.error_type.as_ref().map(ErrorType::name))?;
-        out.serialize_field("http_status", &a.http_status)?;
-        out.serialize_field("response_headers", &HeadersJson(&a.response_headers))?;
-        out.serialize_field("duration_ms", &a.duration_ms)?;
-        out.serialize_field("attempted_at", &rfc3339::format(a.attempted_at))?;
-        out.serialize_field("source", &a.source)?;
-        out.serialize_field("propensity", &a.propensity)?;
-        out.serialize_field("hint", &a.hint.map(Hint::name))?;
-        out.serialize_field("weight", &a.weight)?;
-        out.serialize_field("try_no", &a.try_no)?;
-        out.serialize_field("shadow_fetcher", &a.shadow_fetcher)?;
-        out.serialize_field("heuristics", &TagsJson(&a.heuristics))?;
-        out.end()
+        write(self.0, serializer, false)
     }
+}
+
+/// An attempt as its id is made from it: without the fields that came later, where they say nothing. So a line that was written
+/// before there were such fields is the same attempt as ever.
+struct Content<'a>(&'a Attempt);
+
+impl Serialize for Content<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write(self.0, serializer, true)
+    }
+}
+
+fn write<S: Serializer>(a: &Attempt, serializer: S, is_brief: bool) -> Result<S::Ok, S::Error> {
+    let mut out = serializer.serialize_struct("Attempt", FIELDS.len())?;
+    out.serialize_field("id", &a.id.hyphenated().to_string())?;
+    out.serialize_field("link", &a.link)?;
+    out.serialize_field("url", &a.url)?;
+    out.serialize_field("fetcher", &a.fetcher)?;
+    out.serialize_field("success", &a.success)?;
+    out.serialize_field("is_banned", &a.is_banned)?;
+    out.serialize_field("error_type", &a.error_type.as_ref().map(ErrorType::name))?;
+    out.serialize_field("http_status", &a.http_status)?;
+    out.serialize_field("response_headers", &HeadersJson(&a.response_headers))?;
+    out.serialize_field("duration_ms", &a.duration_ms)?;
+    out.serialize_field("attempted_at", &rfc3339::format(a.attempted_at))?;
+    out.serialize_field("source", &a.source)?;
+    out.serialize_field("propensity", &a.propensity)?;
+    out.serialize_field("hint", &a.hint.map(Hint::name))?;
+    out.serialize_field("weight", &a.weight)?;
+    out.serialize_field("try_no", &a.try_no)?;
+    out.serialize_field("shadow_fetcher", &a.shadow_fetcher)?;
+    out.serialize_field("heuristics", &TagsJson(&a.heuristics))?;
+    if !(is_brief && a.rule.is_none()) {
+        out.serialize_field("rule", &a.rule)?;
+    }
+    if !(is_brief && a.confidence.is_none()) {
+        out.serialize_field("confidence", &a.confidence)?;
+    }
+    if !(is_brief && a.arm.is_none()) {
+        out.serialize_field("arm", &a.arm.map(Arm::name))?;
+    }
+    out.end()
 }
 
 /// Headers as one object; of a name that comes twice the values are joined, as HTTP allows for every header stored here.
@@ -211,7 +189,7 @@ impl Serialize for TagsJson<'_> {
 }
 
 /// The names of the fields, in the order in which they are written.
-pub const FIELDS: [&str; 18] = [
+pub const FIELDS: [&str; 21] = [
     "id",
     "link",
     "url",
@@ -230,6 +208,9 @@ pub const FIELDS: [&str; 18] = [
     "try_no",
     "shadow_fetcher",
     "heuristics",
+    "rule",
+    "confidence",
+    "arm",
 ];
 
 fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt, ImportError> {
@@ -263,6 +244,9 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
         try_no: fields.try_no.unwrap_or(1),
         shadow_fetcher: fields.shadow_fetcher.map(|name| canonical(&name).to_owned()),
         heuristics: fields.heuristics.map(tags).transpose()?.unwrap_or_default(),
+        rule: fields.rule.map(rule),
+        confidence: fields.confidence,
+        arm: fields.arm,
     };
     // Made before anything that depends on the time of reading or on this release's extraction is filled in.
     attempt.id = fields.id.unwrap_or_else(|| content_id(&attempt));
@@ -277,7 +261,9 @@ fn attempt(fields: Fields, now: Timestamp, notes: &mut Notes) -> Result<Attempt,
 
 /// The UUIDv8 of what a line says, whatever the order and spelling of its fields.
 fn content_id(attempt: &Attempt) -> Uuid {
-    Uuid::new_v8(xxh3_128(to_json_line(attempt).as_bytes()).to_be_bytes())
+    // As `to_json_line`, this cannot fail.
+    let content = serde_json::to_string(&Content(attempt)).unwrap_or_default();
+    Uuid::new_v8(xxh3_128(content.as_bytes()).to_be_bytes())
 }
 
 fn check_end(success: bool, error_type: Option<&ErrorType>, is_banned: Option<bool>) -> Result<(), ImportError> {
@@ -298,6 +284,14 @@ fn source(name: String) -> Cow<'static, str> {
     match Source::from_name(&name) {
         Some(source) => Cow::Borrowed(source.name()),
         None => Cow::Owned(name),
+    }
+}
+
+/// The same of a rule.
+fn rule(name: String) -> Cow<'static, str> {
+    match name.parse::<Rule>() {
+        Ok(rule) => Cow::Borrowed(rule.name()),
+        Err(_) => Cow::Owned(name),
     }
 }
 
@@ -389,6 +383,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_without_the_fields_that_came_later_keeps_its_id() {
+        let text = concat!(
+            r#"{"id":"00000000-0000-0000-0000-000000000000","link":"https://e.org/a/b.html","url":"https://e.org/a/b.html","#,
+            r#""fetcher":"playwright","success":false,"is_banned":false,"error_type":null,"http_status":null,"#,
+            r#""response_headers":{},"duration_ms":0,"attempted_at":"2026-09-21T14:13:20.000Z","source":null,"#,
+            r#""propensity":null,"hint":null,"weight":1.0,"try_no":1,"shadow_fetcher":null,"heuristics":[]}"#,
+        );
+        let plain = read_ok(&line("")).id;
+        assert_eq!(plain, Uuid::new_v8(xxh3_128(text.as_bytes()).to_be_bytes()));
+        for said in [r#","rule":"index""#, r#","confidence":0"#, r#","arm":"legacy""#] {
+            assert_ne!(read_ok(&line(said)).id, plain, "{said}");
+        }
+    }
+
+    #[test]
+    fn why_a_fetcher_was_chosen_is_read_and_rules_of_others_are_kept_as_text() {
+        let a = read_ok(&line(r#","rule":"explore","confidence":0.25,"arm":"legacy""#));
+        assert_eq!((a.rule.as_deref(), a.confidence, a.arm), (Some("explore"), Some(0.25), Some(Arm::Legacy)));
+        assert_eq!(read_ok(&line(r#","rule":"my own""#)).rule.as_deref(), Some("my own"));
+        let none = read_ok(&line(r#","rule":"","confidence":null,"arm":null"#));
+        assert_eq!((none.rule, none.confidence, none.arm), (None, None, None));
+    }
+
+    #[test]
     fn an_id_that_is_given_is_kept() {
         let a = read_ok(&line(r#","id":"018f8e2c-7b5a-7c3d-9e4f-0123456789ab""#));
         assert_eq!(a.id.to_string(), "018f8e2c-7b5a-7c3d-9e4f-0123456789ab");
@@ -428,6 +446,9 @@ mod tests {
             (r#","http_status":70000"#, "`http_status`"),
             (r#","try_no":0"#, "`try_no`"),
             (r#","hint":"hunch""#, "`hint`"),
+            (r#","arm":"left""#, "`arm` must be learning or legacy"),
+            (r#","confidence":1.01"#, "`confidence` must be a number from 0 to 1"),
+            (r#","rule":"a\nb""#, "`rule`"),
             (r#","is_banned":"no""#, "`is_banned`"),
             (r#","source":"a\u0000b""#, "`source`"),
             (r#","link":7"#, "`link`"),
@@ -495,10 +516,18 @@ mod tests {
             (any::<u128>(), "[a-z0-9/.]{0,30}", "\\PC{1,40}", "[a-z_]{1,20}", end, any::<bool>()),
             (proptest::option::of(100u16..1000), 0u64..1 << 53, 0i64..NOW.as_millis(), names(), 1u32..9),
             (proptest::option::of(1e-9f64..=1.0), proptest::sample::select(&[0.0, 0.5, 1.0][..]), names(), tags),
-            proptest::option::of(proptest::sample::select(&Hint::ALL[..])),
+            proptest::option::of(proptest::sample::select(Hint::ALL)),
+            (
+                proptest::option::of(prop_oneof![
+                    proptest::sample::select(Rule::ALL).prop_map(|rule| rule.name().to_owned()),
+                    "[a-z_]{1,20}",
+                ]),
+                proptest::option::of(0f64..=1.0),
+                proptest::option::of(proptest::sample::select(&Arm::ALL[..])),
+            ),
         )
             .prop_map(
-                |((id, path, link, fetcher, end, banned), (status, ms, at, from, try_no), rest, hint)| {
+                |((id, path, link, fetcher, end, banned), (status, ms, at, from, try_no), rest, hint, why)| {
                     let (propensity, weight, shadow, tags) = rest;
                     let url = url::Url::parse(&format!("https://e.org/{path}")).unwrap();
                     let mut a = Attempt::new(&url, &fetcher, Timestamp::from_millis(at)).unwrap();
@@ -518,6 +547,7 @@ mod tests {
                     a.source = from.map(source);
                     a.propensity = propensity;
                     a.hint = hint;
+                    (a.rule, a.confidence, a.arm) = (why.0.map(rule), why.1, why.2);
                     a.weight = weight;
                     a.try_no = try_no;
                     a.shadow_fetcher = shadow.map(|name| canonical(&name).to_owned());

@@ -62,8 +62,8 @@ pub struct Compacted {
     pub bytes: (u64, u64),
     /// Bytes of the newest snapshot.
     pub snapshot_bytes: u64,
-    /// The decayed mass of all evidence, which compaction does not change: of what was folded, and of the snapshot written.
-    pub mass: (f64, f64),
+    /// The decayed weight of all evidence, which compaction does not change: of what was folded, and of the snapshot written.
+    pub weight: (f64, f64),
     /// Whether a crawler has the directory open: the segment it is writing was left alone.
     pub beside_writer: bool,
 }
@@ -107,7 +107,7 @@ pub fn compact(
     let at_end = fold.contents(selector, now);
     let floor_seq = if beside_writer { sealed_seq } else { fold.covers_seq };
     let mut report = Compacted { cutoff, beside_writer, ..Compacted::default() };
-    report.mass.0 = at_end.image.mass();
+    report.weight.0 = at_end.image.weight();
     if !options.dry_run {
         if let Some(contents) = at_seal {
             write(&maintenance, &contents)?;
@@ -123,7 +123,7 @@ pub fn compact(
         }
     }
     let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
-    report.mass.1 = written.map_or(report.mass.0, |contents| contents.image.mass());
+    report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
     Drops::find(dir, floor_seq, cutoff, tell)?.carry_out(&maintenance, options, now, report, tell)
 }
@@ -212,7 +212,7 @@ impl Drops {
 
     /// What cannot be read, because a newer release wrote it, is kept.
     fn judge(&self, seq: u64, record: &RecordRef<'_>) -> Verdict {
-        if record.schema != schema::VERSION {
+        if record.schema > schema::version_of(record.kind) {
             return Verdict::Keep;
         }
         match record.kind {

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use rkyv::util::AlignedVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::codes::{NONE, SchemaError, VERSION, hint_code, hint_of, kind};
+use super::codes::{NONE, SchemaError, V1, V2, hint_code, hint_of, kind};
 use super::records::{
-    ArchivedAttemptV1, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1, ArchivedTombstoneV1, AttemptV1,
-    HostStateV1, ImportanceV1, LinkStateV1, TombstoneV1, access, bytes_of, time_of,
+    ArchivedAttemptV1, ArchivedAttemptV2, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
+    ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, TombstoneV1, access, bytes_of, time_of,
 };
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
@@ -19,7 +19,7 @@ use crate::heuristic::url::site_of;
 use crate::journal::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget, domain_of_url};
 use crate::time::Timestamp;
 
-/// A record as the log takes it.
+/// A record as the log takes it, in the version that its kind is [written in](super::version_of).
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) kind: u16,
@@ -39,7 +39,7 @@ pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> 
         kind: kind::ATTEMPT,
         key_hash,
         time: attempt.attempted_at,
-        payload: bytes_of(&AttemptV1::from(attempt))?,
+        payload: bytes_of(&AttemptV2::from(attempt))?,
     })
 }
 
@@ -106,12 +106,10 @@ pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
 
 /// Decodes a record of any kind.
 pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, SchemaError> {
-    if schema != VERSION {
-        return Err(SchemaError::Newer { kind, schema });
-    }
-    Ok(match kind {
-        kind::ATTEMPT => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
-        kind::LINK_STATE => {
+    Ok(match (kind, schema) {
+        (kind::ATTEMPT, V1) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV1<'_>>(payload)?)?),
+        (kind::ATTEMPT, V2) => Entry::Attempt(Attempt::try_from(access::<ArchivedAttemptV2<'_>>(payload)?)?),
+        (kind::LINK_STATE, V1) => {
             let v = access::<ArchivedLinkStateV1<'_>>(payload)?;
             let state = LinkState {
                 paused_until: v.paused_until.as_ref().copied().map(time_of),
@@ -123,12 +121,12 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             let (link, domain) = (v.link.as_str().to_owned(), v.domain.as_str().to_owned());
             Entry::Link(LinkEntry { link, domain, state, at: time_of(v.at) })
         }
-        kind::HOST_STATE => {
+        (kind::HOST_STATE, V1) => {
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;
             let paused_until = v.paused_until.as_ref().copied().map(time_of);
             Entry::Host(HostEntry { domain: v.domain.as_str().to_owned(), paused_until, at: time_of(v.at) })
         }
-        kind::IMPORTANCE => {
+        (kind::IMPORTANCE, V1) => {
             let v = access::<ArchivedImportanceV1<'_>>(payload)?;
             Entry::Importance(ImportanceEntry {
                 kind: v.kind.as_str().to_owned(),
@@ -137,7 +135,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
                 at: time_of(v.at),
             })
         }
-        kind::TOMBSTONE => {
+        (kind::TOMBSTONE, V1) => {
             let v = access::<ArchivedTombstoneV1<'_>>(payload)?;
             let target = match (v.domain.as_ref(), v.link.as_ref()) {
                 (Some(domain), None) => TombstoneTarget::Domain(domain.as_str().to_owned()),
@@ -158,10 +156,11 @@ fn key_of_domain(domain: &str) -> u64 {
 #[cfg(test)]
 mod tests {
 
-    use super::super::records::{FINGERPRINT_V1, RELEASED, fingerprint};
+    use super::super::codes::version_of;
+    use super::super::records::{AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, RELEASED, fingerprint};
     use super::*;
     use crate::attempt::outcome::ErrorKind;
-    use crate::attempt::{ErrorType, Hint, Tag};
+    use crate::attempt::{Arm, ErrorType, Hint, Tag};
     use crate::heuristic::Heuristic;
     use crate::response::Header;
     use proptest::prelude::*;
@@ -184,10 +183,14 @@ mod tests {
         full.try_no = 2;
         full.shadow_fetcher = Some("direct_access".to_owned());
         full.heuristics.push(Tag { heuristic: Heuristic::flag("status_403"), importance: Some(0.75) });
+        full.rule = Some(Cow::Borrowed("last_ditch"));
+        full.confidence = Some(0.25);
+        full.arm = Some(Arm::Legacy);
         let mut own = Attempt::new(&url, "mine", T0).unwrap();
         own.id = Uuid::from_u128(1);
         own.error_type = Some(ErrorType::from_name("gremlins"));
         own.source = Some(Cow::Borrowed("my own"));
+        own.rule = Some(Cow::Borrowed("my own rule"));
         let state = LinkState {
             paused_until: Some(Timestamp::from_millis(1_790_000_600_000)),
             risk_level: 3,
@@ -199,14 +202,25 @@ mod tests {
         let target = TombstoneTarget::Domain("example.org".to_owned());
         let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
         vec![
-            ("attempt-full-v1", Entry::Attempt(full)),
-            ("attempt-own-v1", Entry::Attempt(own)),
+            ("attempt-full-v2", Entry::Attempt(full)),
+            ("attempt-own-v2", Entry::Attempt(own)),
             ("link-v1", Entry::Link(LinkEntry { link: link.clone(), domain: "example.org".to_owned(), state, at: T0 })),
             ("host-v1", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
             ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
             ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
             ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link), at: T0 })),
         ]
+    }
+
+    /// The attempts of version 1: the same ones without what only version 2 has.
+    fn attempts_v1() -> Vec<(String, Attempt)> {
+        let attempts = one_of_each().into_iter().filter_map(|(name, entry)| match entry {
+            Entry::Attempt(attempt) => {
+                Some((name.replace("v2", "v1"), Attempt { rule: None, confidence: None, arm: None, ..attempt }))
+            }
+            _ => None,
+        });
+        attempts.collect()
     }
 
     fn encode(entry: &Entry) -> Encoded {
@@ -241,10 +255,59 @@ mod tests {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(&path, &encoded.payload).unwrap();
             }
-            let mut bytes = AlignedVec::<16>::new();
-            bytes.extend_from_slice(&std::fs::read(&path).unwrap());
-            assert_eq!(decode(encoded.kind, VERSION, &bytes).unwrap(), entry, "{name}");
+            let bytes = read_golden(&name);
+            assert_eq!(decode(encoded.kind, version_of(encoded.kind), &bytes).unwrap(), entry, "{name}");
             assert_eq!(&encoded.payload[..], &bytes[..], "{name}");
+        }
+    }
+
+    #[test]
+    fn attempts_of_version_1_are_read_and_say_nothing_of_what_came_later() {
+        for (name, attempt) in attempts_v1() {
+            let bytes = read_golden(&name);
+            assert_eq!(&bytes_of(&AttemptV1::from(&attempt)).unwrap()[..], &bytes[..], "{name}");
+            let view = super::super::view::attempt(kind::ATTEMPT, V1, &bytes).unwrap().unwrap();
+            assert_eq!(
+                (view.id(), view.link(), view.domain()),
+                (attempt.id, attempt.link.as_str(), Some("example.org"))
+            );
+            assert_eq!(decode(kind::ATTEMPT, V1, &bytes).unwrap(), Entry::Attempt(attempt), "{name}");
+        }
+    }
+
+    #[test]
+    fn both_versions_of_an_attempt_look_the_same_to_evidence() {
+        use super::super::view::{Clamped, attempt};
+        use crate::evidence::Observed;
+        for ((_, old), (name, new)) in attempts_v1().into_iter().zip(one_of_each()) {
+            let (old, new) = (bytes_of(&AttemptV1::from(&old)).unwrap(), encode(&new).payload);
+            let seen = [(V1, &old), (V2, &new)].map(|(schema, bytes)| {
+                let view = attempt(kind::ATTEMPT, schema, bytes).unwrap().unwrap();
+                let mut heuristics = Vec::new();
+                let clamped = Clamped(view, T0);
+                clamped.each_heuristic(&mut |kind, value| heuristics.push((kind.to_owned(), value.to_owned())));
+                let facts = clamped.facts();
+                let ended = (facts.weight, facts.success, facts.is_banned, facts.duration_ms, facts.hint);
+                (view.id(), view.link().to_owned(), facts.url.to_owned(), facts.fetcher.to_owned(), ended, heuristics)
+            });
+            assert_eq!(seen[0], seen[1], "{name}");
+        }
+    }
+
+    fn read_golden(name: &str) -> AlignedVec {
+        let mut bytes = AlignedVec::new();
+        bytes.extend_from_slice(&std::fs::read(golden(&format!("{name}.bin"))).unwrap());
+        bytes
+    }
+
+    #[cfg(feature = "json")]
+    #[test]
+    fn golden_json_of_version_1_is_imported_as_the_same_attempts() {
+        for (name, mut attempt) in attempts_v1() {
+            let line = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
+            // An import brings headers in the order of their names.
+            attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
+            assert_eq!(crate::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
         }
     }
 
@@ -265,14 +328,16 @@ mod tests {
     #[test]
     fn the_layout_is_one_that_was_released() {
         // A new version of a record adds its layout's fingerprint to the list, and takes none away.
-        assert!(RELEASED.contains(&fingerprint()));
-        assert_eq!(RELEASED[0], FINGERPRINT_V1);
+        assert!(RELEASED.contains(&fingerprint()), "{:#04x?}", fingerprint());
+        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2]);
     }
 
     #[test]
     fn what_is_newer_is_said_to_be() {
         let encoded = encode(&one_of_each()[0].1);
-        assert!(matches!(decode(1, 2, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 2 })));
+        assert!(matches!(decode(1, 3, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 3 })));
+        assert!(matches!(super::super::view::attempt(1, 3, &encoded.payload), Err(SchemaError::Newer { .. })));
+        assert!((2..=5).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
         assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
     }
 
@@ -287,9 +352,11 @@ mod tests {
                 let at = usize::from(at) % bytes.len();
                 bytes[at] ^= 1 << bit;
             }
-            let _ = decode(encoded.kind, VERSION, &bytes);
-            let _ = decode(encoded.kind, VERSION, &bytes[..bytes.len() / 2]);
-            let _ = super::super::view::attempt(encoded.kind, VERSION, &bytes);
+            for schema in [V1, V2] {
+                let _ = decode(encoded.kind, schema, &bytes);
+                let _ = decode(encoded.kind, schema, &bytes[..bytes.len() / 2]);
+                let _ = super::super::view::attempt(encoded.kind, schema, &bytes);
+            }
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use rkyv::rancor::Error as RkyvError;
 
-use crate::attempt::Hint;
 use crate::attempt::outcome::ErrorKind;
-use crate::decision::Source;
+use crate::attempt::{Arm, Hint};
+use crate::decision::{Rule, Source};
 use crate::heuristic::url::FLAGS;
 
 /// Numbers of the record kinds.
@@ -19,8 +19,15 @@ pub(crate) mod kind {
     pub(crate) const TOMBSTONE: u16 = 5;
 }
 
-/// The schema version of every kind that this release writes.
-pub(crate) const VERSION: u16 = 1;
+/// The first schema version of every kind.
+pub(super) const V1: u16 = 1;
+/// The second one, of attempts only.
+pub(super) const V2: u16 = 2;
+
+/// The schema version in which this release writes records of `kind`.
+pub(crate) const fn version_of(kind: u16) -> u16 {
+    if kind == kind::ATTEMPT { V2 } else { V1 }
+}
 
 /// Why a record is not what its kind says.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +60,7 @@ pub(super) const NONE: u8 = 0;
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. Only ever added to.
-pub(super) const ERROR_CODES: [ErrorKind; 19] = [
+pub(super) const ERROR_CODES: [ErrorKind; 20] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
     ErrorKind::WrongTool,
@@ -73,6 +80,7 @@ pub(super) const ERROR_CODES: [ErrorKind; 19] = [
     ErrorKind::RefusedAddress,
     ErrorKind::InvalidUrl,
     ErrorKind::Queued,
+    ErrorKind::LocalFault,
 ];
 
 /// Sources by number, from 1 on. Only ever added to.
@@ -82,9 +90,29 @@ pub(super) const SOURCE_CODES: [Source; 7] = [
     Source::Explore,
     Source::Probe,
     Source::HardCoded,
-    Source::Hinted,
+    Source::Requested,
     Source::Paused,
 ];
+
+/// Rules by number, from 1 on. Only ever added to.
+pub(super) const RULE_CODES: [Rule; 13] = [
+    Rule::Index,
+    Rule::DomainConfident,
+    Rule::LastAttempt,
+    Rule::Explore,
+    Rule::LastDitch,
+    Rule::CheapestConfident,
+    Rule::ProbeFirst,
+    Rule::Published,
+    Rule::Requested,
+    Rule::RouterTable,
+    Rule::SharedProbe,
+    Rule::Paused,
+    Rule::Custom,
+];
+
+/// Arms by number, from 1 on. Only ever added to.
+pub(super) const ARM_CODES: [Arm; 2] = [Arm::Learning, Arm::Legacy];
 
 /// Hints by number, from 1 on. Only ever added to.
 pub(super) const HINT_CODES: [Hint; 4] = [Hint::Blocked, Hint::Empty, Hint::Timeout, Hint::Unknown];
@@ -137,7 +165,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_type_source_and_hint_has_a_number() {
+    fn every_name_of_this_release_has_a_number() {
+        assert!(Rule::ALL.iter().all(|rule| code_of(&RULE_CODES, rule) != OTHER));
+        assert!(Arm::ALL.iter().all(|arm| code_of(&ARM_CODES, arm) != OTHER));
         assert!(ErrorKind::ALL.iter().all(|kind| code_of(&ERROR_CODES, kind) != OTHER));
         assert!(Source::ALL.iter().all(|source| code_of(&SOURCE_CODES, source) != OTHER));
         assert!(Hint::ALL.iter().all(|hint| code_of(&HINT_CODES, hint) != OTHER));

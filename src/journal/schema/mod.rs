@@ -11,6 +11,6 @@ pub(crate) use codec::{
     Encoded, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_tombstone,
 };
 pub use codes::SchemaError;
-pub(crate) use codes::{VERSION, hint_code, hint_of, kind};
+pub(crate) use codes::{hint_code, hint_of, kind, version_of};
 pub(crate) use records::{fingerprint, readable};
 pub(crate) use view::{Clamped, attempt};

@@ -20,10 +20,11 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::codes::{
-    ERROR_CODES, NONE, OTHER, SOURCE_CODES, SchemaError, TAG_KINDS, code_of, from_code, hint_code, hint_of,
+    ARM_CODES, ERROR_CODES, NONE, OTHER, RULE_CODES, SOURCE_CODES, SchemaError, TAG_KINDS, code_of, from_code,
+    hint_code, hint_of,
 };
 use crate::attempt::{Attempt, ErrorType, Tag};
-use crate::decision::Source;
+use crate::decision::{Rule, Source};
 use crate::heuristic::Heuristic;
 use crate::response::Header;
 use crate::time::Timestamp;
@@ -63,6 +64,19 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) error: u8,
     pub(super) source: u8,
     pub(super) hint: u8,
+}
+
+/// An attempt, version 2: all of version 1, and why its fetcher was chosen. As version 1 stands in it whole, whoever needs no
+/// more reads both in the same way.
+#[derive(Archive, Serialize)]
+pub(crate) struct AttemptV2<'a> {
+    pub(super) v1: AttemptV1<'a>,
+    pub(super) confidence: Option<f64>,
+    /// The name of a rule whose number is [`OTHER`].
+    #[rkyv(with = AsOwned)]
+    pub(super) rule_other: Text<'a>,
+    pub(super) rule: u8,
+    pub(super) arm: u8,
 }
 
 /// A response header, version 1.
@@ -170,6 +184,23 @@ impl<'a> From<&'a Attempt> for AttemptV1<'a> {
     }
 }
 
+impl<'a> From<&'a Attempt> for AttemptV2<'a> {
+    fn from(a: &'a Attempt) -> Self {
+        let name = a.rule.as_deref();
+        let rule = match name {
+            None => NONE,
+            Some(name) => name.parse().map_or(OTHER, |rule: Rule| code_of(&RULE_CODES, &rule)),
+        };
+        Self {
+            v1: AttemptV1::from(a),
+            confidence: a.confidence,
+            rule_other: Cow::Borrowed(name.filter(|_| rule == OTHER).unwrap_or_default()),
+            rule,
+            arm: a.arm.map_or(NONE, |arm| code_of(&ARM_CODES, &arm)),
+        }
+    }
+}
+
 impl<'a> From<&'a Header> for HeaderV1<'a> {
     fn from(header: &'a Header) -> Self {
         Self { name: Cow::Borrowed(&header.name), value: Cow::Borrowed(&header.value) }
@@ -227,7 +258,28 @@ impl TryFrom<&ArchivedAttemptV1<'_>> for Attempt {
             try_no: a.try_no.to_native(),
             shadow_fetcher: a.shadow_fetcher.as_ref().map(|name| name.as_str().to_owned()),
             heuristics: a.heuristics.iter().map(Tag::try_from).collect::<Result<_, _>>()?,
+            rule: None,
+            confidence: None,
+            arm: None,
         })
+    }
+}
+
+impl TryFrom<&ArchivedAttemptV2<'_>> for Attempt {
+    type Error = SchemaError;
+
+    fn try_from(a: &ArchivedAttemptV2<'_>) -> Result<Self, SchemaError> {
+        let rule = match a.rule {
+            NONE => None,
+            OTHER => Some(Cow::Owned(a.rule_other.as_str().to_owned())),
+            code => Some(Cow::Borrowed(from_code(&RULE_CODES, code, "a rule")?.name())),
+        };
+        let arm = match a.arm {
+            NONE => None,
+            code => Some(from_code(&ARM_CODES, code, "an arm")?),
+        };
+        let confidence = a.confidence.as_ref().map(|confidence| confidence.to_native());
+        Ok(Self { rule, confidence, arm, ..Self::try_from(&a.v1)? })
     }
 }
 
@@ -288,6 +340,7 @@ layouts! {
         error_other: 84, source_other: 92, shadow_fetcher: 100, response_headers: 112, heuristics: 120, try_no: 128,
         http_status: 132, success: 134, is_banned: 135, error: 136, source: 137, hint: 138,
     }
+    ArchivedAttemptV2: 176, 8, { v1: 0, confidence: 144, rule_other: 160, rule: 168, arm: 169 }
     ArchivedHeaderV1: 16, 4, { name: 0, value: 8 }
     ArchivedTagV1: 28, 4, { kind: 0, kind_other: 4, value: 12, importance: 20 }
     ArchivedLinkStateV1: 64, 8, {
@@ -299,18 +352,22 @@ layouts! {
     ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
 }
 
-/// Identifies the layout of the records that this release writes. It stands in every segment.
+/// Identifies the layout of the records that this release writes, and of those that it still reads. It stands in every segment.
 pub(crate) fn fingerprint() -> [u8; 16] {
     xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
 }
 
 /// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
 /// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
-pub(crate) const RELEASED: [[u8; 16]; 1] = [FINGERPRINT_V1];
+pub(crate) const RELEASED: [[u8; 16]; 2] = [FINGERPRINT_V1, FINGERPRINT_V2];
 
-/// The layout of release 0.1.
+/// The first layout: every kind in version 1.
 pub(super) const FINGERPRINT_V1: [u8; 16] =
     [0x3c, 0x63, 0x20, 0x55, 0x79, 0xff, 0x70, 0xd7, 0xaf, 0x39, 0xa4, 0xc3, 0x26, 0x36, 0x95, 0x19];
+
+/// The second one: attempts in version 2 as well.
+pub(super) const FINGERPRINT_V2: [u8; 16] =
+    [0xf1, 0x88, 0x75, 0xb7, 0xd2, 0x6a, 0x25, 0x48, 0x90, 0x8c, 0x65, 0x65, 0xa2, 0xb1, 0x96, 0x34];
 
 /// The fingerprints of segments that this build can read, its own first.
 pub(crate) fn readable() -> Vec<[u8; 16]> {

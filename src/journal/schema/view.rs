@@ -4,13 +4,13 @@
 
 use uuid::Uuid;
 
-use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, VERSION, from_code, hint_of, kind};
-use super::records::{ArchivedAttemptV1, ArchivedTagV1, access, time_of};
+use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
+use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
 use crate::attempt::Hint;
 use crate::evidence::{Facts, Observed};
 use crate::time::Timestamp;
 
-/// An attempt as its record has it, checked and not copied.
+/// An attempt as its record has it, checked and not copied. What evidence is made of stands in every version as in the first.
 #[derive(Clone, Copy)]
 pub(crate) struct AttemptView<'p> {
     archived: &'p ArchivedAttemptV1<'p>,
@@ -19,19 +19,18 @@ pub(crate) struct AttemptView<'p> {
 
 /// Looks at an attempt without decoding it; none for a record of another kind.
 pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
-    match (kind, schema) {
-        (kind::ATTEMPT, VERSION) => {
-            let archived = access::<ArchivedAttemptV1<'_>>(payload)?;
-            for tag in archived.heuristics.iter() {
-                if tag.kind != OTHER {
-                    from_code(&TAG_KINDS, tag.kind, "a heuristic's type")?;
-                }
-            }
-            Ok(Some(AttemptView { archived, hint: hint_of(archived.hint)? }))
+    let archived = match (kind, schema) {
+        (kind::ATTEMPT, V1) => access::<ArchivedAttemptV1<'_>>(payload)?,
+        (kind::ATTEMPT, V2) => &access::<ArchivedAttemptV2<'_>>(payload)?.v1,
+        (kind::ATTEMPT, _) => return Err(SchemaError::Newer { kind, schema }),
+        _ => return Ok(None),
+    };
+    for tag in archived.heuristics.iter() {
+        if tag.kind != OTHER {
+            from_code(&TAG_KINDS, tag.kind, "a heuristic's type")?;
         }
-        (kind::ATTEMPT, _) => Err(SchemaError::Newer { kind, schema }),
-        _ => Ok(None),
     }
+    Ok(Some(AttemptView { archived, hint: hint_of(archived.hint)? }))
 }
 
 impl AttemptView<'_> {

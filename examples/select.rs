@@ -1,0 +1,44 @@
+//! Select and record: ask which fetcher to use, fetch in any way, and say what came of it.
+//!
+//! `cargo run --example select`
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::registry::FetcherSpec;
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use url::Url;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let selector = Selector::builder()
+        .fetcher(FetcherSpec::by_name("direct_access"))
+        .fetcher(FetcherSpec::by_name("playwright"))
+        .build()?;
+    let now = Timestamp::now();
+
+    // A shop whose pages are empty without scripts. Each URL is asked about until its content came.
+    for n in 1..=9 {
+        let url = Url::parse(&format!("https://shop.example/items/{n}"))?;
+        let mut situation = Situation::first(now);
+        while let Some(take) = selector.select(&url, &situation)?.taken() {
+            let fetcher = selector.fetcher_name(take.fetcher);
+            println!("{url}  {fetcher}  {} (confidence {:.2})", take.source, take.confidence);
+            let mut attempt = Attempt::new(&url, fetcher, now)?;
+            // What a crawler would find out by fetching. Label and propensity make the log worth judging later.
+            attempt.source = Some(take.source.name().into());
+            attempt.propensity = Some(take.propensity);
+            attempt.try_no = situation.attempts + 1;
+            attempt.hint = situation.hint;
+            let delivered = fetcher == "playwright";
+            let attempt = if delivered { attempt.delivered() } else { attempt.failed(ErrorKind::WrongTool) };
+            selector.record(attempt, now)?;
+            if delivered {
+                break;
+            }
+            situation.excluded.insert(take.fetcher);
+            situation.attempts += 1;
+            situation.hint = Some(fetchwise::attempt::Hint::after(ErrorKind::WrongTool));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The house as docs/architecture.md draws it: no two files import each other, and folders import only what stands above them in the
+//! page's lists.
+//!
+//! Owns: reading `use` declarations and paths in the sources. A name that a folder re-exports counts as an import of the file that it
+//! comes from, and the re-export itself as none: that is what a folder's front is for. Tests inside the sources are left out.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+type Module = Vec<String>;
+
+/// One file: what it imports, and what it re-exports from where.
+#[derive(Default)]
+struct Source {
+    paths: Vec<(bool, Vec<String>)>,
+    exports: BTreeMap<String, Vec<String>>,
+}
+
+struct Crate {
+    files: BTreeMap<Module, Source>,
+}
+
+fn names(path: &str) -> Vec<String> {
+    path.split("::").map(|name| name.trim().to_owned()).collect()
+}
+
+/// Without comments, and without what is compiled for tests only.
+fn bare(text: &str) -> String {
+    let cut = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..cut].lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of a `use` tree.
+fn open(prefix: &str, tree: &str, out: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, group)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default().trim();
+        if !path.is_empty() {
+            out.push(format!("{prefix}{path}"));
+        }
+        return;
+    };
+    let (prefix, group) = (format!("{prefix}{head}"), group.trim_end().trim_end_matches('}'));
+    let (mut depth, mut begin) = (0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                open(&prefix, &group[begin..at], out);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    open(&prefix, &group[begin..], out);
+}
+
+impl Crate {
+    fn read(root: &Path) -> Self {
+        let mut texts = BTreeMap::new();
+        read_folder(root, &mut Vec::new(), &mut texts);
+        let mut files: BTreeMap<Module, Source> =
+            texts.keys().map(|module| (module.clone(), Source::default())).collect();
+        let known: BTreeSet<Module> = texts.keys().cloned().collect();
+        for (module, text) in &texts {
+            let source = files.get_mut(module).unwrap();
+            for (is_export, path) in paths(text) {
+                let Some(path) = absolute(&known, module, &names(&path)) else { continue };
+                if is_export && let Some(name) = path.last() {
+                    source.exports.insert(name.clone(), path.clone());
+                }
+                source.paths.push((is_export, path));
+            }
+        }
+        Self { files }
+    }
+
+    /// The file that a path within the crate leads to.
+    fn file_of(&self, path: &[String], depth: usize) -> Module {
+        let mut length = path.len();
+        while length > 0 && !self.files.contains_key(&path[..length]) {
+            length -= 1;
+        }
+        let module = path[..length].to_vec();
+        let export = path.get(length).and_then(|name| self.files.get(&module)?.exports.get(name));
+        match export {
+            Some(to) if depth < 8 && to != path => self.file_of(&[to, &path[length + 1..]].concat(), depth + 1),
+            _ => module,
+        }
+    }
+
+    fn imports(&self) -> BTreeMap<Module, BTreeSet<Module>> {
+        let of = |(module, source): (&Module, &Source)| {
+            let targets = source.paths.iter().filter_map(|(is_export, path)| {
+                let to = self.file_of(path, 0);
+                let is_front = *is_export && to.len() > module.len() && to.starts_with(module);
+                (to != *module && !is_front && self.files.contains_key(&to)).then_some(to)
+            });
+            (module.clone(), targets.collect())
+        };
+        self.files.iter().map(of).collect()
+    }
+}
+
+fn read_folder(folder: &Path, module: &mut Module, texts: &mut BTreeMap<Module, String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            module.push(stem);
+            read_folder(&path, module, texts);
+            module.pop();
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test(&stem) {
+            let own = !matches!(stem.as_str(), "mod" | "lib" | "main");
+            let name = [&module[..], if own { std::slice::from_ref(&stem) } else { &[] }].concat();
+            texts.insert(name, bare(&fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+/// Files that are compiled for tests only.
+fn is_test(stem: &str) -> bool {
+    matches!(stem, "tests" | "properties")
+}
+
+/// All paths that a source names: whether it re-exports them, and the path.
+fn paths(text: &str) -> Vec<(bool, String)> {
+    let mut found = Vec::new();
+    let mut rest = String::new();
+    let mut at = 0;
+    while let Some(begin) = text[at..].find("use ").map(|begin| at + begin) {
+        let line_begin = text[..begin].rfind('\n').map_or(0, |end| end + 1);
+        let before = text[line_begin..begin].trim();
+        let Some(end) = text[begin..].find(';').map(|end| begin + end) else { break };
+        rest.push_str(&text[at..begin]);
+        if before.is_empty() || before.starts_with("pub") {
+            let mut trees = Vec::new();
+            open("", &text[begin + 4..end], &mut trees);
+            found.extend(trees.into_iter().map(|path| (before.starts_with("pub"), path)));
+            at = end;
+        } else {
+            at = begin + 4;
+        }
+    }
+    rest.push_str(&text[at..]);
+    for begin in ["crate::", "super::"] {
+        for (at, _) in rest.match_indices(begin) {
+            let is_end = |c: char| !c.is_alphanumeric() && c != '_' && c != ':';
+            let end = rest[at..].find(is_end).map_or(rest.len(), |end| at + end);
+            found.push((false, rest[at..end].trim_end_matches(':').to_owned()));
+        }
+    }
+    found
+}
+
+fn absolute(known: &BTreeSet<Module>, module: &[String], path: &[String]) -> Option<Vec<String>> {
+    match path[0].as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "self" => Some([module, &path[1..]].concat()),
+        "super" => {
+            let ups = path.iter().take_while(|name| *name == "super").count();
+            Some([&module[..module.len().checked_sub(ups)?], &path[ups..]].concat())
+        }
+        child if known.contains(&[module, std::slice::from_ref(&child.to_owned())].concat()) => {
+            Some([module, path].concat())
+        }
+        _ => None,
+    }
+}
+
+/// The lists of docs/architecture.md: each source folder with its lines, from those that import nothing to those at the top.
+fn layers() -> Vec<(String, Vec<Vec<String>>)> {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap();
+    let mut lists = Vec::new();
+    for block in page.split("```layers ").skip(1) {
+        let (list, _) = block.split_once("```").unwrap();
+        let mut lines = list.lines();
+        let root = lines.next().unwrap().trim().to_owned();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        lists.push((root, lines.map(words).filter(|words| !words.is_empty()).collect()));
+    }
+    lists
+}
+
+fn crates() -> Vec<(String, Crate, Vec<Vec<String>>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let all = layers();
+    assert!(all.len() >= 5, "the page has lost its lists");
+    all.into_iter().map(|(folder, lines)| (folder.clone(), Crate::read(&root.join(folder)), lines)).collect()
+}
+
+#[test]
+fn no_two_files_import_each_other() {
+    for (folder, sources, _) in crates() {
+        let mut left = sources.imports();
+        let edges: usize = left.values().map(BTreeSet::len).sum();
+        assert!(edges > 2, "{folder}: next to no imports were found, so that this test reads nothing");
+        // Who imports nobody that is left, or is imported by nobody, can go; what stays is in a circle, or between two.
+        loop {
+            let importing: BTreeSet<Module> = left.keys().cloned().collect();
+            let imported: BTreeSet<Module> = left.values().flatten().cloned().collect();
+            left.retain(|from, to| imported.contains(from) && to.iter().any(|to| importing.contains(to)));
+            if left.len() == importing.len() {
+                break;
+            }
+        }
+        let circle: BTreeSet<Module> = left.keys().cloned().collect();
+        left.values_mut().for_each(|to| to.retain(|to| circle.contains(to)));
+        assert!(left.is_empty(), "{folder}: files that import each other: {left:#?}");
+    }
+}
+
+#[test]
+fn the_page_draws_every_folder_and_arrows_go_one_way() {
+    for (folder, sources, lines) in crates() {
+        let level = |name: &str| lines.iter().position(|line| line.iter().any(|other| other == name));
+        let drawn: Vec<&String> = lines.iter().flatten().collect();
+        let there: BTreeSet<&String> = sources.files.keys().filter_map(|module| module.first()).collect();
+        let missing: Vec<_> = there.iter().filter(|name| level(name).is_none()).collect();
+        assert!(missing.is_empty(), "{folder}: not drawn in docs/architecture.md: {missing:?}");
+        let gone: Vec<_> = drawn.iter().filter(|name| !there.contains(*name)).collect();
+        assert!(gone.is_empty(), "{folder}: drawn in docs/architecture.md and not there: {gone:?}");
+        for (from, targets) in sources.imports() {
+            let Some(upper) = from.first() else { continue };
+            for to in targets {
+                // The crate's root re-exports what stands at the front of its documentation.
+                let Some(lower) = to.first().filter(|lower| *lower != upper) else { continue };
+                assert!(
+                    level(lower) < level(upper),
+                    "{folder}: {} imports {}, which does not stand above it in docs/architecture.md",
+                    from.join("::"),
+                    to.join("::")
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_readers_of_sources_read_what_is_written() {
+    let text = "use crate::a::{B, c::{D as E, f}};\npub use g::H;\nlet x = crate::i::J::k(super::l);";
+    let mut found = paths(text);
+    found.sort();
+    let path = |path: &str| (false, path.to_owned());
+    let mut want = vec![(true, "g::H".to_owned())];
+    want.extend(["crate::a::B", "crate::a::c::D", "crate::a::c::f", "crate::i::J::k", "super::l"].map(path));
+    want.sort();
+    assert_eq!(found, want);
+}
