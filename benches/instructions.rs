@@ -7,23 +7,30 @@
 
 use std::fmt::Write;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
 use fetchwise::selector::{Selector, Situation};
-use fetchwise::time::Timestamp;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::Step;
 use url::Url;
 
 /// How often the work is done: first to warm up, then to be counted.
 const TIMES: usize = 100;
 const DOMAINS: usize = 1_000;
+/// So many deliveries of one fetcher are enough for a host to count as learned.
+const LEARNED: usize = 10;
 /// The time of everything.
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-const CASES: [(&str, fn()); 6] = [
+const CASES: [(&str, fn()); 9] = [
     ("select_hit", select_hit),
     ("select_miss", select_miss),
+    ("select_learned", select_learned),
+    ("visit_begin", visit_begin),
+    ("visit_next", visit_next),
     ("record", record),
     ("classify_ordinary", || classify(&ordinary(), 200, false)),
     ("classify_small", || classify(&small(), 200, false)),
@@ -84,6 +91,43 @@ fn select_miss() {
     let selector = selector();
     let urls: Vec<Url> = (0..TIMES).map(|turn| url(DOMAINS + turn)).collect();
     twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+}
+
+/// Knows [`DOMAINS`] domains so well that none of them is probed any more.
+fn learned() -> Selector {
+    let selector = Selector::builder().around(NOW).clock(Arc::new(Clock::fixed(NOW))).build().unwrap();
+    for site in 0..DOMAINS {
+        let attempt = Attempt::new(&url(site), "direct_access", NOW).unwrap().delivered();
+        (0..LEARNED).for_each(|_| selector.observe(&attempt));
+    }
+    selector
+}
+
+fn learned_urls() -> Vec<Url> {
+    (0..TIMES).map(|turn| url(jump(turn, DOMAINS))).collect()
+}
+
+/// What `visit_next` is compared with: the same decisions without a visit.
+fn select_learned() {
+    let (selector, urls) = (learned(), learned_urls());
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+}
+
+fn visit_begin() {
+    let (selector, urls) = (learned(), learned_urls());
+    twice(|turn| _ = black_box(selector.visit(&urls[turn])));
+}
+
+/// The first `next` of a visit that has to wait for nobody.
+fn visit_next() {
+    let (selector, urls) = (learned(), learned_urls());
+    // One visit for each turn of the warm-up, and one for each that is counted.
+    let mut visits: Vec<_> = urls.iter().chain(&urls).map(|url| selector.visit(url).unwrap()).collect();
+    let Step::Fetch(fetch) = visits[0].next() else { panic!("a learned host is asked at once") };
+    assert_eq!(fetch.decision().source.name(), "learned");
+    drop(fetch);
+    let mut visits = visits.iter_mut();
+    twice(|_| _ = black_box(visits.next().map(|visit| visit.next())));
 }
 
 fn record() {

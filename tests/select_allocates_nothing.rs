@@ -1,9 +1,11 @@
 //! The hot path asks the allocator for nothing, whatever a domain has been through.
 
+use fetchwise::answer::Outcome;
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
+use fetchwise::visit::Step;
 use url::Url;
 
 #[test]
@@ -37,4 +39,47 @@ fn select_allocates_nothing() {
             assert_eq!(counted.count_total, 0, "{url}");
         }
     }
+}
+
+#[test]
+fn a_visit_of_a_learned_host_allocates_nothing_before_its_report() {
+    let selector = Selector::builder().build().unwrap();
+    let now = Timestamp::now();
+    let urls: Vec<Url> =
+        (0..20).map(|n| Url::parse(&format!("https://www.site.co.uk/section/{n}?q=1")).unwrap()).collect();
+    for url in &urls {
+        selector.record(Attempt::new(url, "direct_access", now).unwrap().delivered(), now).unwrap();
+    }
+    // The first look at a map from a thread sets that thread up for reading.
+    drop(selector.visit(&urls[0]).unwrap().next());
+    for url in &urls {
+        let mut step = None;
+        let counted = allocation_counter::measure(|| {
+            // Not dropped in here: what a fetch holds is given back with it.
+            let mut visit = selector.visit(url).unwrap();
+            step = Some(visit.next());
+        });
+        let Some(Step::Fetch(fetch)) = step else { panic!("a learned host is asked at once: {step:?}") };
+        assert_eq!(fetch.decision().source.name(), "learned");
+        assert_eq!(counted.count_total, 0, "{url}");
+    }
+}
+
+#[test]
+fn a_visit_after_a_failure_decides_again_without_allocating() {
+    let selector = Selector::builder().build().unwrap();
+    let now = Timestamp::now();
+    let url = Url::parse("https://www.site.co.uk/section/page").unwrap();
+    for fetcher in ["direct_access", "playwright"] {
+        for _ in 0..20 {
+            selector.record(Attempt::new(&url, fetcher, now).unwrap().delivered(), now).unwrap();
+        }
+    }
+    let mut visit = selector.visit(&url).unwrap();
+    let Step::Fetch(fetch) = visit.next() else { panic!("a learned host is asked at once") };
+    visit.report(fetch, Outcome::Empty);
+    let mut step = None;
+    let counted = allocation_counter::measure(|| step = Some(visit.next()));
+    assert!(matches!(step, Some(Step::Fetch(_))), "{step:?}");
+    assert_eq!(counted.count_total, 0);
 }

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
+mod build;
 mod growth;
 mod host;
 mod log;
@@ -84,6 +85,7 @@ const SUBJECTS: &[Subject] = &[
     ("pipeline", pipeline::measure),
     ("simulate", simulate::measure),
     ("scaling", scaling::measure),
+    ("build", build::measure),
 ];
 
 struct Wishes {

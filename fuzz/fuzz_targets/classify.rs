@@ -12,7 +12,8 @@ use fetchwise::response::{Header, Page};
 use libfuzzer_sys::fuzz_target;
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
-static COUNTING: LazyLock<Detector> = LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
+static COUNTING: LazyLock<Detector> =
+    LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
 static GENERIC: LazyLock<Detector> = LazyLock::new(Detector::generic);
 static KEYWORDS: LazyLock<Detector> = LazyLock::new(Detector::keywords);
 

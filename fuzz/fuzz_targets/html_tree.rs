@@ -14,7 +14,8 @@ use libfuzzer_sys::fuzz_target;
 mod naive_html;
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);
-static COUNTING: LazyLock<Detector> = LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
+static COUNTING: LazyLock<Detector> =
+    LazyLock::new(|| Detector::new().with_options(DetectorOptions::default().counting_all()));
 
 thread_local! {
     static USED: RefCell<Scratch> = RefCell::default();

@@ -50,8 +50,16 @@ const GRADES: [&str; 14] = [
 ];
 const LISTS: [&str; 9] = ["find", "title", "title_starts", "title_part", "text", "refresh", "header", "cookie", "host"];
 const PLACES: [&str; 5] = ["code", "text", "noscript", "hidden", "inert"];
-const NUMBERS: [&str; 8] =
-    ["max_visible_chars", "max_links", "max_inputs", "max_images", "max_frames", "max_bytes", "max_visible_chars_200", "max_links_200"];
+const NUMBERS: [&str; 8] = [
+    "max_visible_chars",
+    "max_links",
+    "max_inputs",
+    "max_images",
+    "max_frames",
+    "max_bytes",
+    "max_visible_chars_200",
+    "max_links_200",
+];
 const FLAGS: [&str; 8] =
     ["noindex", "refusal", "mount", "scripts", "title_absent", "always", "component", "application"];
 
