@@ -212,7 +212,7 @@ fn read_thin(
     let redirect = read_redirect(charset, body, scratch).filter(|_| (200..300).contains(&page.status));
     if let Some(target) = redirect {
         // A cookie that a script sets is lost on who runs none, and the page would come again.
-        if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+        if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
             verdict.wall_cues = true;
             return;
         }
@@ -237,9 +237,11 @@ fn read_thin(
 
 /// Whether something in a page in lower case sets a cookie.
 fn sets_cookie(lower: &[u8]) -> bool {
-    [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
-        .iter()
-        .any(|how| memmem::find(lower, how).is_some())
+    // All of the ways have the word in them, and most pages do not.
+    memmem::find(lower, b"cookie").is_some()
+        && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
+            .iter()
+            .any(|how| memmem::find(lower, how).is_some())
 }
 
 fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
