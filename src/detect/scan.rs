@@ -24,8 +24,10 @@ const SETS: usize = 16;
 /// Most strings for which it has half as many.
 const FEW: usize = 32;
 
-/// Bytes from which on text is long enough for the packed search.
+/// Bytes from which on text is long enough for the packed search ...
 const LONG: usize = 2048;
+/// ... and where the cores take more searches than two, each of which goes over the whole text.
+const LONG_FOR_MANY: usize = 64 << 10;
 /// Parts of a short text that are gone through at the same time.
 const PARTS: usize = 4;
 
@@ -166,7 +168,8 @@ impl Scan {
         if text.len() < CORE {
             return;
         }
-        if text.len() < LONG || self.packed.is_empty() {
+        let long = if self.packed.len() > 2 { LONG_FOR_MANY } else { LONG };
+        if text.len() < long || self.packed.is_empty() {
             return self.search_at_once(run);
         }
         for Packed { searcher, first } in &self.packed {
