@@ -99,6 +99,26 @@ pub enum BlockKind {
     Refusal,
 }
 
+impl BlockKind {
+    /// The name of the failure that it counts as, which it has in JSON, too.
+    pub const fn name(self) -> &'static str {
+        self.error().name()
+    }
+
+    const fn error(self) -> ErrorKind {
+        match self {
+            Self::Challenge => ErrorKind::BlockedCaptcha,
+            Self::Refusal => ErrorKind::Blocked403,
+        }
+    }
+}
+
+impl fmt::Display for BlockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl Block {
     /// A refusal by nobody known: 403 or 429.
     pub fn refusal() -> Self {
@@ -130,8 +150,7 @@ impl Outcome {
         let empty = if by.renders { ErrorKind::EmptyContent } else { ErrorKind::WrongTool };
         let kind = match self {
             Self::Content => return Ok(()),
-            Self::Blocked(Block { kind: BlockKind::Refusal, .. }) => ErrorKind::Blocked403,
-            Self::Blocked(_) => ErrorKind::BlockedCaptcha,
+            Self::Blocked(block) => block.kind.error(),
             // A redirect that nobody follows any further is a page with nothing on it.
             Self::Shell { .. } | Self::Empty | Self::Redirect { .. } => empty,
             Self::Queued => ErrorKind::Queued,
@@ -359,6 +378,17 @@ mod tests {
                 assert_eq!(Outcome::from(kind).counts_as(&by), Err(ErrorType::Known(expected)));
             }
         }
+    }
+
+    #[test]
+    fn a_block_is_called_what_it_counts_as() {
+        let by = FetcherSpec::by_name("direct_access");
+        for block in [Block::challenge(), Block::refusal()] {
+            let name = block.kind.to_string();
+            let error = Outcome::Blocked(block).counts_as(&by).map_err(|error| error.name().to_owned());
+            assert_eq!(error, Err(name));
+        }
+        assert_eq!((BlockKind::Challenge.name(), BlockKind::Refusal.name()), ("blocked_captcha", "blocked_403"));
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn strings(rule: &Table, field: &str) -> Vec<String> {
 
 /// A text that the pattern matches.
 fn fill(pattern: &str) -> String {
-    pattern.replace("{digits}", "18").replace("{hex}", "deb00f17").replace("{word}", "g").replace("{gap}", " now ")
+    let filled = [("{digits}", "18"), ("{hex}", "deb00f17"), ("{word}", "g"), ("{gap}", " now "), ("{end}", "")];
+    filled.into_iter().fold(pattern.to_owned(), |text, (wildcard, with)| text.replace(wildcard, with))
 }
 
 fn escape(text: &str) -> String {

@@ -129,6 +129,76 @@ fn a_refresh_that_belongs_to_a_challenge_stays_a_challenge() {
 }
 
 #[test]
+fn where_a_page_leads_is_a_challenge_by_segments_of_the_path_and_keys_of_the_query() {
+    let stub = |to: &str| {
+        let refresh =
+            format!("<html><head><meta http-equiv=refresh content=\"0;url={to}\"></head><body></body></html>");
+        let script = format!("<html><head><script>location.replace(\"{to}\")</script></head><body></body></html>");
+        [refresh, script]
+    };
+    for to in [
+        "/captcha",
+        "/captcha/",
+        "/x/captcha.php?next=/a",
+        "https://b.example/hcaptcha?x=1",
+        "/showcaptcha?cc=1",
+        "/a?captcha=1",
+        "/challenge",
+        "/Challenge/?r=%2F",
+        "/cdn-cgi/challenge-platform/h/b",
+        "/a?x=1&amp;challenge=f00",
+        "/js-challenge#a",
+        "/.within.website/x/cmd/anubis/api/pass-challenge?challenge=84225d7b",
+        "/verify",
+        "/verify-human/",
+        "/checkpoint?a=b",
+        "/antibot/",
+        "/firewall",
+        "/blocked.html",
+        "/access-denied",
+        "/?bm-verify=AAQAAAAJ",
+        "/security-check?back=%2Fnews",
+    ] {
+        for page in stub(&to.replace("&amp;", "&")) {
+            let verdict = read(&page);
+            assert!(verdict.is_blocked && verdict.redirect.is_none(), "{page}: {verdict:?}");
+        }
+    }
+    for to in [
+        "/fitness-challenge/",
+        "/challenges/2024",
+        "/challenge-yourself",
+        "/the-challenge-of-gardens",
+        "/challenger/",
+        "/blog/how-captcha-works",
+        "/captcha-guide",
+        "/recaptcha-versus-others",
+        "/search?q=captcha",
+        "/verify-your-work",
+        "/human-rights/",
+        "/human-resources",
+        "/checkpoint-charlie/",
+        "/robots-and-bots/",
+        "/bot-gardens/",
+        "/best-firewalls/",
+        "/firewall-guide",
+        "/blocked-drains",
+        "/denied-no-more",
+        "/how-to-fix-access-denied-errors",
+        "/news/security-check-list",
+        "/anti-bot-laws",
+        "/tools/validated",
+        "https://challenge.example/a",
+    ] {
+        for page in stub(to) {
+            let verdict = read(&page);
+            assert_eq!(verdict.redirect.as_deref(), Some(to), "{page}: {verdict:?}");
+            assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
 fn a_refresh_to_the_page_itself_with_a_cookie_set_by_script_is_a_wall() {
     let cookie = "<script>var t=1;document.cookie='seen='+t</script><p>One more step towards the garden and its weather, its beds and its paths";
     for to in ["a.html", "?again=1", URL] {

@@ -2,8 +2,11 @@
 #![cfg(feature = "detect")]
 #![allow(clippy::unwrap_used)]
 
+use fetchwise::answer::{BlockKind, Outcome};
+use fetchwise::attempt::ErrorType;
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::detect::{Detector, Grade, Scratch, Verdict, heuristics, outcome};
+use fetchwise::detect::{Detector, Grade, Scratch, Verdict, heuristics};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 
 const ARTICLE: &str =
@@ -48,13 +51,17 @@ impl Case {
         let verdict = Detector::new().inspect(&page, &mut Scratch::default());
         let mut out = Vec::new();
         heuristics(&page, &verdict, &mut out);
-        let end = outcome(&page, &verdict, false, false);
-        (verdict, end, out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
+        let end = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
+        (verdict, end.map_err(known), out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
     }
 
     fn ends(&self) -> Result<(), ErrorKind> {
         self.read().1
     }
+}
+
+fn known(error: ErrorType) -> ErrorKind {
+    error.kind().unwrap_or_else(|| panic!("{error:?}"))
 }
 
 fn article() -> String {
@@ -93,7 +100,7 @@ fn a_challenge_is_a_block_whatever_its_status() {
     for status in [200, 202, 401, 403, 405, 429, 503] {
         let (verdict, end, _) = Case::html(status, CHALLENGE).read();
         assert_eq!(end, Err(ErrorKind::BlockedCaptcha), "{status}");
-        assert_eq!((verdict.vendor.as_deref(), verdict.block_type), (Some("cloudflare"), Some("blocked_captcha")));
+        assert_eq!((verdict.vendor.as_deref(), verdict.block_type), (Some("cloudflare"), Some(BlockKind::Challenge)));
     }
 }
 
@@ -188,8 +195,9 @@ fn status_comes_before_emptiness_and_a_cut_body_before_both_thin_kinds() {
     assert_eq!(Case::html(200, "<p>no</p>").ends(), Err(ErrorKind::WrongTool));
     let verdict = Case::html(200, "<p>no</p>").read().0;
     let page = Page { status: 200, ..Page::default() };
-    assert_eq!(outcome(&page, &verdict, true, false), Err(ErrorKind::EmptyContent));
-    assert_eq!(outcome(&page, &verdict, false, true), Err(ErrorKind::Truncated));
+    let counts = |outcome: Outcome, by: &str| outcome.counts_as(&FetcherSpec::by_name(by)).map_err(known);
+    assert_eq!(counts(verdict.outcome(&page), "playwright"), Err(ErrorKind::EmptyContent));
+    assert_eq!(counts(verdict.outcome(&page).truncated(), "direct_access"), Err(ErrorKind::Truncated));
 }
 
 #[test]
@@ -307,9 +315,9 @@ fn the_keywords_mode_looks_for_keywords_anywhere() {
         let page = Page { status, headers: &headers, body: body.as_bytes(), ..Page::default() };
         detector.inspect(&page, &mut Scratch::default())
     };
-    assert_eq!(read(200, "an article about Cloudflare").block_type, Some("blocked_captcha"));
+    assert_eq!(read(200, "an article about Cloudflare").block_type, Some(BlockKind::Challenge));
     assert!(!read(200, "an article about cloudflare").is_blocked, "case-sensitive");
-    assert_eq!(read(403, "x").block_type, Some("blocked_403"));
+    assert_eq!(read(403, "x").block_type, Some(BlockKind::Refusal));
     assert_eq!(read(200, "<div id=\"root\"><script>x</script>").framework.as_deref(), Some("react"));
     assert!(read(200, "<script>var long = 1;</script>").is_empty);
 }

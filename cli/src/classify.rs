@@ -16,7 +16,9 @@ use super::failure::{Exit, Failure};
 use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
+use fetchwise::answer::BlockKind;
 use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
+use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
 use fetchwise::response::{Header, Page};
 
 /// Read a response: blocked, an application's shell, empty, or content
@@ -91,8 +93,11 @@ struct VerdictJson {
     bytes: u32,
     confidence: f32,
     /// What an attempt by a plain request would count as; none for content.
-    error_type: Option<&'static str>,
+    error_type: Option<String>,
     reason: String,
+    /// Where the page only sends its reader.
+    redirect: Option<String>,
+    wall_cues: bool,
     waf: Vec<String>,
     heuristics: Vec<HeuristicJson>,
     /// None without `--explain`.
@@ -337,6 +342,7 @@ fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scra
     };
     let mut heuristics = Vec::new();
     detect::heuristics(page, &verdict, &mut heuristics);
+    let counts = verdict.outcome(page).counts_as(&FetcherSpec::by_name(PROBE_FETCHER));
     let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
     let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } = verdict;
     VerdictJson {
@@ -344,7 +350,7 @@ fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scra
         body_path: None,
         status: page.status,
         is_blocked,
-        block_type,
+        block_type: block_type.map(BlockKind::name),
         vendor: owned(&verdict.vendor),
         rule: owned(&verdict.rule),
         has_spa,
@@ -359,8 +365,10 @@ fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scra
         is_html: verdict.is_html,
         bytes: verdict.bytes,
         confidence: verdict.confidence,
-        error_type: detect::outcome(page, &verdict, false, false).err().map(|kind| kind.name()),
+        error_type: counts.err().map(|error| error.name().to_owned()),
         reason: verdict.reason(),
+        redirect: verdict.redirect.as_deref().map(str::to_owned),
+        wall_cues: verdict.wall_cues,
         waf: verdict.waf.iter().map(str::to_owned).collect(),
         heuristics: heuristics
             .into_iter()
@@ -397,7 +405,7 @@ fn label(verdict: &VerdictJson) -> &'static str {
 fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
     let style = if verdict.error_type.is_none() { CHOSEN } else { ERROR };
     out.line(format_args!("{}: {}", styled(style, label(verdict)), plain(&verdict.reason)))?;
-    if let Some(error_type) = verdict.error_type {
+    if let Some(error_type) = &verdict.error_type {
         out.line(format_args!("an attempt by a plain request would count as {error_type}"))?;
     }
     let mut table = Table::new(&["heuristic", "value"]);

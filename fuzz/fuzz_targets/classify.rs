@@ -7,7 +7,8 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, DetectorOptions, Scratch, Verdict, heuristics, outcome};
+use fetchwise::detect::{Detector, DetectorOptions, Scratch, Verdict, heuristics};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 use libfuzzer_sys::fuzz_target;
 
@@ -64,11 +65,10 @@ fn check(page: &Page<'_>, verdict: &Verdict) {
     assert_eq!(blocked, verdict.block_type.is_some());
     assert!((0.0..=1.0).contains(&verdict.confidence), "{verdict:?}");
     assert!(!verdict.reason().is_empty());
-    for renders in [false, true] {
-        for truncated in [false, true] {
-            let delivered = outcome(page, verdict, renders, truncated).is_ok();
-            assert!(!delivered || (verdict.is_content() && !truncated), "{verdict:?}");
-        }
+    let outcome = verdict.outcome(page);
+    for by in ["direct_access", "playwright"].map(FetcherSpec::by_name) {
+        assert!(outcome.counts_as(&by).is_err() || verdict.is_content(), "{verdict:?}");
+        assert!(outcome.clone().truncated().counts_as(&by).is_err(), "{verdict:?}");
     }
     let short = spa || empty;
     assert!(short || !verdict.wall_cues, "{verdict:?}");

@@ -18,6 +18,7 @@ use super::grade::Grade;
 use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
 use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
+use crate::answer::BlockKind;
 use crate::response::{Page, header};
 
 /// Visible characters under which a page with a password field may be a log-in wall.
@@ -134,7 +135,7 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
             let challenges = holding().any(|(_, r)| r.grade.blocks() && !r.refusal && !is_explained(r));
-            verdict.block_type = Some(if challenges { "blocked_captcha" } else { "blocked_403" });
+            verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {
                 let named =
@@ -148,7 +149,7 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         }
         _ if refused => {
             verdict.is_blocked = true;
-            verdict.block_type = Some("blocked_403");
+            verdict.block_type = Some(BlockKind::Refusal);
             verdict.confidence = 0.9;
             if let Some(refusal) = first(&|g| g == Grade::Refusal) {
                 decided_by(table, refusal, verdict);
@@ -212,7 +213,7 @@ fn read_thin(
     let redirect = read_redirect(charset, body, scratch).filter(|_| (200..300).contains(&page.status));
     if let Some(target) = redirect {
         // A cookie that a script sets is lost on who runs none, and the page would come again.
-        if redirect::leads_back(&target, page.final_url.or(page.url)) && sets_cookie(&scratch.lower) {
+        if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
             verdict.wall_cues = true;
             return;
         }
@@ -237,9 +238,11 @@ fn read_thin(
 
 /// Whether something in a page in lower case sets a cookie.
 fn sets_cookie(lower: &[u8]) -> bool {
-    [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
-        .iter()
-        .any(|how| memmem::find(lower, how).is_some())
+    // All of the ways have the word in them, and most pages do not.
+    memmem::find(lower, b"cookie").is_some()
+        && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
+            .iter()
+            .any(|how| memmem::find(lower, how).is_some())
 }
 
 fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {

@@ -208,7 +208,7 @@ fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scrat
         let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
         if may_hold {
             limit = limit.max(if rule.max_visible_chars < NO_LIMIT { rule.max_visible_chars } else { 0 });
-            hits.push(Hit { start: hit.start + from, ..hit });
+            hits.push(Hit { start: hit.start + from, end: hit.end + from, ..hit });
         }
         may_hold
     });
@@ -239,8 +239,7 @@ fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Sc
         if rule.grade == Grade::Paywall && place == Place::Text && early {
             return;
         }
-        let end = table.patterns[hit.pattern as usize].end_at(lower, hit.start as usize).unwrap_or(hit.start as usize);
-        found.add(part.rule, part.bit, place, At::Body(hit.start, end as u32));
+        found.add(part.rule, part.bit, place, At::Body(hit.start, hit.end));
     });
 }
 
@@ -294,8 +293,7 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     folded.push_str(folded_title);
     table.sentences.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
         let part = table.parts[hit.pattern as usize];
-        let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);
-        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, end.unwrap_or(0) as u32));
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
         true
     });
 }
@@ -305,8 +303,7 @@ pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
     let Scratch { folded, found, buffer, .. } = scratch;
     table.cue_words.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
         let part = table.parts[hit.pattern as usize];
-        let end = table.patterns[hit.pattern as usize].end_at(folded.as_bytes(), hit.start as usize);
-        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, end.unwrap_or(0) as u32));
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
         true
     });
 }

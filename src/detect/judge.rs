@@ -24,10 +24,7 @@ impl Verdict {
             return Outcome::Queued;
         }
         if self.is_blocked {
-            let kind = match self.block_type {
-                Some("blocked_403") => BlockKind::Refusal,
-                _ => BlockKind::Challenge,
-            };
+            let kind = self.block_type.unwrap_or(BlockKind::Challenge);
             let (vendor, rule) = (self.vendor.as_deref().map(Into::into), self.rule.as_deref().map(Into::into));
             return Outcome::Blocked(Block { kind, vendor, rule });
         }

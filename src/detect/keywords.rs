@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{Scratch, Verdict};
+use crate::answer::BlockKind;
 use crate::response::Page;
 
 const CAPTCHA: [&str; 7] =
@@ -30,8 +31,8 @@ pub(super) fn inspect(page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
     Verdict {
         is_blocked: captcha.is_some() || refused,
         block_type: match (captcha, refused) {
-            (Some(_), _) => Some("blocked_captcha"),
-            (None, true) => Some("blocked_403"),
+            (Some(_), _) => Some(BlockKind::Challenge),
+            (None, true) => Some(BlockKind::Refusal),
             _ => None,
         },
         rule: captcha.map(|k| Arc::from(format!("keyword:{k}"))),

@@ -15,7 +15,8 @@
 //! The time is linear in the bytes looked at. Nothing here does I/O, and nothing knows which fetcher asked.
 //!
 //! ```
-//! use fetchwise::detect::{Detector, Scratch, outcome};
+//! use fetchwise::answer::Outcome;
+//! use fetchwise::detect::{Detector, Scratch};
 //! use fetchwise::response::{Header, Page};
 //!
 //! let detector = Detector::new();
@@ -26,7 +27,7 @@
 //! let verdict = detector.inspect(&page, &mut scratch);
 //! assert!(verdict.is_blocked);
 //! assert_eq!(verdict.vendor.as_deref(), Some("cloudflare"));
-//! assert!(outcome(&page, &verdict, false, false).is_err());
+//! assert!(matches!(verdict.outcome(&page), Outcome::Blocked(_)));
 //! ```
 
 mod attributes;
@@ -64,7 +65,7 @@ use arc_swap::ArcSwap;
 #[cfg(feature = "json")]
 pub use evaluate::{Class, EvaluateError, Evaluation, Labelled, Mistake, Score, evaluate};
 pub use grade::Grade;
-pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics, outcome};
+pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics};
 pub use walk::Place;
 pub use written::{RuleError, RuleFileError};
 
@@ -214,7 +215,7 @@ impl Default for Detector {
 }
 
 impl Detector {
-    /// The shipped rules. They are compiled at the first call, which takes a few milliseconds.
+    /// The shipped rules. The first call in a process compiles them; later ones share what it made.
     pub fn new() -> Self {
         Self::of(rules::shipped(), Mode::Rules)
     }

@@ -25,9 +25,20 @@ enum Piece {
     Word,
     /// At most 80 bytes of anything but `<` and `>`, as few as will do.
     Gap,
+    /// Nothing, where a word ends: at the end, or before what is none of `a-z0-9_-`.
+    End,
 }
 
-/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}` and `{gap}` in it, in lower case.
+/// The wildcards, as they are written.
+const WILDCARDS: [(&str, Piece); 5] = [
+    ("{digits}", Piece::Digits),
+    ("{hex}", Piece::Hex),
+    ("{word}", Piece::Word),
+    ("{gap}", Piece::Gap),
+    ("{end}", Piece::End),
+];
+
+/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}` in it, in lower case.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pieces: Box<[Piece]>,
@@ -40,16 +51,13 @@ impl Pattern {
         let lower = written.to_lowercase();
         let mut rest = lower.as_str();
         while !rest.is_empty() {
-            let wildcard =
-                [("{digits}", Piece::Digits), ("{hex}", Piece::Hex), ("{word}", Piece::Word), ("{gap}", Piece::Gap)]
-                    .into_iter()
-                    .find(|(name, _)| rest.starts_with(name));
+            let wildcard = WILDCARDS.into_iter().find(|(name, _)| rest.starts_with(name));
             if let Some((name, piece)) = wildcard {
                 pieces.push(piece);
                 rest = &rest[name.len()..];
                 continue;
             }
-            let end = ["{digits}", "{hex}", "{word}", "{gap}"].iter().filter_map(|w| rest.find(w)).min();
+            let end = WILDCARDS.iter().filter_map(|(name, _)| rest.find(name)).min();
             let literal = &rest[..end.unwrap_or(rest.len())];
             pieces.push(Piece::Literal(literal.as_bytes().into()));
             rest = &rest[literal.len()..];
@@ -83,7 +91,8 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
             Piece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
             Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
             Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
-            Piece::Word => run(rest, |b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')?,
+            Piece::Word => run(rest, is_of_word)?,
+            Piece::End => rest.first().is_none_or(|b| !is_of_word(*b)).then_some(0)?,
             Piece::Gap => {
                 let after = &pieces[i + 1..];
                 let begins = |n: usize| match after.first() {
@@ -98,6 +107,10 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
         };
     }
     Some(at)
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
@@ -115,5 +128,16 @@ mod tests {
         assert_eq!(Pattern::parse("abc").err(), Some(PatternError::TooShort));
         assert_eq!(Pattern::parse("{hex}abcd").err(), Some(PatternError::UnknownWildcard));
         assert_eq!(Pattern::parse("").err(), Some(PatternError::TooShort));
+    }
+
+    #[test]
+    fn an_end_is_where_a_word_ends() {
+        let pattern = Pattern::parse("/verify{end}").unwrap();
+        for ends in ["/verify", "/verify/", "/verify?x", "/verify.php", "/verify'"] {
+            assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(7), "{ends}");
+        }
+        for goes_on in ["/verify-your-work", "/verify_x", "/verifying", "/verify2", "/verif"] {
+            assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
+        }
     }
 }

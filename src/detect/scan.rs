@@ -1,13 +1,14 @@
-//! Finding many byte patterns in text that is in lower case already, with the packed search of the `aho-corasick` crate.
+//! Finding many byte patterns in text that is in lower case already, with the searches of the `aho-corasick` crate.
 //!
-//! Searched for are not the patterns but their cores (`cores`), up to sixty-four of them at once: the packed search looks at every byte of
-//! the text with vector instructions, and where a core stands, the patterns it belongs to are verified around it. Every occurrence is
-//! reported, overlapping ones too, up to bounds that grow with the text, so that the time stays linear whatever the text holds. This
-//! file knows patterns and offsets, not rules.
+//! Searched for are not the patterns but their cores (`cores`). In long text that is done by the packed search, sixty-four cores at a
+//! time: it looks at every byte of the text with vector instructions. In short text the packed searches would take longer to begin
+//! and to end than to search, so one automaton looks for all cores at once there. Where a core stands, the patterns it belongs to are
+//! verified around it. Every occurrence is reported, overlapping ones too, up to bounds that grow with the text, so that the time
+//! stays linear whatever the text holds. This file knows patterns and offsets, not rules.
 
 use std::ops::Range;
 
-use aho_corasick::automaton::Automaton;
+use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::dfa::DFA;
 use aho_corasick::packed::{Config, MatchKind, Searcher};
 use aho_corasick::{Anchored, Span};
@@ -22,6 +23,13 @@ const CORES_AT_ONCE: usize = 64;
 const SETS: usize = 16;
 /// Most strings for which it has half as many.
 const FEW: usize = 32;
+
+/// Bytes from which on text is long enough for the packed search ...
+const LONG: usize = 2048;
+/// ... and where the cores take more searches than two, each of which goes over the whole text.
+const LONG_FOR_MANY: usize = 64 << 10;
+/// Parts of a short text that are gone through at the same time.
+const PARTS: usize = 4;
 
 /// Hits that count that any text may have, however short ...
 const HITS_FREE: usize = 64;
@@ -43,6 +51,8 @@ pub(super) struct Hit {
     pub(super) pattern: u32,
     /// Where it starts, in bytes.
     pub(super) start: u32,
+    /// Where it ends.
+    pub(super) end: u32,
 }
 
 /// What a pattern's hits are bounded with, so that words which many scripts use do not take the place of a vendor's marker.
@@ -60,24 +70,21 @@ pub(super) struct Buffer(Vec<(Hit, Class)>);
 /// A set of patterns, ready to be searched for.
 #[derive(Debug)]
 pub(super) struct Scan {
-    searches: Vec<Search>,
-    /// By core, in the order of the searches.
+    /// None without patterns.
+    automaton: Option<Box<DFA>>,
+    /// Empty where the processor has no vector instructions that the packed search knows.
+    packed: Vec<Packed>,
+    /// For each core, its entries. The automaton counts the cores so.
+    cores: Vec<Range<u32>>,
     entries: Vec<Entry>,
 }
 
 /// A search for some of the cores.
 #[derive(Debug)]
-struct Search {
-    how: How,
-    /// For each core, its entries.
-    entries: Vec<Range<u32>>,
-}
-
-#[derive(Debug)]
-enum How {
-    Packed(Searcher),
-    /// Where the processor has no vector instructions that the packed search knows.
-    Automaton(Box<DFA>),
+struct Packed {
+    searcher: Searcher,
+    /// The number of the first of its cores. The others follow.
+    first: usize,
 }
 
 /// A pattern that has a core.
@@ -118,18 +125,21 @@ impl Scan {
         order.sort_unstable_by_key(|core| cores[*core]);
         let searches_needed = cores.len().div_ceil(CORES_AT_ONCE).max(1);
         let each = cores.len().div_ceil(searches_needed).max(1);
-        let (mut searches, mut entries) = (Vec::new(), Vec::new());
-        for alike in order.chunks(each) {
-            let order = in_sets(alike);
-            let strings: Vec<[u8; CORE]> = order.iter().map(|core| cores[*core]).collect();
-            let ranges = order.iter().map(|core| {
-                let from = entries.len() as u32;
-                entries.append(&mut by_core[*core]);
-                from..entries.len() as u32
-            });
-            searches.push(Search { entries: ranges.collect(), how: How::of(&strings) });
+        let order: Vec<Vec<usize>> = order.chunks(each).map(in_sets).collect();
+        let strings: Vec<Vec<_>> = order.iter().map(|of| of.iter().map(|core| cores[*core]).collect()).collect();
+        let mut entries = Vec::new();
+        let ranges = order.iter().flatten().map(|core| {
+            let from = entries.len() as u32;
+            entries.append(&mut by_core[*core]);
+            from..entries.len() as u32
+        });
+        let packed = strings.iter().enumerate().map(|(n, cores)| Packed::new(cores, n * each));
+        Self {
+            cores: ranges.collect(),
+            entries,
+            packed: packed.collect::<Option<_>>().unwrap_or_default(),
+            automaton: automaton(&strings.concat()),
         }
-        Self { searches, entries }
     }
 
     /// Reports every occurrence in `text`, in the order of the text, up to the bounds. `found` says whether the hit
@@ -158,51 +168,85 @@ impl Scan {
         if text.len() < CORE {
             return;
         }
-        for search in &self.searches {
-            let entries = |core: usize| {
-                let range = &search.entries[core];
-                &self.entries[range.start as usize..range.end as usize]
-            };
-            match &search.how {
-                How::Packed(searcher) => {
-                    let mut span = Span::from(0..text.len());
-                    while let Some(core) = searcher.find_in(text, span) {
-                        if !run.candidates(entries(core.pattern().as_usize()), core.start()) {
-                            return;
-                        }
-                        // Cores may overlap.
-                        span.start = core.start() + 1;
-                    }
+        let long = if self.packed.len() > 2 { LONG_FOR_MANY } else { LONG };
+        if text.len() < long || self.packed.is_empty() {
+            return self.search_at_once(run);
+        }
+        for Packed { searcher, first } in &self.packed {
+            let mut span = Span::from(0..text.len());
+            while let Some(core) = searcher.find_in(text, span) {
+                if !run.candidates(self.entries_of(first + core.pattern().as_usize()), core.start()) {
+                    return;
                 }
-                How::Automaton(automaton) => {
-                    let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
-                    for (at, &byte) in text.iter().enumerate() {
-                        state = automaton.next_state(Anchored::No, state, byte);
-                        // All cores are of one length, so that one ends here at most.
-                        if automaton.is_special(state) && automaton.is_match(state) {
-                            let core = automaton.match_pattern(state, 0).as_usize();
-                            if !run.candidates(entries(core), at + 1 - CORE) {
-                                return;
-                            }
-                        }
-                    }
+                // Cores may overlap.
+                span.start = core.start() + 1;
+            }
+        }
+    }
+
+    /// Searches for all cores at once. Each step of an automaton waits for the step before it, so that several go through parts of the
+    /// text at the same time. The parts overlap by what a core has more than one byte: each core begins in exactly one of them.
+    fn search_at_once(&self, run: &mut Run<'_>) {
+        let Some(automaton) = &self.automaton else { return };
+        let Ok(start) = automaton.start_state(Anchored::No) else { return };
+        let text = run.text;
+        let each = text.len() / PARTS;
+        let parts: [&[u8]; PARTS] = std::array::from_fn(|part| {
+            let from = part * each;
+            &text[from..text.len().min(from + each + CORE - 1)]
+        });
+        let together = parts.iter().map(|part| part.len()).min().unwrap_or_default();
+        let heads = parts.map(|part| &part[..together]);
+        let mut states = [start; PARTS];
+        for at in 0..together {
+            for part in 0..PARTS {
+                states[part] = automaton.next_state(Anchored::No, states[part], heads[part][at]);
+                if automaton.is_special(states[part]) && !self.core_ends(automaton, states[part], part * each + at, run)
+                {
+                    return;
+                }
+            }
+        }
+        for part in 0..PARTS {
+            let mut state = states[part];
+            for (at, byte) in parts[part].iter().enumerate().skip(together) {
+                state = automaton.next_state(Anchored::No, state, *byte);
+                if automaton.is_special(state) && !self.core_ends(automaton, state, part * each + at, run) {
+                    return;
                 }
             }
         }
     }
-}
 
-impl How {
-    fn of(cores: &[[u8; CORE]]) -> Self {
-        let packed = Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
-        packed.map_or_else(|| Self::automaton(cores), Self::Packed)
+    /// A core ends with the byte at `last`, unless there is something else about `state`. Returns whether to go on.
+    #[inline(never)]
+    fn core_ends(&self, automaton: &DFA, state: StateID, last: usize, run: &mut Run<'_>) -> bool {
+        // All cores are of one length, so that one ends here at most.
+        !automaton.is_match(state)
+            || run.candidates(self.entries_of(automaton.match_pattern(state, 0).as_usize()), last + 1 - CORE)
     }
 
-    fn automaton(cores: &[[u8; CORE]]) -> Self {
-        match DFA::new(cores) {
-            Ok(automaton) => Self::Automaton(Box::new(automaton)),
-            Err(error) => unreachable!("{} strings of four bytes: {error}", cores.len()),
-        }
+    fn entries_of(&self, core: usize) -> &[Entry] {
+        let range = &self.cores[core];
+        &self.entries[range.start as usize..range.end as usize]
+    }
+}
+
+impl Packed {
+    fn new(cores: &[[u8; CORE]], first: usize) -> Option<Self> {
+        let searcher = Config::new().match_kind(MatchKind::LeftmostFirst).builder().extend(cores).build();
+        searcher.map(|searcher| Self { searcher, first })
+    }
+}
+
+fn automaton(cores: &[[u8; CORE]]) -> Option<Box<DFA>> {
+    if cores.is_empty() {
+        return None;
+    }
+    // A prefilter is for `find`, and without one the state it starts in is nothing special.
+    match DFA::builder().prefilter(false).build(cores) {
+        Ok(automaton) => Some(Box::new(automaton)),
+        Err(error) => unreachable!("{} strings of four bytes: {error}", cores.len()),
     }
 }
 
@@ -238,8 +282,8 @@ impl Run<'_> {
             }
             let Some(begin) = at.checked_sub(entry.at as usize) else { continue };
             work += VERIFIED;
-            if self.patterns[entry.pattern as usize].end_at(self.text, begin).is_some() {
-                self.hits.push((Hit { pattern: entry.pattern, start: begin as u32 }, entry.class));
+            if let Some(end) = self.patterns[entry.pattern as usize].end_at(self.text, begin) {
+                self.hits.push((Hit { pattern: entry.pattern, start: begin as u32, end: end as u32 }, entry.class));
             }
         }
         self.work_left = self.work_left.saturating_sub(work);

@@ -1,4 +1,4 @@
-//! What was read in a response, and what an attempt that got it counts as.
+//! What was read in a response, and the heuristics that follow from it. What an attempt that got it counts as is not known here.
 //!
 //! Presence of a vendor and evidence of a block are kept apart: a page may be proxied by Cloudflare, carry a captcha widget
 //! and still be what was asked for.
@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use super::grade::Grade;
 use super::walk::Place;
-use crate::attempt::ErrorType;
-use crate::attempt::outcome::ErrorKind;
+use crate::answer::BlockKind;
 use crate::heuristic::Heuristic;
-use crate::registry::{Class, FetcherSpec};
 use crate::response::{Page, header};
 
 /// Visible characters from which a page counts as content.
@@ -88,9 +86,8 @@ pub struct Match {
 pub struct Verdict {
     /// A challenge or a refusal came instead of the content.
     pub is_blocked: bool,
-    /// When blocked: `blocked_captcha` where there is a challenge, `blocked_403` where there are only words of a refusal or the
-    /// status of one.
-    pub block_type: Option<&'static str>,
+    /// When blocked: a challenge where there is one, a refusal where there are only words of one or its status.
+    pub block_type: Option<BlockKind>,
     /// A waiting room: neither blocked nor content.
     pub is_queued: bool,
     /// Whose block or waiting room it is, when known.
@@ -145,7 +142,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the page has enough to read: not HTML at all, or HTML with text for a reader, and neither blocked nor queued.
-    /// What the status says is not looked at: see [`outcome`].
+    /// What the status says is not looked at: see [`Verdict::outcome`].
     pub fn is_content(&self) -> bool {
         !self.is_blocked && !self.is_queued && !self.is_thin()
     }
@@ -163,7 +160,7 @@ impl Verdict {
             format!("waiting room{vendor}{rule}")
         } else if self.is_blocked {
             match self.block_type {
-                Some("blocked_403") => format!("refused{vendor}{rule}"),
+                Some(BlockKind::Refusal) => format!("refused{vendor}{rule}"),
                 _ => format!("challenge or block page{vendor}{rule}"),
             }
         } else if self.has_spa {
@@ -182,28 +179,6 @@ impl Verdict {
     }
 }
 
-/// What an attempt counts as that got `page`, whose body `verdict` was read from.
-///
-/// `renders` says whether the fetcher runs scripts, `truncated` whether the body ended before its announced length. The
-/// order: evidence of a block or a waiting room, then the status, then a cut body, then emptiness. Statuses that no table
-/// names: 204, 205 and 304 bring no content, so they count as empty; a final 3xx leads nowhere (`redirect_loop`), unless it
-/// is a 300 with something to read; 1xx and 0 are no final answer (`network_error`); 600 and above, such as LinkedIn's 999,
-/// count as `client_error`.
-///
-/// # Errors
-///
-/// The kind of failure, when the page is not content.
-pub fn outcome(page: &Page<'_>, verdict: &Verdict, renders: bool, truncated: bool) -> Result<(), ErrorKind> {
-    let outcome = verdict.outcome(page);
-    let outcome = if truncated { outcome.truncated() } else { outcome };
-    let class = if renders { Class::Rendering } else { Class::Plain };
-    match outcome.counts_as(&FetcherSpec::new("", class)) {
-        Ok(()) => Ok(()),
-        Err(ErrorType::Known(kind)) => Err(kind),
-        Err(ErrorType::Other(_)) => Err(ErrorKind::NetworkError),
-    }
-}
-
 /// The heuristics that are known after the fetch. Only what is true is added.
 pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) {
     out.push(Heuristic::flag(format!("status_{}", page.status)));
@@ -219,7 +194,7 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         }
     }
     let flags = [
-        (verdict.block_type == Some("blocked_captcha"), "has_captcha"),
+        (verdict.block_type == Some(BlockKind::Challenge), "has_captcha"),
         (verdict.has_spa, "has_spa"),
         (verdict.has_paywall, "has_paywall"),
         (verdict.has_login_wall, "has_login_wall"),

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::detect::{Detector, Scratch, Verdict, outcome};
+use fetchwise::detect::{Detector, Scratch, Verdict};
+use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 use fetchwise_testsite::origin::{Charset, Coding, Origin, Site, Wall};
 
@@ -500,8 +501,8 @@ fn judged(site: Site, path: &str) -> (Verdict, Result<(), ErrorKind>) {
         answer.head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(k, v)| Header::new(k, v)).collect();
     let page = Page { status: answer.status, headers: &headers, body: &answer.body, ..Page::default() };
     let verdict = DETECTOR.inspect(&page, &mut Scratch::default());
-    let outcome = outcome(&page, &verdict, false, false);
-    (verdict, outcome)
+    let counts = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
+    (verdict, counts.map_err(|error| error.kind().unwrap_or_else(|| panic!("{error:?}"))))
 }
 
 fn wall(wall: Wall, status: u16) -> Site {
