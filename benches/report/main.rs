@@ -11,7 +11,6 @@
 #![allow(clippy::unwrap_used, reason = "a measurement that meets an error has failed")]
 
 mod book;
-mod build;
 mod growth;
 mod host;
 mod log;
@@ -85,7 +84,6 @@ const SUBJECTS: &[Subject] = &[
     ("pipeline", pipeline::measure),
     ("simulate", simulate::measure),
     ("scaling", scaling::measure),
-    ("build", build::measure),
 ];
 
 struct Wishes {
