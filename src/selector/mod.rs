@@ -100,6 +100,15 @@ impl Situation {
     }
 }
 
+/// What a decision saw of its host, beside evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostSeen {
+    /// Never paused, and no fetcher was ever blocked there.
+    Quiet,
+    /// It may have to be claimed before it is asked.
+    AtRisk,
+}
+
 /// Learns which fetcher works for which URL. Shared by reference between threads.
 ///
 /// ```
@@ -156,6 +165,16 @@ impl Selector {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
+    }
+
+    /// Decides as [`Selector::select`] does, and says whether anything was ever paused or blocked on the host: where not, a visit has
+    /// nothing to claim.
+    pub(crate) fn select_on_host(&self, url: &Url, situation: &Situation) -> Result<(Decision, HostSeen), UrlError> {
+        let features = UrlFeatures::extract(url)?;
+        let mut candidates = Candidates::new();
+        let mut seen = HostSeen::Quiet;
+        let decision = self.decide_seeing(url, &features, situation, &mut candidates, &mut NoTrace, &mut seen);
+        Ok((decision, seen))
     }
 
     /// Records an attempt: memory first, then the sink. A time after `now` becomes `now`.
@@ -319,12 +338,28 @@ impl Selector {
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
+        self.decide_seeing(url, features, situation, candidates, trace, &mut HostSeen::Quiet)
+    }
+
+    #[inline]
+    fn decide_seeing<'s>(
+        &'s self,
+        url: &Url,
+        features: &UrlFeatures<'_>,
+        situation: &Situation,
+        candidates: &mut Candidates<'s>,
+        trace: &mut impl Trace,
+        seen: &mut HostSeen,
+    ) -> Decision {
         if let Some(until) = situation.link.pause_at(situation.now) {
             return Decision::Paused { until, host: false };
         }
         let guard = self.evidence.guard();
         let local = Local::find(&self.evidence, features, &guard);
         let domain = local.domain;
+        if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
+            *seen = HostSeen::AtRisk;
+        }
         let host_pause = domain.and_then(Entry::paused_until).filter(|until| *until > situation.now);
         if let Some(until) = host_pause.filter(|_| !situation.host_trial) {
             return Decision::Paused { until, host: true };

@@ -1,6 +1,8 @@
 //! Links at risk: the state of every link that is paused, or failed the last time. All other links have the default state and take
 //! no memory.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
@@ -10,18 +12,26 @@ use crate::backoff::LinkState;
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     at_risk: DashMap<String, LinkState>,
+    /// How many there are, so that where there is none nobody looks for one. Relaxed everywhere: a link that has just been put at risk
+    /// by another thread may be missed once, as it would be a moment earlier.
+    count: AtomicUsize,
 }
 
 impl Links {
     /// Adds what a replay found.
     pub(crate) fn restore(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
         for (link, state) in links {
-            self.at_risk.insert(link, state);
+            if self.at_risk.insert(link, state).is_none() {
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     /// The state of `link`.
     pub(crate) fn get(&self, link: &str) -> LinkState {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return LinkState::default();
+        }
         self.at_risk.get(link).map_or_else(LinkState::default, |state| *state)
     }
 
@@ -43,6 +53,7 @@ impl Links {
                     entry.insert(state);
                 } else {
                     entry.remove();
+                    self.count.fetch_sub(1, Ordering::Relaxed);
                 }
                 state
             }
@@ -51,6 +62,7 @@ impl Links {
                 if at_risk(&state) {
                     say(&state);
                     entry.insert(state);
+                    self.count.fetch_add(1, Ordering::Relaxed);
                 }
                 state
             }

@@ -13,7 +13,7 @@ use crate::backoff::LinkState;
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
-use crate::selector::{Selector, Situation};
+use crate::selector::{HostSeen, Selector, Situation};
 use crate::state::flights::Role;
 use crate::time::Timestamp;
 
@@ -37,13 +37,13 @@ enum Admission {
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn decide(&mut self, now: Timestamp) -> Step<S> {
         loop {
-            let mut take = match self.ask(now) {
-                Ok(take) => take,
+            let (mut take, host) = match self.ask(now) {
+                Ok(decided) => decided,
                 Err(Stop::Ended(how)) => return self.end(how, now),
                 Err(Stop::Failed(error)) => return self.fail(error, now),
                 Err(Stop::Wait(wait)) => return Step::Wait(wait),
             };
-            if self.attempts == 0 && self.host_trial.is_none() {
+            if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
                 match self.admit(now) {
                     Admission::Open => {}
                     Admission::Again => continue,
@@ -52,7 +52,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 }
             }
             let mut held = Held::NOTHING;
-            if !take.breaker_ignored {
+            if host == HostSeen::AtRisk && !take.breaker_ignored {
                 match self.selector.claim_breaker_trial(self.domain(), take.fetcher, now) {
                     BreakerTrial::NotNeeded => {}
                     claimed @ BreakerTrial::Claimed { .. } => {
@@ -95,7 +95,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Asks the router (at first) or the selector (later) once.
-    fn ask(&mut self, now: Timestamp) -> Result<Take, Stop> {
+    fn ask(&mut self, now: Timestamp) -> Result<(Take, HostSeen), Stop> {
         let first = self.attempts == 0;
         let state = self.selector.state();
         // Another visit of the same link may have ended while this one waited.
@@ -113,9 +113,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
             host_trial: self.host_trial.is_some(),
         };
-        let decision = if first { self.route(&situation)? } else { self.select(&situation)? };
+        let (decision, host) = if first { self.route(&situation)? } else { self.select(&situation)? };
         match decision {
-            Decision::Take(take) if !self.excluded.contains(take.fetcher) => Ok(take),
+            Decision::Take(take) if !self.excluded.contains(take.fetcher) => Ok((take, host)),
             Decision::Take(take) => {
                 let name = self.selector.fetcher_name(take.fetcher);
                 self.last.message = format!("{name} is not available");
@@ -129,12 +129,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn select(&self, situation: &Situation) -> Result<Decision, Stop> {
+    fn select(&self, situation: &Situation) -> Result<(Decision, HostSeen), Stop> {
         // The URL was looked at when the visit began.
-        self.selector.select(self.url.borrow(), situation).map_err(|_| Stop::Ended(Ended::NoFetcher))
+        self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(Ended::NoFetcher))
     }
 
-    fn route(&mut self, situation: &Situation) -> Result<Decision, Stop> {
+    fn route(&mut self, situation: &Situation) -> Result<(Decision, HostSeen), Stop> {
         let router = self.selector.router();
         if router.mode == Mode::Learning && self.learning.is_none() {
             return self.select(situation);
@@ -142,7 +142,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         match router.decide(&self.selector, self.url.borrow(), situation, self.learning) {
             Ok(Routed { decision, arm, shadow }) => {
                 (self.arm, self.shadow) = (arm, shadow);
-                Ok(decision)
+                Ok((decision, HostSeen::AtRisk))
             }
             Err(error) => {
                 self.last.source = Some(Source::HardCoded);

@@ -40,7 +40,7 @@ use crate::attempt::bounds::link_name;
 use crate::attempt::{ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
-use crate::heuristic::url::{UrlFeatures, domain_of, identity};
+use crate::heuristic::url::{domain_of, fetchable, identity};
 use crate::registry::{FetcherId, FetcherSet};
 use crate::router::Mode;
 use crate::selector::Selector;
@@ -166,7 +166,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// # Ok::<(), fetchwise::Error>(())
     /// ```
     pub fn new(selector: S, url: U) -> Result<Self, Error> {
-        UrlFeatures::extract(url.borrow())?;
+        fetchable(url.borrow())?;
         Ok(Self {
             selector,
             url,
