@@ -198,6 +198,10 @@ impl Scan {
         let together = parts.iter().map(|part| part.len()).min().unwrap_or_default();
         let heads = parts.map(|part| &part[..together]);
         let mut states = [start; PARTS];
+        #[allow(
+            clippy::needless_range_loop,
+            reason = "the four parts are gone through side by side, not one after another"
+        )]
         for at in 0..together {
             for part in 0..PARTS {
                 states[part] = automaton.next_state(Anchored::No, states[part], heads[part][at]);

@@ -10,6 +10,7 @@ use crate::time::Timestamp;
 /// Something that was recorded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "nearly all entries are attempts, and each is handed on at once")]
 pub enum Entry {
     /// An attempt.
     Attempt(Attempt),

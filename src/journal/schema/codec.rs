@@ -255,7 +255,7 @@ mod tests {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(&path, &encoded.payload).unwrap();
             }
-            let bytes = read_golden(&name);
+            let bytes = read_golden(name);
             assert_eq!(decode(encoded.kind, version_of(encoded.kind), &bytes).unwrap(), entry, "{name}");
             assert_eq!(&encoded.payload[..], &bytes[..], "{name}");
         }
