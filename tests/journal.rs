@@ -577,9 +577,10 @@ fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_no
         (chosen.rule, chosen.confidence, chosen.arm) = (Some("my own".into()), Some(0.25), Some(Arm::Learning));
         write(dir, [chosen.clone()]);
         let mut read = Vec::new();
-        journal::replay(dir, |_, entry| match entry {
-            Entry::Attempt(attempt) => read.push(attempt),
-            _ => {}
+        journal::replay(dir, |_, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                read.push(attempt);
+            }
         })
         .unwrap();
         assert_eq!(read.pop(), Some(chosen), "{name}");
