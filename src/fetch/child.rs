@@ -62,6 +62,7 @@ impl Scratch {
     }
 
     /// Removes it; processes that are being killed may still write to it for a moment. Blocks.
+    #[cfg_attr(not(feature = "browser"), allow(dead_code, reason = "only a browser has a profile to remove"))]
     pub(super) fn remove(self) {
         let path = self.dir.keep();
         for _ in 0..20 {
