@@ -186,7 +186,9 @@ fn where_a_page_leads_is_a_challenge_by_segments_of_the_path_and_keys_of_the_que
         "/denied-no-more",
         "/how-to-fix-access-denied-errors",
         "/news/security-check-list",
+        "/anti-bot-laws",
         "/tools/validated",
+        "https://challenge.example/a",
     ] {
         for page in stub(to) {
             let verdict = read(&page);

@@ -319,12 +319,22 @@ fn read_refresh(table: &Table, scratch: &mut Scratch) {
             continue;
         }
         table.refreshes.each(target, &table.patterns, buffer, |hit| {
+            let at = hit.start as usize;
+            if target[at] == b'/' && begins_host(&target[..at]) {
+                return true;
+            }
             let part = table.parts[hit.pattern as usize];
             facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
             found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
             true
         });
     }
+}
+
+/// Whether a slash behind this is the second one before a host (`https://`, or `//` where the target begins). A pattern that begins with
+/// a slash is a segment of a path, and the name of a host says nothing.
+fn begins_host(before: &[u8]) -> bool {
+    matches!(before, [b'/'] | [.., b':' | b'=' | b' ' | b'\'' | b'"', b'/'])
 }
 
 /// Where the page sends its reader, as it is written.
