@@ -9,4 +9,5 @@ mod fetch;
 mod full_disk;
 mod log;
 mod maintain;
+mod pocketbase;
 mod support;
