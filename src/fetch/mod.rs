@@ -16,6 +16,7 @@ pub mod proxy;
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -82,6 +83,30 @@ pub struct Response {
     pub duration: Duration,
     /// The server ended the body before its announced length. What came is in `body`.
     pub truncated: bool,
+    /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
+    pub exchange: Vec<Exchange>,
+}
+
+/// One request as it went out, for those who keep archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What was asked for.
+    pub url: Url,
+    /// The headers of the request.
+    pub request: Vec<Header>,
+    /// The address that answered.
+    pub peer: Option<IpAddr>,
+    /// The answer, when it was a redirect; that of the last request is the [`Response`] itself.
+    pub redirect: Option<Redirect>,
+}
+
+/// An answer that led elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// HTTP status.
+    pub status: u16,
+    /// All response headers, in order.
+    pub headers: Vec<Header>,
 }
 
 impl Response {

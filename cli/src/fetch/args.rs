@@ -38,6 +38,12 @@ pub(crate) struct FetchArgs {
     /// Keep pages in this WARC archive (compressed when the name ends in .gz)
     #[arg(long, value_name = "FILE")]
     pub(crate) warc: Option<PathBuf>,
+    /// Go on in a new file (crawl-00001.warc.gz ..) once one is so long, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
+    pub(crate) warc_size: Option<u64>,
+    /// When done, bring this CDXJ index of the archive up to date
+    #[arg(long, value_name = "FILE", requires = "warc")]
+    pub(crate) cdx: Option<PathBuf>,
     /// URLs under way at once
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,

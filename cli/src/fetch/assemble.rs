@@ -27,7 +27,7 @@ use fetchwise::registry::{PROBE_FETCHER, canonical};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
-use fetchwise::store::warc::Warc;
+use fetchwise::store::warc::{Warc, WarcOptions};
 
 /// Other programs get so long to end.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -51,6 +51,8 @@ pub(crate) struct Wishes {
     pub(crate) max_body: Option<u64>,
     /// Certificate authorities to trust beside Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Whether requests and redirects are kept for an archive.
+    pub(crate) keep_exchange: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -64,6 +66,7 @@ impl From<&FetchArgs> for Wishes {
             timeout: args.timeout,
             max_body: args.max_body,
             ca_file: args.ca_file.clone(),
+            keep_exchange: args.warc.is_some(),
         }
     }
 }
@@ -159,7 +162,9 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
             }
-            let archive = Warc::open(path)?;
+            let options = WarcOptions::default();
+            let options = args.warc_size.map_or(options.clone(), |bytes| options.rotate_at(bytes));
+            let archive = Warc::with(path, options)?;
             if let Some(torn) = archive.torn() {
                 note(format_args!("fetchwise: {torn}"));
             }
@@ -243,7 +248,7 @@ fn fetchers(
     let config = &settings.config;
     let dialer = Dialer::new(guard.clone());
     if available.is_shipped_and_wanted(PROBE_FETCHER) {
-        let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
+        let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER).keep_exchange(wishes.keep_exchange);
         if let Some(agent) = &config.http.user_agent {
             http = http.user_agent(agent);
         }

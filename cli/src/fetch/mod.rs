@@ -6,6 +6,7 @@
 //! shown, and shows every result at least once when it is taken up again.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use feed::{Feed, Item, Place};
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::store::warc::{Warc, cdxj};
 use report::Show;
 use resume::Resume;
 use stop::{GRACE, Stop};
@@ -90,7 +92,18 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
     });
     // A name that is being looked up holds a thread that nobody can stop.
     runtime.shutdown_timeout(Duration::from_millis(500));
+    if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
+        index(archive, cdx)?;
+    }
     ended
+}
+
+/// Brings the index of an archive up to date. What an interrupted run wrote is in it, too.
+fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
+    cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
+        Failure::failed(format_args!("cannot bring the index {} up to date: {error}", cdx.display()))
+            .advise("the archive is whole; the next run with --cdx makes up for it")
+    })
 }
 
 /// A run under way.
