@@ -44,6 +44,7 @@ mod replay_policy;
 mod select;
 mod settings;
 mod simulate;
+mod sqlite;
 mod stats;
 
 fn main() -> ExitCode {
