@@ -72,6 +72,7 @@
 //! | (none) | the selector and visits: heuristics, evidence, decisions |
 //! | `journal` (default) | what was learned survives the process |
 //! | `detect` (default) | reading responses, with rules in TOML |
+//! | `pace` (default) | how fast a host may be asked, learned |
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
@@ -98,6 +99,8 @@ pub mod heuristic;
 pub mod journal;
 pub mod names;
 pub mod off_policy;
+#[cfg(feature = "pace")]
+pub mod pace;
 #[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;
@@ -105,6 +108,8 @@ pub mod registry;
 pub mod response;
 #[cfg(feature = "json")]
 pub mod rfc3339;
+#[cfg(any(feature = "config", feature = "pipeline"))]
+pub mod robots;
 pub mod router;
 pub mod score;
 pub mod selector;
