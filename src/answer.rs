@@ -70,6 +70,8 @@ pub enum Outcome {
     RefusedAddress,
     /// Not a URL that can be fetched.
     InvalidUrl,
+    /// The host's robots.txt asks crawlers not to fetch it.
+    Disallowed,
     /// The crawler's own machine is at its limits (descriptors, ports, disk, no network): no site and no fetcher is to blame, so
     /// nothing is recorded, and the same is tried again a little later.
     Local,
@@ -174,6 +176,7 @@ impl Outcome {
             Self::TooLarge => ErrorKind::TooLarge,
             Self::RefusedAddress => ErrorKind::RefusedAddress,
             Self::InvalidUrl => ErrorKind::InvalidUrl,
+            Self::Disallowed => ErrorKind::Disallowed,
             Self::Local => ErrorKind::LocalFault,
             Self::Other(name) => return Err(ErrorType::from_name(name)),
         };
@@ -216,6 +219,8 @@ impl From<ErrorKind> for Outcome {
             ErrorKind::InvalidUrl => Self::InvalidUrl,
             ErrorKind::Queued => Self::Queued,
             ErrorKind::LocalFault => Self::Local,
+            ErrorKind::RateLimited => Self::Http(429),
+            ErrorKind::Disallowed => Self::Disallowed,
         }
     }
 }
@@ -260,6 +265,7 @@ impl fmt::Display for Outcome {
             Self::TooLarge => f.write_str("larger than the limit"),
             Self::RefusedAddress => f.write_str("an address that may not be dialled"),
             Self::InvalidUrl => f.write_str("no URL that can be fetched"),
+            Self::Disallowed => f.write_str("disallowed by robots.txt"),
             Self::Local => f.write_str("this machine is at its limits"),
             Self::Other(name) => f.write_str(name),
         }

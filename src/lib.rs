@@ -105,6 +105,8 @@ pub mod registry;
 pub mod response;
 #[cfg(feature = "json")]
 pub mod rfc3339;
+#[cfg(any(feature = "config", feature = "pipeline"))]
+pub mod robots;
 pub mod router;
 pub mod score;
 pub mod selector;

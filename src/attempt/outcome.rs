@@ -72,6 +72,11 @@ error_kinds! {
     Queued = "queued",
     /// The crawler's own machine was at its limits. Such an attempt is not recorded.
     LocalFault = "local_fault",
+    /// The host said "not now" to this address (a 429, or a block that says for how long) after it had let the same fetcher
+    /// through: that is about the crawler's speed, and no fetcher is to blame for it.
+    RateLimited = "rate_limited",
+    /// The host's robots.txt asks crawlers not to fetch it.
+    Disallowed = "disallowed",
 }
 
 /// What the pipeline does after an attempt that ended with an [`ErrorKind`].
@@ -90,7 +95,7 @@ pub enum Next {
 impl ErrorKind {
     /// Whether the site blocked the request: the address is at risk.
     pub const fn is_banned(self) -> bool {
-        matches!(self, Self::BlockedCaptcha | Self::Blocked403)
+        matches!(self, Self::BlockedCaptcha | Self::Blocked403 | Self::RateLimited)
     }
 
     /// Whether it may pass by itself, so that one retry by the same fetcher is worth it.
@@ -113,6 +118,7 @@ impl ErrorKind {
                 | Self::RefusedAddress
                 | Self::InvalidUrl
                 | Self::LocalFault
+                | Self::Disallowed
         )
     }
 
@@ -120,7 +126,7 @@ impl ErrorKind {
     pub const fn weight(self) -> f64 {
         match self {
             Self::Timeout => 0.5,
-            Self::Queued => 0.0,
+            Self::Queued | Self::RateLimited => 0.0,
             _ if self.is_neutral() => 0.0,
             _ => 1.0,
         }

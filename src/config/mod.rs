@@ -14,7 +14,7 @@ pub use build::built_in_fetchers;
 pub use error::ConfigError;
 pub use sections::{
     BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
-    LogConfig, NetworkConfig, PriorConfig, ScoringConfig,
+    LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
 pub use table::load_route_table;
 
@@ -62,6 +62,8 @@ pub struct Config {
     pub backoff: BackoffConfig,
     /// Requests.
     pub http: HttpConfig,
+    /// robots.txt.
+    pub robots: RobotsConfig,
     /// What may be dialled.
     pub network: NetworkConfig,
     /// Chromium.

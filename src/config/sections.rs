@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::value;
 use crate::registry::Class;
+use crate::robots::RobotsUse;
 
 /// `[scoring]`
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -106,6 +107,17 @@ pub struct HttpConfig {
     pub user_agent: Option<String>,
     /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
     pub ca_file: Option<PathBuf>,
+}
+
+/// `[robots]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RobotsConfig {
+    /// What is done about it for every link.
+    #[serde(rename = "use", deserialize_with = "value::named")]
+    pub wish: Option<RobotsUse>,
+    /// The name that groups of rules are looked for by.
+    pub agent: Option<String>,
 }
 
 /// `[network]`

@@ -15,11 +15,16 @@ use crate::detect::{Detector, ResponseExtractor};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Limits, Response};
 use crate::registry::{FetcherId, FetcherSet, canonical};
+use crate::robots::{RobotsTxt, RobotsUse};
 use crate::selector::Selector;
 use crate::store::Store;
 use crate::time::Timestamp;
 
+mod robots;
 mod run;
+
+/// A fetcher that does not keep to its deadline is cut off this much later.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// One thing to fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +37,9 @@ pub struct Link {
     pub learning: Option<bool>,
     /// The fetcher that the caller wants for the first attempt; another one where it is not to be had.
     pub fetcher: Option<String>,
+    /// What is done about the robots.txt of its origin; by itself nothing is. With anything else the pipeline needs
+    /// [`PipelineBuilder::robots`].
+    pub robots: RobotsUse,
 }
 
 impl Link {
@@ -88,6 +96,11 @@ impl Report {
     /// The error type of a page that came and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 
+    /// How a link ends for which nothing was asked.
+    fn unasked(error_type: &'static str, message: String) -> Self {
+        Self { error_type: Some(error_type), message: Some(message), ..Self::default() }
+    }
+
     /// Whether it ended as the table of outcomes says, rather than for want of a route, a fetcher or a place to store.
     pub fn is_classified(&self) -> bool {
         !matches!(self.error_type, Some(Self::NO_ROUTE | Self::NO_FETCHER | Self::STORE_ERROR))
@@ -103,6 +116,7 @@ pub struct PipelineBuilder {
     detector: Option<Arc<Detector>>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
+    robots: Option<Arc<RobotsTxt>>,
 }
 
 impl PipelineBuilder {
@@ -149,6 +163,15 @@ impl PipelineBuilder {
         self
     }
 
+    /// Sets how robots.txt is asked for, for links that want it obeyed ([`Link::robots`]). It goes by the address guard of its
+    /// fetcher, and by the pipeline's limits. Redirects of a page are followed wherever they lead: rules are looked at for the
+    /// link's own address.
+    #[must_use]
+    pub fn robots(mut self, robots: RobotsTxt) -> Self {
+        self.robots = Some(Arc::new(robots));
+        self
+    }
+
     /// Builds it.
     ///
     /// # Errors
@@ -175,6 +198,7 @@ impl PipelineBuilder {
             detector: self.detector.unwrap_or_else(|| Arc::new(Detector::new())),
             extractors: self.extractors,
             store: self.store,
+            robots: self.robots,
         })
     }
 }
@@ -190,6 +214,7 @@ pub struct Pipeline {
     detector: Arc<Detector>,
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
+    robots: Option<Arc<RobotsTxt>>,
 }
 
 /// A fetcher that is there, and its free places.
@@ -216,6 +241,7 @@ impl Pipeline {
             detector: None,
             extractors: Vec::new(),
             store: None,
+            robots: None,
         }
     }
 

@@ -3,12 +3,12 @@
 //! Owns the waiting (for a fetcher's free place, for what a visit waits for) and what a page needs after it was delivered. Must not
 //! decide, judge or record anything: the visit does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
-use super::{Available, Link, Pipeline, Report};
+use super::{Available, GRACE, Link, Pipeline, Report, robots};
 use crate::answer::{Answer, Outcome};
 use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{ErrorType, stored_headers};
@@ -21,33 +21,29 @@ use crate::store::Delivered;
 use crate::time::Timestamp;
 use crate::visit::{End, Ended, Fetch, Step, Visit, Wait, Why};
 
-/// A fetcher that does not keep to its deadline is cut off this much later.
-const GRACE: Duration = Duration::from_secs(2);
-
 type Way<'w> = Visit<&'w Selector, &'w Url>;
 
 /// Fetches `link` and says how it ended.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let begun = Instant::now();
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match begin(pipeline, link, &url) {
-            Ok(visit) => drive(pipeline, visit, &url).await,
+        Ok(url) => match robots::look(pipeline, link, &url).await {
+            Ok(()) => match begin(pipeline, link, &url) {
+                Ok(visit) => drive(pipeline, visit, &url).await,
+                Err(report) => *report,
+            },
             Err(report) => *report,
         },
-        Err(error) => refused(ErrorKind::InvalidUrl.name(), error.to_string()),
+        Err(error) => Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()),
     };
     report.url.clone_from(&link.url);
     report.duration = begun.elapsed();
     report
 }
 
-fn refused(error_type: &'static str, message: String) -> Report {
-    Report { error_type: Some(error_type), message: Some(message), ..Report::default() }
-}
-
 /// The visit that `link` asks for.
 fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w>, Box<Report>> {
-    let invalid = |error: crate::Error| Box::new(refused(ErrorKind::InvalidUrl.name(), error.to_string()));
+    let invalid = |error: crate::Error| Box::new(Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()));
     let mut visit = pipeline.selector.visit(url).map_err(invalid)?.without(pipeline.unavailable);
     if let Some(id) = &link.id {
         visit = visit.link(id);
@@ -57,7 +53,7 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     }
     if let Some(name) = &link.fetcher {
         // It is what to try first: one that is not to be had leaves the choice to the selector, a name that nobody has does not.
-        let missing = || Box::new(refused(Report::NO_FETCHER, why_missing(pipeline, name)));
+        let missing = || Box::new(Report::unasked(Report::NO_FETCHER, why_missing(pipeline, name)));
         let wanted =
             pipeline.selector.fetcher_id(name).filter(|id| pipeline.selector.is_candidate(*id)).ok_or_else(missing)?;
         if pipeline.fetcher(wanted).is_some() {

@@ -1,12 +1,14 @@
 //! What can be written behind `fetch`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::available::BrowserArgs;
 use fetchwise::fetch::guard;
+use fetchwise::robots::RobotsUse;
 
 /// Fetch pages, learning on the way
 ///
@@ -44,6 +46,10 @@ pub(crate) struct FetchArgs {
     /// Give results in the order of the input, not as they come
     #[arg(long)]
     pub(crate) ordered: bool,
+    /// What is done about robots.txt: obey it, keep its Crawl-delay only, or ignore it [default: obey for the URLs of --input and
+    /// stdin, ignore for those on the command line]
+    #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
+    pub(crate) robots: Option<RobotsUse>,
     /// A network that may be dialled although it is not public, as CIDR; repeatable
     #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
     pub(crate) allow_network: Vec<ipnet::IpNet>,

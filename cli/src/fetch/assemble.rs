@@ -15,15 +15,16 @@ use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::{Settings, say_torn};
 use fetchwise::config::DurabilityName;
-use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::fetch::{Fetcher, Limits};
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
+use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
@@ -242,15 +243,19 @@ fn fetchers(
 ) -> Result<PipelineBuilder, Failure> {
     let config = &settings.config;
     let dialer = Dialer::new(guard.clone());
+    let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
+    if let Some(agent) = &config.http.user_agent {
+        http = http.user_agent(agent);
+    }
+    if let Some(file) = wishes.ca_file.as_ref().or(config.http.ca_file.as_ref()) {
+        http = http.ca_file(file).map_err(Failure::usage)?;
+    }
+    let http = Arc::new(http.build().map_err(Failure::usage)?);
+    // It asks for robots.txt also where pages are fetched by others only.
+    let agent = config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    builder = builder.robots(RobotsTxt::new(Arc::clone(&http) as Arc<dyn Fetcher>, agent));
     if available.is_shipped_and_wanted(PROBE_FETCHER) {
-        let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
-        if let Some(agent) = &config.http.user_agent {
-            http = http.user_agent(agent);
-        }
-        if let Some(file) = wishes.ca_file.as_ref().or(config.http.ca_file.as_ref()) {
-            http = http.ca_file(file).map_err(Failure::usage)?;
-        }
-        builder = builder.fetcher(Arc::new(http.build().map_err(Failure::usage)?));
+        builder = builder.fetcher(http);
     }
     if let Err(NoBrowser::Missing(reason)) = &available.browser {
         note(format_args!("warning: pages that need a browser will fail: {reason}"));

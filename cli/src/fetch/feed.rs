@@ -11,7 +11,9 @@ use tokio::sync::mpsc;
 use super::FetchArgs;
 use crate::failure::Failure;
 use crate::input::{Lines, is_stdin};
+use crate::settings::Settings;
 use fetchwise::pipeline::Link;
+use fetchwise::robots::RobotsUse;
 
 /// The longest line of input: enough to say of any URL what is wrong with it.
 const LINE_MAX_BYTES: usize = 1 << 20;
@@ -77,8 +79,13 @@ struct LinkJson {
 
 impl Feed {
     /// Opens all sources and starts reading.
-    pub(super) fn start(args: &FetchArgs) -> Result<Self, Failure> {
+    pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
+        let wish = args.robots.or(settings.config.robots.wish);
+        let named =
+            Link { fetcher: args.fetcher.clone(), robots: wish.unwrap_or(RobotsUse::Ignore), ..Link::default() };
+        // A person who names a URL wants that page; a list is a crawl.
+        let listed = Link { robots: wish.unwrap_or(RobotsUse::Obey), ..named.clone() };
         let mut sources: Vec<Source> = Vec::new();
         for (before, url) in (0..).zip(&args.urls) {
             sources.push(match url.as_str() {
@@ -90,10 +97,9 @@ impl Feed {
             sources.push(Source::Lines(Lines::open(path, LINE_MAX_BYTES)?, path.clone()));
         }
         let (to, items) = mpsc::channel(AHEAD);
-        let fetcher = args.fetcher.clone();
         std::thread::Builder::new()
             .name("fetchwise-input".into())
-            .spawn(move || read(sources, fetcher.as_deref(), &to))
+            .spawn(move || read(sources, &named, &listed, &to))
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
         Ok(Self { items, total })
     }
@@ -110,11 +116,11 @@ enum Source {
 }
 
 /// Reads until the end, or until nobody wants more.
-fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
+fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Item>) {
     for source in sources {
         let (mut lines, path) = match source {
             Source::One(place, url) => {
-                let link = Link { fetcher: fetcher.map(str::to_owned), ..Link::new(url) };
+                let link = Link { url, ..named.clone() };
                 if to.blocking_send(Item::Link(place, link)).is_err() {
                     return;
                 }
@@ -132,7 +138,7 @@ fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
                 }
             };
             let item = match line.text {
-                Ok(text) => match link(&text, fetcher) {
+                Ok(text) => match link(&text, listed) {
                     None => continue,
                     Some(Ok(link)) => Item::Link(Place::Line(line.number), link),
                     Some(Err(error)) => Item::Bad { line: line.number, error },
@@ -147,18 +153,20 @@ fn read(sources: Vec<Source>, fetcher: Option<&str>, to: &mpsc::Sender<Item>) {
 }
 
 /// The link of a line; none when it is empty or a comment.
-fn link(line: &str, fetcher: Option<&str>) -> Option<Result<Link, String>> {
+fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
-    let fetcher = fetcher.map(str::to_owned);
     if !line.starts_with('{') {
-        return Some(Ok(Link { fetcher, ..Link::new(line) }));
+        return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
     }
     let read: Result<LinkJson, _> = serde_json::from_str(line);
     Some(match read {
-        Ok(json) => Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher: json.fetcher.or(fetcher) }),
+        Ok(json) => {
+            let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
+            Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, ..base.clone() })
+        }
         Err(error) => Err(format!("not a JSON object {{\"url\", \"id\", \"learning\", \"fetcher\"}}: {error}")),
     })
 }
@@ -194,19 +202,23 @@ mod tests {
 
     #[test]
     fn a_line_is_a_url_or_a_json_object() {
-        assert!(link("  ", None).is_none() && link("# later", None).is_none());
-        assert_eq!(link(" http://e.org/ ", Some("f")).unwrap().unwrap().fetcher.as_deref(), Some("f"));
-        let read =
-            link(r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g"}"#, Some("f")).unwrap().unwrap();
+        let base = Link { fetcher: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
+        assert!(link("  ", &base).is_none() && link("# later", &base).is_none());
+        assert_eq!(
+            link(" http://e.org/ ", &base).unwrap().unwrap(),
+            Link { url: "http://e.org/".to_owned(), ..base.clone() }
+        );
+        let read = link(r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g"}"#, &base).unwrap().unwrap();
         let want = Link {
             url: "http://e.org/".to_owned(),
             id: Some("7".to_owned()),
             learning: Some(false),
             fetcher: Some("g".to_owned()),
+            robots: RobotsUse::Obey,
         };
         assert_eq!(read, want);
         for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#] {
-            assert!(link(bad, None).unwrap().is_err(), "{bad}");
+            assert!(link(bad, &base).unwrap().is_err(), "{bad}");
         }
     }
 

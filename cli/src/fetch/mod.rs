@@ -46,7 +46,7 @@ const AHEAD: u64 = 64;
 pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     out.patient()?;
     let concurrency = files::at_once(args.concurrency);
-    let feed = Feed::start(args)?;
+    let feed = Feed::start(args, settings)?;
     let store = assemble::store(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {

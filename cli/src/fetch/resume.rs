@@ -93,9 +93,10 @@ impl Resume {
 }
 
 /// Whether a link is through: it was delivered, or ended in one of the outcomes of the table. All else says something about this
-/// machine or this moment, not about the link.
+/// machine, this moment or the crawl's speed, not about the link.
 pub(super) fn is_through(report: &Report) -> bool {
-    let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| kind != ErrorKind::LocalFault);
+    let later = [ErrorKind::LocalFault, ErrorKind::RateLimited];
+    let own = |error_type| ErrorKind::from_name(error_type).is_some_and(|kind| !later.contains(&kind));
     report.success || report.error_type.is_some_and(own)
 }
 
@@ -165,7 +166,8 @@ mod tests {
         let ended = |error_type| is_through(&Report { error_type: Some(error_type), ..Report::default() });
         assert!(is_through(&Report { success: true, ..Report::default() }));
         for &kind in ErrorKind::ALL {
-            assert_eq!(ended(kind.name()), kind != ErrorKind::LocalFault, "{kind}");
+            let later = matches!(kind, ErrorKind::LocalFault | ErrorKind::RateLimited);
+            assert_eq!(ended(kind.name()), !later, "{kind}");
         }
         let later = [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, Report::PAUSED, "internal_error"];
         assert!(later.into_iter().all(|error_type| !ended(error_type)));

@@ -13,8 +13,9 @@ use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
-/// Loopback opened, no browser: these tests are about the program, not about fetchers.
-const PLAIN: [&str; 3] = ["--allow-network", "127.0.0.0/8", "--no-browser"];
+/// Loopback opened, no browser: these tests are about the program, not about fetchers. Requests are counted, so that nothing is asked
+/// for on the side.
+const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
 
 fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["fetch", "--json"][..], &PLAIN[..], more].concat()
@@ -82,6 +83,32 @@ fn every_url_ends_in_a_classified_outcome() {
     let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
     assert_eq!((ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()), (1, Some(1), Some(true)));
+}
+
+#[test]
+fn a_list_keeps_to_robots_txt_and_a_url_that_is_named_does_not() {
+    let place = Place::new();
+    let robots = Site::Html("User-agent: *\nDisallow: /private".to_owned());
+    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let origin = Origin::start([(HOST, site)]).unwrap();
+    let (private, open) = (origin.url(HOST, "/private"), origin.url(HOST, "/open"));
+    let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser"];
+    let named = place.run(&[&base[..], &[&private]].concat()).one();
+    assert_eq!((named["success"].as_bool(), origin.hits_at(HOST, "/robots.txt")), (Some(true), 0));
+    let input = place.write("urls.txt", format!("{private}\n{open}\n"));
+    let ran = place.run(&[&base[..], &["--input", &input, "--ordered"]].concat());
+    let listed = ran.json();
+    assert_eq!((ran.code, listed[1]["success"].as_bool()), (0, Some(true)), "{}", ran.stdout);
+    assert_eq!((listed[0]["error_type"].as_str(), listed[0]["requests"].as_u64()), (Some("disallowed"), Some(0)));
+    assert!(listed[0]["error"].as_str().unwrap().contains("Disallow: /private"), "{}", ran.stdout);
+    assert_eq!(origin.hits_at(HOST, "/private"), 1);
+    let stdin = place.run_with(&[&base[..], &["-"]].concat(), format!("{private}\n")).one();
+    assert_eq!(stdin["error_type"].as_str(), Some("disallowed"));
+    let config = place.write("c.toml", "[robots]\nuse = 'delay'");
+    let ignoring = place.run(&[&base[..], &["--config", &config, "--input", &input]].concat());
+    assert!(ignoring.json().iter().all(|line| line["success"] == true), "{}", ignoring.stdout);
+    let wrong = place.run(&[&base[..], &["--robots", "obay", &open]].concat());
+    assert!(wrong.code == 2 && wrong.stderr.contains("did you mean \"obey\"?"), "{}", wrong.stderr);
 }
 
 /// Two pages that come at once and, between them, one that takes longer than this file's patience.

@@ -60,7 +60,7 @@ pub(super) const NONE: u8 = 0;
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. Only ever added to.
-pub(super) const ERROR_CODES: [ErrorKind; 20] = [
+pub(super) const ERROR_CODES: [ErrorKind; 22] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
     ErrorKind::WrongTool,
@@ -81,6 +81,8 @@ pub(super) const ERROR_CODES: [ErrorKind; 20] = [
     ErrorKind::InvalidUrl,
     ErrorKind::Queued,
     ErrorKind::LocalFault,
+    ErrorKind::RateLimited,
+    ErrorKind::Disallowed,
 ];
 
 /// Sources by number, from 1 on. Only ever added to.
