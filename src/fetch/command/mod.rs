@@ -172,7 +172,8 @@ impl CommandFetcher {
         match result {
             Ok(body) => {
                 let (chain, duration) = (Vec::new(), Duration::ZERO);
-                Ok(Response { status, headers, body, final_url, chain, duration, truncated })
+                let elsewhere = None;
+                Ok(Response { status, headers, body, final_url, chain, duration, truncated, elsewhere })
             }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }
