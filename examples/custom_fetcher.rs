@@ -42,6 +42,7 @@ impl Fetcher for Saved {
                 duration: Duration::ZERO,
                 truncated: false,
                 exchange: Vec::new(),
+                elsewhere: None,
             })
         })
     }

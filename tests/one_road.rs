@@ -216,6 +216,7 @@ impl Fetcher for Scripted {
                 duration: Duration::ZERO,
                 truncated: false,
                 exchange: Vec::new(),
+                elsewhere: None,
             })
         })
     }

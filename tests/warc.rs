@@ -34,6 +34,7 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
         duration: Duration::ZERO,
         truncated: false,
         exchange: Vec::new(),
+        elsewhere: None,
     };
     let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
     archive.put(&page).unwrap();

@@ -228,6 +228,7 @@ pub const STORED_HEADERS: &[&str] = &[
     "x-amzn-waf-action",
     "x-datadome",
     "x-vercel-mitigated",
+    "memento-datetime",
 ];
 
 /// Those of `headers` that may be stored.

@@ -3,6 +3,7 @@
 //! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
+pub mod archive;
 pub mod body;
 #[cfg(feature = "browser")]
 pub mod browser;
@@ -13,6 +14,7 @@ pub mod guard;
 pub mod http;
 pub mod limits;
 pub mod proxy;
+mod rest;
 
 use std::fmt;
 use std::future::Future;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::attempt::outcome::ErrorKind;
+use crate::elsewhere::Elsewhere;
 use crate::response::{Header, Page};
 
 pub use body::Body;
@@ -85,6 +88,8 @@ pub struct Response {
     pub truncated: bool,
     /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
     pub exchange: Vec<Exchange>,
+    /// Who answered in the site's place, where the site was not asked.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 /// One request as it went out, for those who keep archives.

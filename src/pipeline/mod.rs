@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::decision::Source;
 use crate::detect::{Detector, ResponseExtractor};
+use crate::elsewhere::Elsewhere;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Limits, Response};
 use crate::registry::{FetcherId, FetcherSet, canonical};
@@ -76,6 +77,8 @@ pub struct Report {
     pub requests: u32,
     /// Bytes of the delivered body.
     pub bytes: u64,
+    /// Who delivered in the site's place, and from when the copy is, where the site itself did not.
+    pub elsewhere: Option<Elsewhere>,
     /// How long it all took.
     pub duration: Duration,
     /// Where the body was stored.

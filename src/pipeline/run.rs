@@ -153,7 +153,10 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> Answer {
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }
-    answer
+    match &response.elsewhere {
+        Some(elsewhere) => answer.from_elsewhere(elsewhere.clone()),
+        None => answer,
+    }
 }
 
 /// What came of a request without a response.
@@ -193,6 +196,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 
 /// Hands a delivered page to the store, or into the report where there is none.
 async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+    report.elsewhere.clone_from(&response.elsewhere);
     let Some(store) = pipeline.store.clone() else {
         report.response = Some(response);
         return report;

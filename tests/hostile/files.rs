@@ -25,6 +25,7 @@ fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
         duration: Duration::ZERO,
         truncated: false,
         exchange: Vec::new(),
+        elsewhere: None,
     }
 }
 

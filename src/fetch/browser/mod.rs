@@ -480,6 +480,7 @@ fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, 
         duration,
         truncated: document.truncated,
         exchange: Vec::new(),
+        elsewhere: None,
     })
 }
 

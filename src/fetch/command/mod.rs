@@ -172,7 +172,8 @@ impl CommandFetcher {
         match result {
             Ok(body) => {
                 let (chain, duration) = (Vec::new(), Duration::ZERO);
-                Ok(Response { status, headers, body, final_url, chain, duration, truncated, exchange: Vec::new() })
+                let (elsewhere, exchange) = (None, Vec::new());
+                Ok(Response { status, headers, body, final_url, chain, duration, truncated, exchange, elsewhere })
             }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }

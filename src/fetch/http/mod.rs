@@ -188,6 +188,7 @@ impl Done {
             duration,
             truncated: self.decoded.truncated,
             exchange: self.exchange,
+            elsewhere: None,
         }
     }
 }
