@@ -48,6 +48,11 @@ pub struct Settings {
     /// For how many attempts a fetcher's estimate counts against what the plain fetcher met on the same site. 0 leaves out what
     /// it met.
     pub met_weight: f64,
+    /// For how many attempts the estimate counts against what is known of other hosts that showed the same vendor or framework. 0
+    /// leaves out what hosts showed, and nobody is given up before the first attempt.
+    pub tag_weight: f64,
+    /// The share of first attempts that are made although everybody fails behind the host's vendor.
+    pub try_all_the_same: f64,
     /// What recorded importance does to the evidence of general heuristics.
     pub importance: ImportanceUse,
 }
@@ -69,6 +74,8 @@ impl Default for Settings {
             level_weight: 2.0,
             path_weight: 1.0,
             met_weight: 0.5,
+            tag_weight: 5.0,
+            try_all_the_same: 0.05,
             importance: ImportanceUse::Off,
         }
     }
