@@ -250,6 +250,7 @@ fn rule_text(routed: &Routed) -> &'static str {
         Decision::Take(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
         Decision::GiveUp => "no candidate is worth its cost",
+        Decision::NoFetcherGetsPast => "no candidate is worth even a first attempt behind this host's vendor",
     }
 }
 

@@ -267,6 +267,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             alert_total: 0.0,
             newest_s: newest[i],
             attempts: attempts[i],
+            marks: 0,
         },
     };
     let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();

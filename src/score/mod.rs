@@ -10,6 +10,7 @@ pub(crate) mod estimate;
 pub(crate) mod importance;
 pub(crate) mod index;
 mod met;
+pub(crate) mod shown;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;
@@ -112,6 +113,10 @@ pub struct Scored<'a> {
     pub domain_attempts: f64,
     /// When it was last tried on this domain, in seconds since 1970; 0 when that is not known.
     pub domain_newest_s: u32,
+    /// For how many attempts the estimate so far counts against what this host has shown of it.
+    pub(crate) host_weight: f64,
+    /// When the host's vendor changed its mind about it, in seconds since 1970; 0 for never.
+    pub(crate) turned_s: u32,
 }
 
 impl Scored<'_> {

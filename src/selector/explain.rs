@@ -53,7 +53,7 @@ impl Selector {
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
         walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
-        let decision = self.choose(url, &candidates, &settings, 0, situation);
+        let decision = self.choose(url, &candidates, &settings, (0, false), situation);
         let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }

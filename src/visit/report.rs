@@ -285,6 +285,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.end(Ended::Failed(error), now)
     }
 
+    /// The visit ends without a request: nobody gets past the host's vendor.
+    pub(super) fn give_up(&mut self, now: Timestamp) -> Step<S> {
+        let passed = self.selector.who_passes(self.url.borrow(), now);
+        self.last.message = passed.to_string();
+        self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
+        self.end(Ended::NoFetcherGetsPast { vendor: passed.vendor }, now)
+    }
+
     /// Brings the link's state up to date, from what it is now.
     fn keep_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
         let selector = &*self.selector;
