@@ -182,8 +182,7 @@ impl Evidence {
         let shown = shown.map(|heuristic| (&*heuristic.kind, &*heuristic.value));
         let name = match self.tags.choose(side, shown, host.bits()) {
             Choice::None => return carried,
-            Choice::Category if side == Side::Blocked => WALLED.to_owned(),
-            Choice::Category => SERVED.to_owned(),
+            Choice::Nothing => SERVED.to_owned(),
             Choice::Name(name) => name,
         };
         let own = entry.and_then(|entry| entry.shown.get(side, today));

@@ -23,7 +23,7 @@ pub(crate) use hearing::Known;
 pub(crate) use keys::Hashed;
 pub(crate) use shown::{Side, TagId, day_of};
 pub(crate) use tag::Voice;
-pub(crate) use tags::{Row, Tags};
+pub(crate) use tags::{Row, Tags, WALLED};
 
 pub mod decay;
 

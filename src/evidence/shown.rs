@@ -65,12 +65,6 @@ impl Slots {
         (today.saturating_sub(day) <= FORGOTTEN_AFTER_DAYS).then_some((id, day))
     }
 
-    /// Whether anything was ever shown.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-
     /// Sets the tag of one side, or forgets it. An older showing than the one that is known changes nothing.
     pub(crate) fn set(&self, side: Side, id: Option<TagId>, day: u16) {
         let packed = id.map_or(0, |id| u64::from(id.0) | u64::from(day) << 16);
@@ -110,7 +104,6 @@ mod tests {
     #[test]
     fn a_newer_tag_replaces_its_side_only_and_is_forgotten_after_sixty_days() {
         let (slots, one, other) = (Slots::default(), TagId::new(3, 1), TagId::new(200, 7));
-        assert!(slots.is_empty());
         slots.set(Side::Blocked, Some(one), 20_000);
         slots.set(Side::Served, Some(other), 20_010);
         assert_eq!(slots.get(Side::Blocked, 20_060), Some((one, 20_000)));

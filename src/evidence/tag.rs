@@ -171,7 +171,25 @@ impl TagCell {
         self.set(&RawTag::default());
     }
 
+    /// Adds what another cell had, its weights multiplied by `scale`. Each memory holds a little more than it may until it is added to.
+    #[cfg(feature = "journal")]
+    pub(crate) fn absorb(&self, raw: &RawTag, scale: f64) {
+        let own = self.raw();
+        let scaled = |weight: f32| (f64::from(weight) * scale) as f32;
+        let plus = |a: (f32, f32), b: (f32, f32)| (a.0 + b.0, a.1 + b.1);
+        self.set(&RawTag {
+            pair: plus(own.pair, (scaled(raw.pair.0), scaled(raw.pair.1))),
+            short: plus(own.short, (scaled(raw.short.0), scaled(raw.short.1))),
+            alike: plus(own.alike, raw.alike),
+            both: own.both + raw.both,
+            newest_s: own.newest_s.max(raw.newest_s),
+            turned_s: own.turned_s.max(raw.turned_s),
+            hosts: own.hosts.saturating_add(raw.hosts),
+        });
+    }
+
     /// Everything in it.
+    #[cfg(any(test, feature = "journal"))]
     pub(crate) fn raw(&self) -> RawTag {
         let pair = |of: &AtomicU64| unpack(of.load(Ordering::Relaxed));
         RawTag {

@@ -133,8 +133,8 @@ pub(crate) struct Tags {
 pub(super) enum Choice {
     /// What was shown says nothing.
     None,
-    /// That it has a wall (or pages), and no more.
-    Category,
+    /// Nothing any more.
+    Nothing,
     /// This one.
     Name(String),
 }
@@ -242,6 +242,34 @@ impl Tags {
         self.names.read().unwrap_or_else(PoisonError::into_inner).list.get(id.place()).cloned()
     }
 
+    /// All names, by place.
+    #[cfg(feature = "journal")]
+    pub(super) fn names(&self) -> Vec<Box<str>> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).list.clone()
+    }
+
+    /// Calls `f` for each cell of the tag at a place.
+    #[cfg(feature = "journal")]
+    pub(super) fn each_cell(&self, place: usize, mut f: impl FnMut(FetcherId, ContentKind, &TagCell)) {
+        let Some(row) = self.rows.get(place).and_then(OnceLock::get) else { return };
+        for (index, cell) in row.cells.iter().enumerate() {
+            let kind = if index % 2 == ContentKind::File as usize { ContentKind::File } else { ContentKind::Page };
+            f(FetcherId((index / 2) as u16), kind, cell);
+        }
+    }
+
+    /// Works out anew what each tag tells, as of the time that `down` belongs to.
+    #[cfg(feature = "journal")]
+    pub(super) fn judge(&self, down: f64) {
+        for (place, name) in self.names().iter().enumerate().skip(2) {
+            let rows = (self.rows[place].get(), self.category(Self::side(name)));
+            if let (Some(row), Some(all)) = rows {
+                let (tells, total) = row.tells(all, down);
+                row.told.store(pack(tells, total), Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Adds what one attempt says, to the tags of its host and to their categories.
     pub(crate) fn hear(&self, decay: &Decay, voice: &Voice) {
         for (side, id) in Side::BOTH.into_iter().zip(voice.tags) {
@@ -281,10 +309,11 @@ impl Tags {
         let other = |primary: Option<f32>| best.filter(|(tells, _)| primary.is_none_or(|p| *tells > TELLS_MORE * p));
         let chosen = match (tried, &primary) {
             (Some(name), _) => return Choice::Name(name),
-            (None, Some((_, Some(row)))) if row.tells_nothing() => {
+            // A vendor that tells no more than any wall does may change its mind, and then it does: only frameworks are left out.
+            (None, Some((_, Some(row)))) if side == Side::Served && row.tells_nothing() => {
                 return match other(None) {
                     Some((_, name)) => Choice::Name(name),
-                    None => Choice::Category,
+                    None => Choice::Nothing,
                 };
             }
             (None, Some((_, Some(row)))) if row.is_judged() => other(Some(row.told().0)),

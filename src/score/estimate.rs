@@ -13,7 +13,7 @@ use super::index::{index, last_worth};
 use super::shown::ShownHere;
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
-use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, TagId, Weights, day_of, part_hash};
+use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
 use crate::heuristic::UrlExtractor;
 use crate::heuristic::url::{FLAGS, UrlFeatures};
 use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
@@ -187,8 +187,14 @@ impl<'l> Local<'l> {
     /// With what the host showed, as far as it still holds.
     #[inline]
     pub(crate) fn showing(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
-        self.shown = ShownHere::find(evidence.tags(), Evidence::known(self.domain, self.site, day_of(now)));
+        self.shown = ShownHere::find(evidence.tags(), self.known(day_of(now)));
         self
+    }
+
+    /// The tags that the host is remembered by on a day.
+    #[inline]
+    pub(crate) fn known(&self, today: u16) -> Known {
+        Evidence::known(self.domain, self.site, today)
     }
 }
 

@@ -37,7 +37,7 @@ mod replay;
 mod route;
 mod sink;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
 pub use sink::{Sink, SinkError};
