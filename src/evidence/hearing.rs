@@ -8,7 +8,7 @@
 use super::cell::Cell;
 use super::shown::{Side, TagId, day_of};
 use super::tag::{Voice, seconds};
-use super::tags::{Choice, SERVED, Tags, WALLED};
+use super::tags::{Choice, SERVED, Tags};
 use super::{Entry, Evidence, Guard, Key, Moved, Observed};
 use crate::attempt::outcome::ErrorKind;
 use crate::attempt::{Attempt, ErrorType};
