@@ -28,8 +28,8 @@ const BLOCK: &str = "block_";
 const FRAMEWORK: &str = "spa_framework=";
 
 const PLACES: usize = 256;
-/// A tag that was heard so often is judged by what it tells.
-const JUDGED_FROM: f32 = 200.0;
+/// A tag that was heard so often is judged by what it tells. One cell remembers 200 attempts, and they begin to fade at once.
+const JUDGED_FROM: f32 = 190.0;
 /// A tag that tells less than this, in bits, takes no slot.
 const TELLS_MIN: f32 = 0.005;
 /// Another tag takes the slot of a vendor or a framework when it tells so much more.
@@ -199,6 +199,7 @@ impl Tags {
             row.generation.store(generation, Ordering::Relaxed);
             row.cells.iter().for_each(TagCell::clear);
             row.told.store(0, Ordering::Relaxed);
+            row.voices.store(0, Ordering::Relaxed);
             *old = name.into();
         } else {
             names.list.push(name.into());
@@ -208,14 +209,16 @@ impl Tags {
         id
     }
 
-    /// The place that tells least: those not judged yet go after those that are.
+    /// The place whose tag is missed least: first those that tell nothing, then those that are hardly known, then what tells least.
     fn least(&self) -> usize {
-        let told = |place: &usize| {
-            let row = self.rows[*place].get();
-            row.map_or((false, 0.0), |row| (!row.is_judged(), row.told().0.max(row.told().1 / 1e6)))
+        let missed = |place: &usize| match self.rows[*place].get() {
+            None => (0, 0.0),
+            Some(row) if row.tells_nothing() => (1, row.told().0),
+            Some(row) if !row.is_judged() => (2, row.voices.load(Ordering::Relaxed) as f32),
+            Some(row) => (3, row.told().0),
         };
-        let worth = |place: &usize| told(place);
-        (2..PLACES).min_by(|a, b| worth(a).partial_cmp(&worth(b)).unwrap_or(std::cmp::Ordering::Equal)).unwrap_or(2)
+        let places = 2..PLACES;
+        places.min_by(|a, b| missed(a).partial_cmp(&missed(b)).unwrap_or(std::cmp::Ordering::Equal)).unwrap_or(2)
     }
 
     /// What a number stands for, if its name was not given up.
@@ -331,5 +334,118 @@ fn side_place(side: Side) -> usize {
     match side {
         Side::Blocked => 0,
         Side::Served => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    const BEGIN_MS: i64 = 1_800_000_000_000;
+
+    fn decay() -> Decay {
+        Decay::new(30.0, Timestamp::from_millis(BEGIN_MS)).unwrap()
+    }
+
+    /// Lets so many attempts speak of a tag, of which a share delivers.
+    fn hear(tags: &Tags, name: &str, count: usize, share: f64) {
+        let id = tags.id(name);
+        for n in 0..count {
+            let mut of = [None; 2];
+            of[usize::from(Tags::side(name) == Side::Served)] = Some(id);
+            let success = ((n + 1) as f64 * share) as usize > (n as f64 * share) as usize;
+            let voice = Voice {
+                tags: of,
+                fetcher: FetcherId(0),
+                kind: ContentKind::Page,
+                at: Timestamp::from_millis(BEGIN_MS),
+                weight: 1.0,
+                success,
+                last: None,
+                is_first: true,
+            };
+            tags.hear(&decay(), &voice);
+        }
+    }
+
+    fn choose(tags: &Tags, side: Side, shown: &[(&str, &str)], host: u64) -> Choice {
+        tags.choose(side, shown.iter().copied(), host)
+    }
+
+    fn named(name: &str) -> Choice {
+        Choice::Name(name.to_owned())
+    }
+
+    #[test]
+    fn a_vendor_is_kept_whatever_it_tells_and_a_framework_that_tells_nothing_is_not() {
+        let tags = Tags::new();
+        for _ in 0..8 {
+            hear(&tags, "block_a", 40, 0.5);
+            hear(&tags, "block_b", 40, 0.5);
+            hear(&tags, "spa_framework=next", 40, 0.9);
+            hear(&tags, "spa_framework=vue", 40, 0.2);
+            hear(&tags, "spa_framework=plain", 40, 0.55);
+        }
+        assert_eq!(choose(&tags, Side::Blocked, &[("block_a", "true")], 1), named("block_a"));
+        let framework = |value| choose(&tags, Side::Served, &[("spa_framework", value)], 1);
+        assert_eq!(framework("next"), named("spa_framework=next"));
+        assert_eq!(framework("vue"), named("spa_framework=vue"));
+        assert_eq!(framework("plain"), Choice::Nothing);
+        assert_eq!(framework("new"), named("spa_framework=new"), "one that is not known yet is watched");
+        assert_eq!(choose(&tags, Side::Blocked, &[("has_captcha", "true")], 1), Choice::None);
+    }
+
+    #[test]
+    fn a_callers_tag_is_tried_out_on_a_few_hosts_and_takes_the_slot_where_it_tells_more() {
+        let tags = Tags::new();
+        let shown = [("block_a", "true"), ("cookie_wall", "strict")];
+        let tries = (0..1600).filter(|host| choose(&tags, Side::Blocked, &shown, *host) != named("block_a")).count();
+        assert!((50..160).contains(&tries), "one host in sixteen tries it out: {tries}");
+        for _ in 0..8 {
+            hear(&tags, "block_a", 40, 0.45);
+            hear(&tags, "wall:cookie_wall=strict", 40, 0.95);
+            hear(&tags, "wall:cookie_wall=lax", 40, 0.02);
+            hear(&tags, "wall:server_nginx", 40, 0.47);
+        }
+        for host in 0..100 {
+            assert_eq!(choose(&tags, Side::Blocked, &shown, host), named("wall:cookie_wall=strict"));
+            let idle = [("server_nginx", "true"), ("block_a", "true")];
+            assert_eq!(choose(&tags, Side::Blocked, &idle, host), named("block_a"));
+        }
+    }
+
+    #[test]
+    fn the_name_that_tells_least_gives_its_place_up_and_hosts_that_remember_it_know() {
+        let tags = Tags::new();
+        let first = tags.id("block_first");
+        for _ in 0..10 {
+            hear(&tags, "block_other", 40, 0.1);
+            hear(&tags, "block_loud", 40, 0.9);
+        }
+        hear(&tags, "block_first", 3, 0.5);
+        for n in 0..PLACES - 5 {
+            hear(&tags, &format!("block_{n}"), 10, 0.5);
+        }
+        assert!(tags.row(first).is_some());
+        let new = tags.id("block_new");
+        assert_eq!(new.place(), first.place());
+        assert_eq!((tags.row(first).is_none(), tags.name_of(first)), (true, None));
+        assert_eq!(tags.name_of(new).as_deref(), Some("block_new"));
+        assert!(tags.find("block_loud").is_some() && tags.find("block_first").is_none());
+        let cell = tags.row(new).unwrap().cell(FetcherId(0), ContentKind::Page).unwrap();
+        assert_eq!(cell.read(1.0).total, 0.0, "the new name begins with nothing");
+    }
+
+    #[test]
+    fn what_a_tag_says_goes_to_its_category_too() {
+        let tags = Tags::new();
+        hear(&tags, "block_a", 10, 1.0);
+        hear(&tags, "block_b", 30, 0.0);
+        let down = decay().down(Timestamp::from_millis(BEGIN_MS));
+        let total = |row: &Row| row.cell(FetcherId(0), ContentKind::Page).map(|cell| cell.read(down)).unwrap();
+        let walls = total(tags.category(Side::Blocked).unwrap());
+        assert!((walls.total - 40.0).abs() < 1e-3 && (walls.success - 10.0).abs() < 1e-3, "{walls:?}");
+        assert_eq!(total(tags.category(Side::Served).unwrap()).total, 0.0);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::Selector;
+use super::{Selector, Situation};
 use crate::evidence::{Side, Tags, day_of};
 use crate::explain::{TagFetcher, TagView};
 use crate::heuristic::url::{UrlError, UrlFeatures};
@@ -13,40 +13,42 @@ use crate::registry::FetcherId;
 use crate::score::estimate::Local;
 use crate::time::Timestamp;
 
-/// How every candidate fares behind one vendor's walls.
+/// What a visit says that makes no request, since nobody gets past its host's vendor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Passed {
+pub(crate) struct GivenUp {
     /// As blocks show it: `block_datadome`.
     pub(crate) vendor: String,
-    attempts: f64,
-    best: f64,
+    /// The fetcher that would most likely deliver here, and how likely.
+    best: (String, f64),
+    /// How the same fetcher fares behind the vendor elsewhere: the share of its attempts that delivered, and their number.
+    elsewhere: Option<(f64, f64)>,
+    /// The share of first attempts that are made all the same.
     share: f64,
 }
 
-impl fmt::Display for Passed {
+impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { vendor, attempts, best, share } = self;
-        let vendor = vendor.strip_prefix("block_").unwrap_or(vendor);
-        write!(
-            f,
-            "behind {vendor} nobody delivers ({attempts:.0} attempts, the best fetcher in {:.0} %)",
-            100.0 * best
-        )?;
-        if *share > 0.0 { write!(f, "; one URL in {:.0} is tried all the same", 1.0 / share) } else { Ok(()) }
+        let vendor = self.vendor.strip_prefix("block_").unwrap_or(&self.vendor);
+        let (best, chance) = &self.best;
+        write!(f, "behind {vendor} nobody delivers: {best} would in {:.0} %", 100.0 * chance)?;
+        if let Some((rate, attempts)) = self.elsewhere {
+            write!(f, " ({:.0} % of {attempts:.0} attempts on other hosts)", 100.0 * rate)?;
+        }
+        if self.share > 0.0 { write!(f, "; one URL in {:.0} is tried all the same", 1.0 / self.share) } else { Ok(()) }
     }
 }
 
 impl Selector {
-    /// Who gets past the vendor of this URL's host.
-    pub(crate) fn who_passes(&self, url: &Url, now: Timestamp) -> Passed {
-        let views = self.shown_by_host(url, now).unwrap_or_default();
+    /// Why no request is made for this URL.
+    pub(crate) fn why_given_up(&self, url: &Url, now: Timestamp) -> GivenUp {
         let share = self.settings.try_all_the_same;
-        let Some(view) = views.into_iter().find(|view| view.is_vendor) else {
-            return Passed { share, ..Passed::default() };
-        };
-        let attempts = view.fetchers.iter().map(|of| of.attempts).sum();
-        let best = view.fetchers.iter().map(|of| of.success_rate).fold(0.0, f64::max);
-        Passed { vendor: view.tag, attempts, best, share }
+        let Ok(explanation) = self.explain(url, &Situation::first(now)) else { return GivenUp::default() };
+        let best = explanation.candidates.iter().filter(|c| !c.excluded).max_by(|a, b| a.success.total_cmp(&b.success));
+        let best = best.map_or_else(Default::default, |c| (c.fetcher.clone(), c.success));
+        let view = explanation.shown.into_iter().find(|view| view.is_vendor);
+        let of_best = view.iter().flat_map(|view| &view.fetchers).find(|of| of.fetcher == best.0);
+        let elsewhere = of_best.map(|of| (of.success_rate, of.attempts));
+        GivenUp { vendor: view.map(|view| view.tag).unwrap_or_default(), best, elsewhere, share }
     }
 
     /// What the host of `url` showed, and how fetchers fare on other hosts that showed the same.

@@ -287,10 +287,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// The visit ends without a request: nobody gets past the host's vendor.
     pub(super) fn give_up(&mut self, now: Timestamp) -> Step<S> {
-        let passed = self.selector.who_passes(self.url.borrow(), now);
-        self.last.message = passed.to_string();
+        let given_up = self.selector.why_given_up(self.url.borrow(), now);
+        self.last.message = given_up.to_string();
         self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
-        self.end(Ended::NoFetcherGetsPast { vendor: passed.vendor }, now)
+        self.end(Ended::NoFetcherGetsPast { vendor: given_up.vendor }, now)
     }
 
     /// Brings the link's state up to date, from what it is now.
