@@ -96,6 +96,8 @@ impl Report {
     pub const NO_ROUTE: &'static str = "no_route";
     /// The error type of a link for which no fetcher is to be had.
     pub const NO_FETCHER: &'static str = "no_fetcher";
+    /// `error_type` of a link for which no request was made, since nobody gets past its host's vendor. The link is paused.
+    pub const NO_FETCHER_GETS_PAST: &'static str = "no_fetcher_gets_past";
     /// The error type of a page that came and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 

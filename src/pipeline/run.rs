@@ -175,6 +175,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         Ended::Failed(_) => Some(ErrorKind::NetworkError.name()),
         Ended::Paused { .. } => Some(Report::PAUSED),
         Ended::NoRoute(_) => Some(Report::NO_ROUTE),
+        Ended::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
         Ended::NoFetcher => Some(Report::NO_FETCHER),
     };
     let success = error_type.is_none();

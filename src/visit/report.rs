@@ -295,6 +295,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.end(Ended::Failed(error), now)
     }
 
+    /// The visit ends without a request: nobody gets past the host's vendor.
+    pub(super) fn give_up(&mut self, now: Timestamp) -> Step<S> {
+        let given_up = self.selector.why_given_up(self.url.borrow(), now);
+        self.last.message = given_up.to_string();
+        self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
+        self.end(Ended::NoFetcherGetsPast { vendor: given_up.vendor }, now)
+    }
+
     /// Brings the link's state up to date, from what it is now.
     fn keep_link(&self, end: FetchEnd, hint: Option<Hint>, now: Timestamp) {
         let selector = &*self.selector;
