@@ -10,4 +10,5 @@ mod full_disk;
 mod log;
 mod maintain;
 mod pocketbase;
+mod sources;
 mod support;
