@@ -10,18 +10,20 @@ use serde::Deserialize;
 
 use crate::router::Mode;
 
-pub use build::built_in_fetchers;
+pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
 pub use sections::{
     BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
     LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
+pub use sources::{ArchiveConfig, ArchiveFrom};
 pub use table::load_route_table;
 
 mod build;
 mod check;
 mod error;
 mod sections;
+mod sources;
 mod table;
 mod value;
 

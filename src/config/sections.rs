@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::sources::ArchiveConfig;
 use super::value;
 use crate::registry::Class;
 use crate::robots::RobotsUse;
@@ -191,7 +192,9 @@ pub struct FetcherConfig {
     pub renders: Option<bool>,
     /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
     pub command: Option<Vec<String>>,
-    /// Requests in flight at once through the command.
+    /// From web archives.
+    pub archive: Option<ArchiveConfig>,
+    /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }
 

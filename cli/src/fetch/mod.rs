@@ -31,11 +31,12 @@ use stop::{GRACE, Stop};
 
 pub(crate) use args::FetchArgs;
 
-mod args;
+pub(super) mod args;
 pub(super) mod assemble;
 pub(super) mod feed;
 mod files;
 mod hangup;
+pub(super) mod make;
 mod queue;
 pub(super) mod report;
 mod resume;

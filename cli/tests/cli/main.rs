@@ -11,4 +11,5 @@ mod full_disk;
 mod log;
 mod maintain;
 mod pocketbase;
+mod sources;
 mod support;
