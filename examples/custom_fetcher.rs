@@ -41,6 +41,7 @@ impl Fetcher for Saved {
                 chain: Vec::new(),
                 duration: Duration::ZERO,
                 truncated: false,
+                requests: None,
             })
         })
     }

@@ -215,6 +215,7 @@ impl Fetcher for Scripted {
                 chain: Vec::new(),
                 duration: Duration::ZERO,
                 truncated: false,
+                requests: None,
             })
         })
     }

@@ -28,6 +28,7 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
         chain: Vec::new(),
         duration: Duration::ZERO,
         truncated: false,
+        requests: None,
     };
     let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
     archive.put(&page).unwrap();

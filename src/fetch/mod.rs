@@ -82,6 +82,9 @@ pub struct Response {
     pub duration: Duration,
     /// The server ended the body before its announced length. What came is in `body`.
     pub truncated: bool,
+    /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
+    /// page. Without it the page and its redirects count.
+    pub requests: Option<u16>,
 }
 
 impl Response {

@@ -24,6 +24,7 @@ fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
         chain: Vec::new(),
         duration: Duration::ZERO,
         truncated: false,
+        requests: None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::args::PaceArgs;
 use super::{FetchArgs, hangup};
 use crate::available::{Available, BrowserArgs, NoBrowser};
 use crate::decide::candidate;
@@ -22,6 +23,7 @@ use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{Fetcher, Limits};
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::{PROBE_FETCHER, canonical};
 use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
@@ -29,6 +31,7 @@ use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::warc::Warc;
+use fetchwise::time::Clock;
 
 /// Other programs get so long to end.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
@@ -52,6 +55,10 @@ pub(crate) struct Wishes {
     pub(crate) max_body: Option<u64>,
     /// Certificate authorities to trust beside Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// How fast hosts are asked.
+    pub(crate) pace: PaceArgs,
+    /// Whoever asks has a queue of its own, and wants nothing to wait inside.
+    pub(crate) has_queue: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -65,6 +72,8 @@ impl From<&FetchArgs> for Wishes {
             timeout: args.timeout,
             max_body: args.max_body,
             ca_file: args.ca_file.clone(),
+            pace: args.pace.clone(),
+            has_queue: true,
         }
     }
 }
@@ -97,14 +106,17 @@ impl Crawler {
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let with =
-            |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let pace = Pace::new(pace(settings, wishes));
+        let with = |builder: SelectorBuilder| {
+            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+        };
         let (mut selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
             is_known(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
+        let builder = if wishes.has_queue { builder.wait_at_most(Duration::ZERO) } else { builder };
         let mut children = Children::default();
         let builder = fetchers(builder, &mut children, settings, wishes, &available, guard)?;
         let builder = match store {
@@ -186,6 +198,15 @@ fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
         redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
+    }
+}
+
+/// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
+fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+    let pace = wishes.pace.over(settings.config.pace());
+    match *settings.clock {
+        Clock::System => pace,
+        Clock::Fixed(_) => PaceSettings { mode: PaceMode::Off, ..pace },
     }
 }
 

@@ -172,7 +172,7 @@ impl CommandFetcher {
         match result {
             Ok(body) => {
                 let (chain, duration) = (Vec::new(), Duration::ZERO);
-                Ok(Response { status, headers, body, final_url, chain, duration, truncated })
+                Ok(Response { status, headers, body, final_url, chain, duration, truncated, requests: None })
             }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }

@@ -184,6 +184,7 @@ impl Done {
             chain: self.chain,
             duration,
             truncated: self.decoded.truncated,
+            requests: None,
         }
     }
 }
