@@ -17,6 +17,8 @@ use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+#[cfg(feature = "pace")]
+use crate::pace::Pace;
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
 use crate::router::Router;
@@ -144,6 +146,8 @@ pub struct Selector {
     router: Router,
     clock: Arc<Clock>,
     state: Arc<State>,
+    #[cfg(feature = "pace")]
+    pace: Option<Box<Pace>>,
 }
 
 impl fmt::Debug for Selector {
@@ -255,6 +259,12 @@ impl Selector {
     /// The time by the clock that visits read.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The paces of hosts that visits keep to; none unless the builder was given one. Decisions do not look at it.
+    #[cfg(feature = "pace")]
+    pub fn pace(&self) -> Option<&Pace> {
+        self.pace.as_deref()
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {

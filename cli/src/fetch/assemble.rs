@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::args::PaceArgs;
 use super::make::{Children, Made};
 use super::{FetchArgs, hangup};
 use crate::available::{Available, BrowserArgs};
@@ -20,6 +21,7 @@ use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::canonical;
 use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
@@ -27,6 +29,7 @@ use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
 use fetchwise::store::warc::{Warc, WarcOptions};
+use fetchwise::time::Clock;
 
 /// What a crawl needs, whoever asks for it.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,10 @@ pub(crate) struct Wishes {
     pub(crate) ca_file: Option<PathBuf>,
     /// Whether requests and redirects are kept for an archive.
     pub(crate) keep_exchange: bool,
+    /// How fast hosts are asked.
+    pub(crate) pace: PaceArgs,
+    /// Whoever asks has a queue of its own, and wants nothing to wait inside.
+    pub(crate) has_queue: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -63,6 +70,8 @@ impl From<&FetchArgs> for Wishes {
             max_body: args.max_body,
             ca_file: args.ca_file.clone(),
             keep_exchange: args.warc.is_some(),
+            pace: args.pace.clone(),
+            has_queue: true,
         }
     }
 }
@@ -88,14 +97,19 @@ impl Crawler {
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let with =
-            |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let pace = Pace::new(pace(settings, wishes));
+        let with = |builder: SelectorBuilder| {
+            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+        };
         let (mut selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
             is_known(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
+        if wishes.has_queue {
+            builder = builder.wait_at_most(Duration::ZERO);
+        }
         let Made { plain, fetchers, missing, children } = Made::of(settings, wishes, &available, guard)?;
         let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         builder = builder.robots(RobotsTxt::new(plain, agent));
@@ -172,6 +186,15 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
         redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
+    }
+}
+
+/// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
+fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+    let pace = wishes.pace.over(settings.config.pace());
+    match *settings.clock {
+        Clock::System => pace,
+        Clock::Fixed(_) => PaceSettings { mode: PaceMode::Off, ..pace },
     }
 }
 

@@ -20,6 +20,7 @@ use super::out::{Out, plain};
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
+use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
@@ -29,7 +30,7 @@ use report::Show;
 use resume::Resume;
 use stop::{GRACE, Stop};
 
-pub(crate) use args::FetchArgs;
+pub(crate) use args::{FetchArgs, PaceArgs};
 
 pub(super) mod args;
 pub(super) mod assemble;
@@ -46,6 +47,10 @@ pub(super) mod stop;
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
+/// A link waits so long for its host, unless the config says otherwise.
+const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// A link that its host refused because the crawl was too fast is asked for so often in all.
+const TRIES_MAX: u8 = 4;
 /// Links that are read and not begun; with `--ordered` also those that are read and not shown.
 const READ_AHEAD: usize = 10_000;
 
@@ -66,6 +71,8 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
             concurrency,
+            per_host: args.pace.per_host,
+            wait_max: settings.config.pace.wait_max.unwrap_or(WAIT_MAX),
             browsers: crawler.browsers().to_vec(),
             browser_said: false,
             is_ordered: args.ordered,
@@ -74,6 +81,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             show: Show::new(out, total),
             stop,
             queue: Queue::default(),
+            is_stopping: false,
             under_way: JoinSet::new(),
             links: HashMap::new(),
             done: BTreeMap::new(),
@@ -117,6 +125,10 @@ struct Run<'o> {
     pipeline: Arc<Pipeline>,
     journal: Arc<Journal>,
     concurrency: usize,
+    /// Links of a host under way at once.
+    per_host: Option<u8>,
+    /// A link waits so long for its host.
+    wait_max: Duration,
     /// Whether results come in the order of the input.
     is_ordered: bool,
     feed: Feed,
@@ -124,6 +136,8 @@ struct Run<'o> {
     show: Show<'o>,
     stop: Stop,
     queue: Queue<Waiting>,
+    /// Somebody asked to stop: what has to wait is left for the next run.
+    is_stopping: bool,
     under_way: JoinSet<Report>,
     /// The links under way, with their hosts.
     links: HashMap<Id, (Arc<str>, Waiting)>,
@@ -145,6 +159,8 @@ struct Waiting {
     number: u64,
     place: Place,
     link: Link,
+    /// How often its host has refused it because the crawl was too fast.
+    refused: u8,
 }
 
 enum Done {
@@ -195,6 +211,7 @@ impl Run<'_> {
                     }
                     (more, interrupted) = (false, Some(Interrupted::Asked));
                     self.queue.clear();
+                    self.is_stopping = true;
                     give_up_at = Some(Instant::now() + GRACE);
                     if !self.under_way.is_empty() {
                         self.show.note("stopping: waiting for what is under way (Ctrl-C again to leave it)");
@@ -227,7 +244,10 @@ impl Run<'_> {
                     Some(Item::Link(_, link)) if self.resume.skips(&link) => self.show.skipped(),
                     Some(Item::Link(place, link)) => {
                         let host = host_of(&link.url);
-                        self.queue.push(&host, Waiting { number: self.read, place, link });
+                        self.queue.push(&host, Waiting { number: self.read, place, link, refused: 0 });
+                        if let Some(most) = self.per_host {
+                            self.queue.set_at_once(&host, most.into());
+                        }
                         self.read += 1;
                     }
                 },
@@ -304,10 +324,39 @@ impl Run<'_> {
             }
         };
         let Some((host, waiting)) = self.links.remove(&id) else { return };
+        let (report, waiting) = match self.again(&host, report, waiting) {
+            Some(ended) => ended,
+            None => return,
+        };
         self.queue.ended(&host);
-        let Waiting { number, place, link } = waiting;
+        let Waiting { number, place, link, .. } = waiting;
         let report = Report { url: link.url.clone(), ..report };
         self.done.insert(number, Done::Fetched(place, link, Box::new(report)));
+    }
+
+    /// Puts a link back whose host has no place for it yet, or refused it because the crawl was too fast. Gives back what has ended.
+    fn again(&mut self, host: &Arc<str>, mut report: Report, mut waiting: Waiting) -> Option<(Report, Waiting)> {
+        let is_paced = report.error_type == Some(Report::PACED);
+        let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
+        waiting.refused += u8::from(is_refused);
+        match report.paused_until {
+            _ if self.is_stopping || !is_paced && !is_refused => {}
+            Some(until)
+                if waiting.refused < TRIES_MAX && until.since(self.pipeline.selector().now()) <= self.wait_max =>
+            {
+                self.show.sum.requests += u64::from(report.requests);
+                match is_refused {
+                    true => self.queue.refused(host, waiting, until),
+                    false => self.queue.back(host, waiting, until),
+                }
+                return None;
+            }
+            _ => {}
+        }
+        if is_paced {
+            report.error_type = Some(Report::PAUSED);
+        }
+        Some((report, waiting))
     }
 
     /// Shows what is done: all of it, or, where the order counts, what waits for nothing earlier.

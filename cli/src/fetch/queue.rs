@@ -6,9 +6,13 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fetchwise::heuristic::url::{domain_of, parse};
 use fetchwise::time::Timestamp;
+
+/// A host that has to wait for longer is tried out by one link when its time has come.
+const LONG: Duration = Duration::from_secs(2);
 
 /// Links by host.
 #[derive(Debug)]
@@ -33,6 +37,9 @@ struct Host<T> {
     under_way: usize,
     /// So many at once.
     at_once: usize,
+    /// One at a time, until one has ended: of a host that is new, or that was left alone, the others would only wait for what the first
+    /// one meets, and take places meanwhile.
+    is_tried_out: bool,
 }
 
 /// Where a host stands.
@@ -76,12 +83,24 @@ impl<T> Queue<T> {
 
     /// Takes back a link that was begun and has to wait: it is the next one of its host, which is not asked before `until`.
     pub(super) fn back(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
+        self.returned(host, until).links.push_front(link);
+        self.list(host);
+    }
+
+    /// The same for a link that its host has refused: others of the host go first.
+    pub(super) fn refused(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
+        self.returned(host, until).links.push_back(link);
+        self.list(host);
+    }
+
+    fn returned(&mut self, host: &Arc<str>, until: Timestamp) -> &mut Host<T> {
+        self.len += 1;
+        let is_long = until.since(self.time) > LONG;
         let entry = self.host(host);
-        entry.links.push_front(link);
         entry.under_way = entry.under_way.saturating_sub(1);
         entry.at = until;
-        self.len += 1;
-        self.list(host);
+        entry.is_tried_out |= is_long;
+        entry
     }
 
     /// The next link whose host may be asked at `now`. It counts as under way until [`ended`](Self::ended) or [`back`](Self::back).
@@ -119,6 +138,10 @@ impl<T> Queue<T> {
     pub(super) fn ended(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
         entry.under_way = entry.under_way.saturating_sub(1);
+        if entry.at.since(self.time) <= LONG {
+            // Its place may be what the others have waited for: they ask again.
+            (entry.is_tried_out, entry.at) = (false, Timestamp::default());
+        }
         if entry.under_way == 0 && entry.links.is_empty() {
             // Whoever comes next is told anew until when to wait. It is listed nowhere, for want of links.
             self.hosts.remove(host);
@@ -150,13 +173,14 @@ impl<T> Queue<T> {
             listed: Listed::Nowhere,
             under_way: 0,
             at_once: usize::MAX,
+            is_tried_out: true,
         })
     }
 
     /// Puts the host where it belongs: nowhere, when it has nothing to give.
     fn list(&mut self, host: &Arc<str>) {
         let Some(entry) = self.hosts.get_mut(host) else { return };
-        let may_go = !entry.links.is_empty() && entry.under_way < entry.at_once;
+        let may_go = !entry.links.is_empty() && entry.under_way < entry.limit();
         let wanted = match entry.listed {
             _ if !may_go => Listed::Nowhere,
             // It keeps its turn.
@@ -183,10 +207,14 @@ impl<T> Queue<T> {
     }
 }
 
+impl<T> Host<T> {
+    fn limit(&self) -> usize {
+        if self.is_tried_out { 1 } else { self.at_once }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -198,7 +226,9 @@ mod tests {
     fn queue(links: &[(&str, u32)]) -> Queue<u32> {
         let mut queue = Queue::default();
         for (host, link) in links {
-            queue.push(&Arc::from(*host), *link);
+            let host = Arc::from(*host);
+            queue.push(&host, *link);
+            queue.ended(&host);
         }
         queue
     }
@@ -220,6 +250,7 @@ mod tests {
             queue.push(&Arc::from("hangs"), 0);
             queue.push(&Arc::from("quick"), n + 1);
         }
+        queue.ended(&Arc::from("hangs"));
         let mut under_way: Vec<(Arc<str>, u32)> = Vec::new();
         for _ in 0..80 {
             while under_way.len() < 16 {
@@ -263,6 +294,18 @@ mod tests {
         assert_eq!(all(&mut queue, NOW), [2]);
         queue.set_at_once(&a, 2);
         assert_eq!(all(&mut queue, NOW), [3]);
+    }
+
+    #[test]
+    fn a_host_that_is_new_or_was_left_alone_is_tried_out_by_one_link() {
+        let mut queue = Queue::default();
+        let a = Arc::from("a");
+        (1..=4).for_each(|link| queue.push(&a, link));
+        assert_eq!(all(&mut queue, NOW), [1]);
+        queue.refused(&a, 1, after(60_000));
+        assert_eq!((all(&mut queue, after(59_999)), all(&mut queue, after(60_000))), (vec![], vec![2]));
+        queue.ended(&a);
+        assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "what was refused goes last");
     }
 
     #[test]
