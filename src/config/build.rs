@@ -9,6 +9,7 @@ use super::PaceHostConfig;
 use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::heuristic::files::FileSuffixes;
 #[cfg(feature = "pace")]
 use crate::heuristic::url::domain_of;
 #[cfg(feature = "pace")]
@@ -30,7 +31,8 @@ impl Config {
             .settings(self.settings())
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
-            .keys_max(self.keys_max);
+            .keys_max(self.keys_max)
+            .file_suffixes(self.suffixes());
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
@@ -46,6 +48,17 @@ impl Config {
             builder = builder.prior(made);
         }
         builder
+    }
+
+    /// Which suffixes mean a file.
+    pub fn suffixes(&self) -> FileSuffixes {
+        let files = self.file_suffixes.iter().map(|suffix| (suffix, true));
+        let pages = self.page_suffixes.iter().map(|suffix| (suffix, false));
+        files.chain(pages).fold(FileSuffixes::default(), |suffixes, (suffix, is_file)| {
+            let with = if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
+            // What is no suffix was refused when the file was read; a config that was put together by hand is not worth an error.
+            with.unwrap_or(suffixes)
+        })
     }
 
     /// The constants of the decision.

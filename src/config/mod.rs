@@ -58,6 +58,12 @@ pub struct Config {
     pub half_life_days: Option<f64>,
     /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
     pub keys_max: Option<usize>,
+    /// Suffixes that mean a file, in addition to the shipped ones.
+    #[serde(deserialize_with = "value::suffixes")]
+    pub file_suffixes: Vec<String>,
+    /// Suffixes that mean a page, though they ship as a file's.
+    #[serde(deserialize_with = "value::suffixes")]
+    pub page_suffixes: Vec<String>,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
     /// What recorded importance does.

@@ -9,6 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+use crate::heuristic::files::FileSuffixes;
 use crate::names::UnknownName;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
@@ -28,6 +29,15 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
         true => Ok(Some(name)),
         false => Err(D::Error::custom(UnknownName::new("policy", &name, policy::NAMES))),
     }
+}
+
+/// Suffixes, with or without their dots.
+pub(super) fn suffixes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let suffixes: Vec<String> = Vec::deserialize(from)?;
+    for suffix in &suffixes {
+        FileSuffixes::default().file(suffix).map_err(D::Error::custom)?;
+    }
+    Ok(suffixes)
 }
 
 /// The name of a fetcher's class.

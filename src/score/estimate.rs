@@ -14,8 +14,8 @@ use super::shown::ShownHere;
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
 use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
-use crate::heuristic::UrlExtractor;
-use crate::heuristic::url::{FLAGS, UrlFeatures};
+use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
+use crate::heuristic::{Heuristic, UrlExtractor};
 use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
 use crate::time::Timestamp;
 
@@ -207,9 +207,18 @@ pub(crate) struct Walk<'w> {
     pub(crate) guard: &'w Guard<'w>,
     pub(crate) down: f64,
     pub(crate) features: &'w UrlFeatures<'w>,
+    pub(crate) kind: ContentKind,
     pub(crate) own: Group,
     /// Of a site's other domains.
     others: Group,
+}
+
+/// What is known of a URL beside its features: what extractors find in it, and what the caller says.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'k> {
+    pub(crate) url: &'k url::Url,
+    pub(crate) extractors: &'k [Box<dyn UrlExtractor>],
+    pub(crate) heuristics: &'k [Heuristic],
 }
 
 /// One level.
@@ -244,22 +253,33 @@ impl<'w> Walk<'w> {
         features: &'w UrlFeatures<'w>,
         now: Timestamp,
     ) -> Self {
-        let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, features.kind(), 0));
-        Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own, others }
+        let kind = evidence.kind(features);
+        let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, kind, 0));
+        Self {
+            evidence,
+            priors,
+            importances,
+            settings,
+            guard,
+            down: evidence.decay().down(now),
+            features,
+            kind,
+            own,
+            others,
+        }
     }
 
     /// Scores all candidates; without `local` as if nothing were known of site, domain and section.
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
-        url: &url::Url,
-        extractors: &[Box<dyn UrlExtractor>],
+        beside: Beside<'_>,
         hint: Option<Hint>,
         local: Option<Local<'_>>,
         trace: &mut impl Trace,
     ) {
         self.global(candidates, trace);
-        self.general(candidates, url, extractors, hint, trace);
+        self.general(candidates, beside, hint, trace);
         for candidate in candidates.iter_mut() {
             candidate.general_success = candidate.success;
         }
@@ -295,14 +315,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Flags, a user's own types, depth, suffix and hint.
-    fn general(
-        &self,
-        candidates: &mut Candidates<'_>,
-        url: &url::Url,
-        extractors: &[Box<dyn UrlExtractor>],
-        hint: Option<Hint>,
-        trace: &mut impl Trace,
-    ) {
+    fn general(&self, candidates: &mut Candidates<'_>, beside: Beside<'_>, hint: Option<Hint>, trace: &mut impl Trace) {
         for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
             let at = At {
                 priors: self.priors.of_key(Key::of(name, "true").bits()),
@@ -312,17 +325,21 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
-        for (place, extractor) in extractors.iter().enumerate() {
-            extractor.extract(url, &mut |kind, value| {
-                let key = Key::of(kind, value);
-                let at = At {
-                    priors: self.priors.of_key(key.bits()),
-                    specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
-                    scale: self.scale(kind, || key),
-                    ..self.level(kind, value, self.evidence.entry(key, self.guard))
-                };
-                self.pull(candidates, &at, trace);
-            });
+        let mut own = |place: usize, kind: &str, value: &str| {
+            let key = Key::of(kind, value);
+            let at = At {
+                priors: self.priors.of_key(key.bits()),
+                specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
+                scale: self.scale(kind, || key),
+                ..self.level(kind, value, self.evidence.entry(key, self.guard))
+            };
+            self.pull(candidates, &at, trace);
+        };
+        for (place, extractor) in beside.extractors.iter().enumerate() {
+            extractor.extract(beside.url, &mut |kind, value| own(place, kind, value));
+        }
+        for (place, heuristic) in beside.heuristics.iter().enumerate() {
+            own(beside.extractors.len() + place, &heuristic.kind, &heuristic.value);
         }
         let depth = self.features.path_depth;
         let at = At {
@@ -382,7 +399,7 @@ impl<'w> Walk<'w> {
         if let Some(section) = self.features.section {
             let part = part_hash(section);
             let at = At {
-                group: Group::new(Level::Path, self.features.kind(), part),
+                group: Group::new(Level::Path, self.kind, part),
                 priors: self.priors.of_key(path_key(key, part)),
                 prior_weight: self.settings.path_weight,
                 recent: true,

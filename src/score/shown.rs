@@ -80,7 +80,7 @@ impl Walk<'_> {
         trace: &mut impl Trace,
     ) {
         for c in candidates.iter_mut() {
-            let Some(cell) = row.cell(c.id, self.features.kind()) else { continue };
+            let Some(cell) = row.cell(c.id, self.kind) else { continue };
             let heard = cell.read(self.down);
             if is_vendor {
                 (c.host_weight, c.turned_s) = (heard.alike, heard.turned_s);
