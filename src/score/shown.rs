@@ -81,25 +81,25 @@ impl Walk<'_> {
     ) {
         for c in candidates.iter_mut() {
             let Some(cell) = row.cell(c.id, self.features.kind()) else { continue };
-            let heard = cell.read(self.down);
             if is_vendor {
-                (c.host_weight, c.turned_s) = (heard.alike, heard.turned_s);
+                (c.host_weight, c.turned_s) = (cell.weight(), cell.turned_s());
             }
-            if heard.total <= 0.0 {
+            let (success, total) = cell.pair(self.down);
+            if total <= 0.0 {
                 continue;
             }
             let before = c.success;
-            c.success = (heard.success + weight * before) / (heard.total + weight);
+            c.success = (success + weight * before) / (total + weight);
             trace.step(Step {
                 kind: HOST_SHOWED,
                 value: "",
                 fetcher: c.id,
-                success: heard.success,
-                total: heard.total,
-                exact_success: heard.success,
-                exact_total: heard.total,
+                success,
+                total,
+                exact_success: success,
+                exact_total: total,
                 blocked: 0.0,
-                attempts: heard.hosts,
+                attempts: 0,
                 estimate_before: before,
                 estimate_after: c.success,
                 tag,
