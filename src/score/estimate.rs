@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::confidence::{Basis, Specificity};
+use super::here::ShownHere;
 use super::importance::Importances;
 use super::index::{index, last_worth};
-use super::shown::ShownHere;
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
 use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};

@@ -7,10 +7,11 @@ use crate::registry::{FetcherId, FetcherSpec};
 
 mod confidence;
 pub(crate) mod estimate;
+mod here;
 pub(crate) mod importance;
 pub(crate) mod index;
 mod met;
-pub(crate) mod shown;
+mod shown;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;

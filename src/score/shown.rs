@@ -6,47 +6,12 @@
 //! word. Must not know how a host came by its tags.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
-use crate::evidence::{Known, Row, Side, TagId, Tags};
+use super::here::ShownHere;
+use crate::evidence::{Row, TagId};
 use crate::heuristic::HOST_SHOWED;
 
 /// All walls count for so many times as many attempts before they move an estimate as one vendor does.
 const CATEGORY_WEIGHS: f64 = 2.0;
-
-/// The tags of one host, looked up.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ShownHere<'t> {
-    served: Option<(TagId, &'t Row)>,
-    walled: Option<&'t Row>,
-    /// None where all that is known is that there is a wall.
-    vendor: Option<(TagId, &'t Row)>,
-}
-
-impl<'t> ShownHere<'t> {
-    /// The rows of what is known of a host.
-    #[inline]
-    pub(crate) fn find(tags: &'t Tags, known: Known) -> Self {
-        let [blocked, served] = known;
-        let of = |slot: Option<(TagId, u16)>| slot.and_then(|(id, _)| Some((id, tags.row(id)?)));
-        let (blocked, served) = (of(blocked), of(served));
-        Self {
-            served,
-            walled: blocked.and_then(|_| tags.category(Side::Blocked)),
-            vendor: blocked.filter(|(id, _)| !Tags::is_category(*id)),
-        }
-    }
-
-    /// Whether the host has a wall.
-    #[inline]
-    pub(crate) fn is_walled(&self) -> bool {
-        self.walled.is_some()
-    }
-
-    /// Whose wall it is, if that is known.
-    #[inline]
-    pub(crate) fn vendor(&self) -> Option<TagId> {
-        self.vendor.map(|(id, _)| id)
-    }
-}
 
 impl Walk<'_> {
     /// Moves the estimates of all candidates towards how they do on other hosts that showed the same, and notes how much that counts
