@@ -6,6 +6,7 @@ use std::time::Duration;
 
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
+use super::value::CostConfig;
 use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
@@ -76,6 +77,8 @@ impl Config {
             explore_most: set.explore_most.unwrap_or(base.explore_most),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
             met_weight: set.met_weight.unwrap_or(base.met_weight),
+            tag_weight: set.tag_weight.unwrap_or(base.tag_weight),
+            try_all_the_same: set.try_all_the_same.unwrap_or(base.try_all_the_same),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
@@ -175,7 +178,11 @@ impl FetcherConfig {
             spec.renders = renders;
             spec.false_success = if renders { 0.0 } else { 0.05 };
         }
-        spec.cost = self.cost.unwrap_or(spec.cost);
+        match self.cost {
+            Some(CostConfig::Requests(cost)) => spec.cost = cost,
+            Some(CostConfig::Measured) => spec.measures_cost = true,
+            None => {}
+        }
         spec.quality = self.quality.unwrap_or(spec.quality);
         spec.prior = self.prior.unwrap_or(spec.prior);
         spec

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::error::BadValue;
+use super::value::CostConfig;
 use super::{Config, FetcherConfig, PriorConfig};
 use crate::registry::{CANDIDATES_MAX, canonical};
 
@@ -36,6 +37,7 @@ impl Config {
             ("scoring.explore", scoring.explore),
             ("scoring.explore_most", scoring.explore_most),
             ("scoring.last_ditch", scoring.last_ditch),
+            ("scoring.try_all_the_same", scoring.try_all_the_same),
         ] {
             within(key, value, 0.0..=1.0, share)?;
         }
@@ -44,6 +46,7 @@ impl Config {
             ("scoring.blocked_cost", scoring.blocked_cost),
             ("scoring.explore_rested", scoring.explore_rested),
             ("scoring.met_weight", scoring.met_weight),
+            ("scoring.tag_weight", scoring.tag_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
             within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
@@ -117,7 +120,9 @@ impl FetcherConfig {
                 return bad(key, &value, "it can be 0 to 1");
             }
         }
-        if let Some(cost) = self.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
+        if let Some(CostConfig::Requests(cost)) = self.cost
+            && !(cost.is_finite() && cost > 0.0)
+        {
             return bad("cost", &cost, "it can be any number above 0");
         }
         if self.max_in_flight == Some(0) {

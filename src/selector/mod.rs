@@ -39,7 +39,7 @@ mod replay;
 mod route;
 mod sink;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
 pub use sink::{Sink, SinkError};
@@ -479,6 +479,10 @@ impl Selector {
                 domain_newest_s: 0,
                 host_weight: self.settings.level_weight,
                 turned_s: 0,
+                cost: spec.cost,
+                spent_ms: 0.0,
+                spent_on: 0.0,
+                plain_ms: 0.0,
             });
         }
     }
