@@ -15,6 +15,7 @@ pub mod http;
 pub mod limits;
 pub mod proxy;
 mod rest;
+pub mod search;
 
 use std::fmt;
 use std::future::Future;
