@@ -16,6 +16,7 @@ pub mod limits;
 pub mod proxy;
 mod rest;
 pub mod search;
+pub mod upstream;
 
 use std::fmt;
 use std::future::Future;

@@ -49,10 +49,16 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
-            let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
+            // A proxy takes plain requests as they are, and makes a tunnel for everything else.
+            let plain = dialer.upstream().filter(|proxy| proxy.takes_requests() && uri.scheme_str() == Some("http"));
+            let stream = match plain {
+                Some(proxy) => dialer.dial_proxy(proxy, host).await?,
+                None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,
+            };
+            let to_proxy = plain.is_some();
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
             let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
-            Ok(DialledStream { io: TokioIo::new(stream), keep, _open: OpenCount(open) })
+            Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, _open: OpenCount(open) })
         })
     }
 }
@@ -62,6 +68,8 @@ impl Service<Uri> for Connector {
 pub(crate) struct DialledStream {
     io: TokioIo<TcpStream>,
     keep: bool,
+    /// What is at its other end is a proxy, which wants the whole address in a request.
+    to_proxy: bool,
     _open: OpenCount,
 }
 
@@ -76,7 +84,7 @@ impl Drop for OpenCount {
 
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
-        let connected = Connected::new();
+        let connected = Connected::new().proxy(self.to_proxy);
         if !self.keep {
             // Serves the request that it was dialled for, and is closed then.
             connected.poison();
