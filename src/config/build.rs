@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
+use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use crate::policy;
@@ -89,8 +89,12 @@ pub enum Means<'c> {
     Browser,
     /// By another program.
     Command(&'c [String]),
+    /// As the shipped fetcher of this name does, by other settings.
+    Like(&'c str),
     /// From web archives.
     Archive(Cow<'c, ArchiveConfig>),
+    /// From a search interface.
+    Search(Cow<'c, SearchConfig>),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }
@@ -100,6 +104,8 @@ impl Means<'_> {
     fn class(&self) -> Option<Class> {
         match self {
             Self::Archive(_) => Some(Class::Archive),
+            Self::Search(_) => Some(Class::Special),
+            Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
             Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
         }
     }
@@ -114,10 +120,19 @@ impl FetcherConfig {
         if let Some(archive) = &self.archive {
             return Means::Archive(Cow::Borrowed(archive));
         }
+        if let Some(search) = &self.search {
+            return Means::Search(Cow::Borrowed(search));
+        }
+        if let Some(like) = &self.like {
+            return Means::Like(canonical(like));
+        }
         match canonical(&self.name) {
+            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => Means::Like(name),
+            "archive_proxy" => Means::Archive(Cow::default()),
+            "nytime_searcher" => Means::Search(Cow::default()),
+            _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
             PROBE_FETCHER => Means::Direct,
             "playwright" | "playwright_stealth" => Means::Browser,
-            "archive_proxy" => Means::Archive(Cow::default()),
             _ => Means::Elsewhere,
         }
     }

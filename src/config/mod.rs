@@ -16,7 +16,7 @@ pub use sections::{
     BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
     LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
-pub use sources::{ArchiveConfig, ArchiveFrom};
+pub use sources::{ArchiveConfig, ArchiveFrom, SearchConfig, Secret};
 pub use table::load_route_table;
 
 mod build;

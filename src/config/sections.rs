@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::sources::ArchiveConfig;
+use super::sources::{ArchiveConfig, SearchConfig, Secret};
 use super::value;
 use crate::registry::Class;
 use crate::robots::RobotsUse;
@@ -192,8 +192,16 @@ pub struct FetcherConfig {
     pub renders: Option<bool>,
     /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
     pub command: Option<Vec<String>>,
+    /// As the shipped fetcher of this name does: `direct_access`, `playwright` or `playwright_stealth`.
+    pub like: Option<String>,
+    /// The proxy that it goes through, `http://host:port` or `socks5://host:port`.
+    pub proxy: Option<Secret>,
+    /// The variable of the environment that has the proxy's `user:password`.
+    pub proxy_user_env: Option<String>,
     /// From web archives.
     pub archive: Option<ArchiveConfig>,
+    /// From a search interface.
+    pub search: Option<SearchConfig>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }
