@@ -317,6 +317,8 @@ pub struct Answer {
     pub heuristics: Vec<Heuristic>,
     /// How long it is asked to be left alone. Without it a `Retry-After` among the headers counts.
     pub retry_after: Option<Duration>,
+    /// How many requests to its host it was, where that is known: its redirects on the host, and what a rendered page asked for.
+    pub requests: Option<u16>,
     /// How long it took. Without it the time since the fetch was handed out counts.
     pub duration: Option<Duration>,
     /// The text of a page that has little of it.
@@ -335,6 +337,7 @@ impl From<Outcome> for Answer {
             headers: Vec::new(),
             heuristics: Vec::new(),
             retry_after: None,
+            requests: None,
             duration: None,
             short: None,
             message: None,

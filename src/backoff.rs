@@ -75,6 +75,8 @@ pub enum FetchEnd {
     Blocked,
     /// It failed in a way that may pass.
     Failed,
+    /// The host said "not now": the link waits for as long as its host, and is no more at risk for it.
+    Limited,
     /// A waiting room.
     Queued,
     /// Neither fetcher nor pause can mend it: no pause.
@@ -114,6 +116,10 @@ impl LinkState {
         let base = match end {
             FetchEnd::Delivered => return Self { paused_until: None, risk_level: 0, hint: None, ..self },
             FetchEnd::Neutral => return self,
+            FetchEnd::Limited => {
+                let pause = retry_after.map(|asked| now.saturating_add(asked.min(settings.retry_after_max)));
+                return Self { paused_until: pause.or(self.paused_until), ..self };
+            }
             FetchEnd::Blocked => settings.blocked_base,
             FetchEnd::Failed | FetchEnd::Queued => settings.failed_base,
         };

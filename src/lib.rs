@@ -72,6 +72,7 @@
 //! | (none) | the selector and visits: heuristics, evidence, decisions |
 //! | `journal` (default) | what was learned survives the process |
 //! | `detect` (default) | reading responses, with rules in TOML |
+//! | `pace` (default) | how fast a host may be asked, learned |
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
@@ -99,6 +100,8 @@ pub mod heuristic;
 pub mod journal;
 pub mod names;
 pub mod off_policy;
+#[cfg(feature = "pace")]
+pub mod pace;
 #[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;

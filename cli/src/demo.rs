@@ -11,12 +11,14 @@ use serde::Serialize;
 
 use super::available::BrowserArgs;
 use super::failure::{Exit, Failure};
+use super::fetch::PaceArgs;
 use super::fetch::assemble::{Crawler, Wishes};
 use super::fetch::report::ReportJson;
 use super::fetch::stop;
 use super::out::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
 use super::settings::Settings;
 use fetchwise::decision::Source;
+use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 
 /// Crawl a small town of web sites on this machine and watch learning happen
@@ -60,6 +62,8 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
         allow_private_network: true,
         browser: args.browser.clone(),
         stealth_agent: Some(STEALTH_AGENT.to_owned()),
+        // The town is this machine's own, and has all the time there is.
+        pace: PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() },
         ..Wishes::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;

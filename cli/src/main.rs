@@ -45,6 +45,7 @@ mod replay_policy;
 mod select;
 mod settings;
 mod simulate;
+mod sqlite;
 mod stats;
 mod try_url;
 

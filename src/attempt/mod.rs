@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use outcome::ErrorKind;
 
 pub mod bounds;
-mod id;
+pub(crate) mod id;
 #[cfg(feature = "json")]
 pub mod json;
 pub mod outcome;

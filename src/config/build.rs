@@ -1,10 +1,18 @@
 //! What the values of a config mean for the parts: the selector's builder, the constants of the decision, pauses.
 
 use std::borrow::Cow;
+#[cfg(feature = "pace")]
+use std::time::Duration;
 
+#[cfg(feature = "pace")]
+use super::PaceHostConfig;
 use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+#[cfg(feature = "pace")]
+use crate::heuristic::url::domain_of;
+#[cfg(feature = "pace")]
+use crate::pace::{HostPace, PaceSettings};
 use crate::policy;
 use crate::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 use crate::score::{ImportanceUse, Settings};
@@ -61,6 +69,28 @@ impl Config {
                 ImportanceMode::Prune => ImportanceUse::Prune { min: self.importance.min.unwrap_or(IMPORTANCE_MIN) },
                 ImportanceMode::Scale => ImportanceUse::Scale { full: self.importance.full.unwrap_or(IMPORTANCE_FULL) },
             },
+            ..base
+        }
+    }
+
+    /// How fast hosts are asked.
+    #[cfg(feature = "pace")]
+    pub fn pace(&self) -> PaceSettings {
+        let (set, base) = (&self.pace, PaceSettings::default());
+        let seconds = |span: Option<Duration>, or: f64| span.map_or(or, |span| span.as_secs_f64());
+        let host = |(name, known): (&String, &PaceHostConfig)| {
+            let name = name.to_ascii_lowercase();
+            (domain_of(&name).to_owned(), HostPace { rate: known.rate, parallel: known.parallel })
+        };
+        PaceSettings {
+            mode: set.mode.unwrap_or(base.mode),
+            start: set.start.unwrap_or(base.start),
+            rate_max: set.rate_max.unwrap_or(base.rate_max),
+            parallel_max: set.parallel_max.unwrap_or(base.parallel_max),
+            crawl_delay: set.crawl_delay.unwrap_or(base.crawl_delay),
+            crawl_delay_max_s: seconds(set.crawl_delay_max, base.crawl_delay_max_s),
+            retry_after_max_s: self.backoff().retry_after_max.as_secs_f64(),
+            hosts: set.hosts.iter().map(host).collect(),
             ..base
         }
     }

@@ -51,6 +51,8 @@ impl Config {
         ] {
             within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
         }
+        #[cfg(feature = "pace")]
+        self.check_pace()?;
         let deadline = "it can be \"1ms\" to \"1day\"";
         within("http.timeout", self.http.timeout, DEADLINES, deadline)?;
         within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline)?;
@@ -60,6 +62,29 @@ impl Config {
         within("log.segment_bytes", self.log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more")?;
         within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more")?;
         within("log.retain_days", self.log.retain_days, 0..=36_500, "it can be 0 to 36500")
+    }
+
+    #[cfg(feature = "pace")]
+    fn check_pace(&self) -> Result<(), BadValue> {
+        let pace = &self.pace;
+        let (rates, rate) = (1e-4..=1e4, "it can be 0.0001 to 10000 requests a second");
+        let (at_once, number) = (1..=u8::MAX, "it can be 1 to 255");
+        within("pace.start", pace.start, rates.clone(), rate)?;
+        within("pace.rate_max", pace.rate_max, rates.clone(), rate)?;
+        within("pace.parallel_max", pace.parallel_max, at_once.clone(), number)?;
+        for (name, host) in &pace.hosts {
+            let bad = |key: &str, value: &dyn Debug, expected: &str| {
+                let way = way(&["pace", "host", name, key]);
+                Err(BadValue { way, value: format!("{value:?}"), expected: expected.to_owned() })
+            };
+            if let Some(value) = host.rate.filter(|value| !rates.contains(value)) {
+                return bad("rate", &value, rate);
+            }
+            if let Some(value) = host.parallel.filter(|value| !at_once.contains(value)) {
+                return bad("parallel", &value, number);
+            }
+        }
+        Ok(())
     }
 
     /// Each fetcher is listed once, and all of them have room among the candidates.

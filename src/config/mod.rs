@@ -16,6 +16,8 @@ pub use sections::{
     BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
     LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
+#[cfg(feature = "pace")]
+pub use sections::{PaceConfig, PaceHostConfig};
 pub use sources::{ArchiveConfig, ArchiveFrom, SearchConfig, Secret};
 pub use table::load_route_table;
 
@@ -64,6 +66,9 @@ pub struct Config {
     pub backoff: BackoffConfig,
     /// Requests.
     pub http: HttpConfig,
+    /// How fast hosts are asked.
+    #[cfg(feature = "pace")]
+    pub pace: PaceConfig,
     /// robots.txt.
     pub robots: RobotsConfig,
     /// What may be dialled.
@@ -126,6 +131,9 @@ mod tests {
             ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
             ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
             ("\nmode = ", "c.toml, line 2: "),
+            #[cfg(feature = "pace")]
+            ("[pace]\nmode = 'lern'", "line 2: there is no mode of pace \"lern\"; did you mean \"learn\"?"),
+            ("[robots]\nuse = 'obay'", "line 2: there is no use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
             let error = error_of(text);
@@ -142,6 +150,10 @@ mod tests {
             ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
             ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
+            #[cfg(feature = "pace")]
+            ("[pace]\nstart = 0.0", "line 2: pace.start is 0.0"),
+            #[cfg(feature = "pace")]
+            ("[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0", "line 3: pace.host.x.org.parallel is 0"),
             (
                 "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'b'\ncost = -1",
                 "line 5: fetcher.1.cost is -1.0; for the fetcher \"b\"",

@@ -3,6 +3,8 @@
 //! A key that is absent is `None`, so that defaults stay where they are used. Must not know what a value does: that is
 //! `build`'s; nor which values make sense: that is `check`'s.
 
+#[cfg(feature = "pace")]
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use serde::Deserialize;
 
 use super::sources::{ArchiveConfig, SearchConfig, Secret};
 use super::value;
+#[cfg(feature = "pace")]
+use crate::pace::{CrawlDelay, PaceMode};
 use crate::registry::Class;
 use crate::robots::RobotsUse;
 
@@ -108,6 +112,45 @@ pub struct HttpConfig {
     pub user_agent: Option<String>,
     /// A file of certificate authorities (PEM) that the plain fetcher trusts beside Mozilla's.
     pub ca_file: Option<PathBuf>,
+}
+
+/// `[pace]`
+#[cfg(feature = "pace")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PaceConfig {
+    /// How a host's pace is found.
+    #[serde(deserialize_with = "value::pace_mode")]
+    pub mode: Option<PaceMode>,
+    /// Requests a second at first.
+    pub start: Option<f64>,
+    /// Requests a second at most.
+    pub rate_max: Option<f64>,
+    /// Requests at once at most.
+    pub parallel_max: Option<u8>,
+    /// What a `Crawl-delay` does.
+    #[serde(deserialize_with = "value::crawl_delay")]
+    pub crawl_delay: Option<CrawlDelay>,
+    /// A longer `Crawl-delay` counts as this.
+    #[serde(alias = "crawl_delay_max_s", deserialize_with = "value::seconds")]
+    pub crawl_delay_max: Option<Duration>,
+    /// A link waits so long for its host.
+    #[serde(alias = "wait_max_s", deserialize_with = "value::seconds")]
+    pub wait_max: Option<Duration>,
+    /// What is known of single hosts.
+    #[serde(rename = "host")]
+    pub hosts: BTreeMap<String, PaceHostConfig>,
+}
+
+/// `[pace.host."example.org"]`
+#[cfg(feature = "pace")]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PaceHostConfig {
+    /// Requests a second.
+    pub rate: Option<f64>,
+    /// Requests at once at most.
+    pub parallel: Option<u8>,
 }
 
 /// `[robots]`

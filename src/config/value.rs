@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::names::UnknownName;
+#[cfg(feature = "pace")]
+use crate::pace::{CrawlDelay, PaceMode};
 use crate::policy;
 use crate::registry::Class;
 use crate::time::Timestamp;
@@ -32,6 +34,29 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
 pub(super) fn class<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Class>, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map(Some).map_err(|unknown: UnknownName| D::Error::custom(unknown))
+}
+
+/// How a host's pace is found.
+#[cfg(feature = "pace")]
+pub(super) fn pace_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PaceMode>, D::Error> {
+    one_of(from, "mode of pace", &["learn", "fixed", "off"])
+}
+
+/// What a `Crawl-delay` does.
+#[cfg(feature = "pace")]
+pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CrawlDelay>, D::Error> {
+    one_of(from, "use of Crawl-delay", &["floor", "start", "ignore"])
+}
+
+#[cfg(feature = "pace")]
+fn one_of<'de, D: Deserializer<'de>, T: FromStr>(
+    from: D,
+    what: &'static str,
+    names: &[&str],
+) -> Result<Option<T>, D::Error> {
+    let name = String::deserialize(from)?;
+    let unknown = |_| D::Error::custom(UnknownName::new(what, &name, names.iter().copied()));
+    name.parse().map(Some).map_err(unknown)
 }
 
 /// A time; a bare number is in seconds.

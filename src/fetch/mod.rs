@@ -21,6 +21,7 @@ pub mod upstream;
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -88,11 +89,54 @@ pub struct Response {
     pub duration: Duration,
     /// The server ended the body before its announced length. What came is in `body`.
     pub truncated: bool,
+    /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
+    pub exchange: Vec<Exchange>,
     /// Who answered in the site's place, where the site was not asked.
     pub elsewhere: Option<Elsewhere>,
+    /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
+    /// page. Without it the page and its redirects count.
+    pub requests: Option<u16>,
+}
+
+/// One request as it went out, for those who keep archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What was asked for.
+    pub url: Url,
+    /// The headers of the request.
+    pub request: Vec<Header>,
+    /// The address that answered.
+    pub peer: Option<IpAddr>,
+    /// The answer, when it was a redirect; that of the last request is the [`Response`] itself.
+    pub redirect: Option<Redirect>,
+}
+
+/// An answer that led elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// HTTP status.
+    pub status: u16,
+    /// All response headers, in order.
+    pub headers: Vec<Header>,
 }
 
 impl Response {
+    /// An answer of `final_url`, with nothing else known of how it came.
+    pub fn new(status: u16, headers: Vec<Header>, body: Body, final_url: Url) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            final_url,
+            chain: Vec::new(),
+            duration: Duration::ZERO,
+            truncated: false,
+            exchange: Vec::new(),
+            elsewhere: None,
+            requests: None,
+        }
+    }
+
     /// The response as the detector reads it.
     pub fn page<'a>(&'a self, url: &'a Url) -> Page<'a> {
         Page {

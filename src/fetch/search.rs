@@ -230,16 +230,9 @@ impl SearchFetcher {
         let json = RecordJson { url: page.as_str(), title, summary, body, date, record };
         let bytes =
             serde_json::to_vec(&json).map_err(|error| Trouble::Fault { why: error.to_string(), asked: None })?;
-        Ok(Response {
-            status: 200,
-            headers: vec![Header::new("content-type", "application/json")],
-            body: Body::in_memory(bytes),
-            final_url: page.clone(),
-            chain: Vec::new(),
-            duration: Duration::ZERO,
-            truncated: false,
-            elsewhere: Some(Elsewhere::record(asked.host_str().unwrap_or_default())),
-        })
+        let headers = vec![Header::new("content-type", "application/json")];
+        let elsewhere = Some(Elsewhere::record(asked.host_str().unwrap_or_default()));
+        Ok(Response { elsewhere, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
     }
 
     /// `text` without the key, should something have put it there.

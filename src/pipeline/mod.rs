@@ -23,9 +23,13 @@ use crate::time::Timestamp;
 
 mod robots;
 mod run;
+mod wait;
 
 /// A fetcher that does not keep to its deadline is cut off this much later.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A link waits so long for its host's pace, unless the builder says otherwise.
+const WAIT_AT_MOST: Duration = Duration::from_secs(15 * 60);
 
 /// One thing to fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,10 +96,15 @@ pub struct Report {
 impl Report {
     /// The error type of a link that was not fetched because it, or its host, is paused.
     pub const PAUSED: &'static str = "paused";
+    /// The error type of a link that was not fetched because its host's pace had no place for it, and the pipeline waits no longer: ask
+    /// again at [`Report::paused_until`].
+    pub const PACED: &'static str = "paced";
     /// The error type of a link that the table should serve and cannot.
     pub const NO_ROUTE: &'static str = "no_route";
     /// The error type of a link for which no fetcher is to be had.
     pub const NO_FETCHER: &'static str = "no_fetcher";
+    /// `error_type` of a link for which no request was made, since nobody gets past its host's vendor. The link is paused.
+    pub const NO_FETCHER_GETS_PAST: &'static str = "no_fetcher_gets_past";
     /// The error type of a page that came and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 
@@ -120,6 +129,7 @@ pub struct PipelineBuilder {
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
+    wait_at_most: Duration,
 }
 
 impl PipelineBuilder {
@@ -166,6 +176,15 @@ impl PipelineBuilder {
         self
     }
 
+    /// Sets how long a link may wait for a place in its host's pace, 15 minutes unless set. One that would have to wait longer ends as
+    /// [`Report::PACED`] at once. With zero a caller with a frontier of its own gets everything back that cannot go out now; a link that
+    /// is half way, with a retry or another fetcher to come, still waits for a minute.
+    #[must_use]
+    pub fn wait_at_most(mut self, time: Duration) -> Self {
+        self.wait_at_most = time;
+        self
+    }
+
     /// Sets how robots.txt is asked for, for links that want it obeyed ([`Link::robots`]). It goes by the address guard of its
     /// fetcher, and by the pipeline's limits. Redirects of a page are followed wherever they lead: rules are looked at for the
     /// link's own address.
@@ -202,6 +221,7 @@ impl PipelineBuilder {
             extractors: self.extractors,
             store: self.store,
             robots: self.robots,
+            wait_at_most: self.wait_at_most,
         })
     }
 }
@@ -218,6 +238,7 @@ pub struct Pipeline {
     extractors: Vec<Box<dyn ResponseExtractor>>,
     store: Option<Arc<dyn Store>>,
     robots: Option<Arc<RobotsTxt>>,
+    wait_at_most: Duration,
 }
 
 /// A fetcher that is there, and its free places.
@@ -245,6 +266,7 @@ impl Pipeline {
             extractors: Vec::new(),
             store: None,
             robots: None,
+            wait_at_most: WAIT_AT_MOST,
         }
     }
 

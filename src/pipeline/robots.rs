@@ -8,12 +8,21 @@ use std::time::Instant;
 
 use url::Url;
 
+use super::wait::pause;
 use super::{GRACE, Link, Pipeline, Report};
+use crate::answer::Outcome;
 use crate::attempt::outcome::ErrorKind;
+use crate::backoff::retry_after;
 use crate::fetch::{FetchError, Limits, Request, Response};
 use crate::heuristic::url::domain_of;
+use crate::pace::{self, Cost, Done, Heard, RateLimit, Scope};
+use crate::response::header;
 use crate::robots::{BODY_MAX, READ_MAX, REDIRECTS_MAX, RobotsTxt, RobotsUse, Rules, location};
+use crate::selector::Selector;
+use crate::state::hosts::Standing;
 use crate::time::Timestamp;
+use crate::visit::Wait;
+use crate::visit::place::Place;
 
 /// Whether `link` may be fetched, as far as its origin's robots.txt goes.
 ///
@@ -78,14 +87,70 @@ async fn ask(pipeline: &Pipeline, robots: &RobotsTxt, origin: &str, location: &U
         let message = format!("the host is paused for another {} s", until.since(now).as_secs());
         return Err(Box::new(Report { paused_until: Some(until), ..Report::unasked(Report::PAUSED, message) }));
     }
+    let mut place = place(pipeline, domain).await?;
     let answer = request(pipeline, robots, location).await;
+    if let Some(place) = place.take() {
+        tell(pipeline, robots, place, domain, &answer);
+    }
     if let Err(error) = &answer
         && error.local
     {
         // It says nothing about the host, so that nothing is kept of it.
         return Err(Box::new(Report::unasked(ErrorKind::LocalFault.name(), error.message.clone())));
     }
-    Ok(robots.keep(origin, Rules::from_answer(&answer, robots.agent(), pipeline.selector.now())))
+    let now = pipeline.selector.now();
+    let rules = Rules::from_answer(&answer, robots.agent(), now);
+    if let (Some(delay), Some(pace)) = (rules.crawl_delay(), pipeline.selector.pace()) {
+        let _ = pace.floor(Scope::host(domain), delay, now);
+    }
+    Ok(robots.keep(origin, rules))
+}
+
+/// A place in the host's pace, which a robots.txt needs like any page.
+async fn place<'p>(pipeline: &'p Pipeline, domain: &str) -> Result<Option<Place<&'p Selector>>, Box<Report>> {
+    loop {
+        let now = pipeline.selector.now();
+        match Place::take(&*pipeline.selector, domain, Cost::Plain, now) {
+            Ok(place) => return Ok(place),
+            Err(later) if later.until.since(now) <= pipeline.wait_at_most => {
+                pause(pipeline, Wait::for_place(later)).await;
+            }
+            Err(later) => {
+                let message = "the host's pace has no place for its robots.txt yet".to_owned();
+                let report = Report::unasked(Report::PACED, message);
+                return Err(Box::new(Report { paused_until: Some(later.until), ..report }));
+            }
+        }
+    }
+}
+
+/// Tells the host's pace what came. Only what limits counts: that the file came does not mean that pages would.
+fn tell(
+    pipeline: &Pipeline,
+    robots: &RobotsTxt,
+    place: Place<&Selector>,
+    domain: &str,
+    answer: &Result<Response, FetchError>,
+) {
+    let (selector, now) = (&*pipeline.selector, pipeline.selector.now());
+    let Some(fetcher) = selector.fetcher_id(robots.fetcher().name()) else { return };
+    let (heard, headers) = match answer {
+        Ok(response) => match response.status {
+            status @ (429 | 500..) => (Heard::of(&Outcome::Http(status), Some(status)), &response.headers),
+            _ => (Heard::Nothing, &response.headers),
+        },
+        Err(error) => (Heard::of(&Outcome::from(error.kind), error.status), &error.headers),
+    };
+    let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
+    let told =
+        pace::Answer { retry_after: asked, policy: RateLimit::read(headers, now), ..pace::Answer::new(heard, fetcher) };
+    if let Done::Event { hold_until, .. } = place.tell(&told, now) {
+        selector.state().hosts.hold(selector, domain, Standing::Ordinary, hold_until, |until| {
+            if let Some(sink) = selector.sink() {
+                sink.host_pause(domain, Some(until), now);
+            }
+        });
+    }
 }
 
 async fn request(pipeline: &Pipeline, robots: &RobotsTxt, location: &Url) -> Result<Response, FetchError> {

@@ -3,11 +3,12 @@
 //! Owns the waiting (for a fetcher's free place, for what a visit waits for) and what a page needs after it was delivered. Must not
 //! decide, judge or record anything: the visit does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use url::Url;
 
+use super::wait::pause;
 use super::{Available, GRACE, Link, Pipeline, Report, robots};
 use crate::answer::{Answer, Outcome};
 use crate::attempt::outcome::ErrorKind;
@@ -19,7 +20,10 @@ use crate::router::Mode;
 use crate::selector::Selector;
 use crate::store::Delivered;
 use crate::time::Timestamp;
-use crate::visit::{End, Ended, Fetch, Step, Visit, Wait, Why};
+use crate::visit::{End, Ended, Fetch, Step, Visit, Wait, Whom, Why};
+
+/// A visit that has asked the host once waits so long for it at least.
+const HALF_WAY: Duration = Duration::from_secs(60);
 
 type Way<'w> = Visit<&'w Selector, &'w Url>;
 
@@ -68,14 +72,14 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
     let (mut delivered, mut chain, mut bytes) = (None, Vec::new(), 0);
     let end = loop {
         match visit.next() {
-            Step::Fetch(fetch) => {
+            Step::Fetch(mut fetch) => {
                 let Some(Available { fetcher, places }) = pipeline.fetcher(fetch.fetcher_id()) else {
                     let why = why_missing(pipeline, fetch.fetcher());
                     visit.unavailable(fetch, why);
                     continue;
                 };
                 // The place comes last: a follower that held the leader's only place would wait for it for ever.
-                let Some(_place) = place(places, &visit).await else { continue };
+                let Some(_place) = place(pipeline, places, &visit, &mut fetch).await else { continue };
                 let mut limits = limits(pipeline, &fetch);
                 limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
@@ -97,7 +101,9 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     }
                     Ok(mut response) => {
                         bytes = response.body.len();
-                        let (answer, redirects) = (judge(pipeline, &response, &asked), fetch.redirects());
+                        let mut answer = judge(pipeline, &response, &asked);
+                        answer.requests = requests(&response, &asked);
+                        let redirects = fetch.redirects();
                         visit.report(fetch, answer);
                         if visit.redirects() > redirects {
                             chain.append(&mut response.chain);
@@ -109,7 +115,12 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     }
                 }
             }
-            Step::Wait(wait) => pause(pipeline, &mut visit, wait).await,
+            Step::Wait(wait) if waits(pipeline, &visit, &wait) => {
+                if pause(pipeline, wait).await {
+                    visit.waited();
+                }
+            }
+            Step::Wait(wait) => break visit.give_up(&wait),
             Step::End(end) => break end,
         }
     };
@@ -122,13 +133,30 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
 }
 
 /// A free place with the fetcher. None when the host was paused while this visit waited for it: ask again. Waiting for a place is no
-/// part of the deadline, since the site has not been asked yet.
-async fn place<'p>(places: &'p Semaphore, visit: &Way<'_>) -> Option<SemaphorePermit<'p>> {
+/// part of the deadline, since the site has not been asked yet; nor does it hold up the host's pace.
+async fn place<'p>(
+    pipeline: &'p Pipeline,
+    places: &'p Semaphore,
+    visit: &Way<'p>,
+    fetch: &mut Fetch<&'p Selector>,
+) -> Option<SemaphorePermit<'p>> {
     if let Ok(place) = places.try_acquire() {
         return Some(place);
     }
-    let place = places.acquire().await.ok()?;
-    (!visit.is_host_paused()).then_some(place)
+    visit.leave_pace(fetch);
+    loop {
+        let place = places.acquire().await.ok()?;
+        if visit.is_host_paused() {
+            return None;
+        }
+        match visit.enter_pace(fetch) {
+            Ok(()) => return Some(place),
+            Err(wait) => {
+                drop(place);
+                pause(pipeline, wait).await;
+            }
+        }
+    }
 }
 
 /// What this request may cost: the pipeline's limits, with the time and the redirects that the visit leaves it.
@@ -136,15 +164,12 @@ fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
     Limits { deadline: fetch.deadline(), max_redirects: fetch.redirects_max(), ..pipeline.limits.clone() }
 }
 
-async fn pause(pipeline: &Pipeline, visit: &mut Way<'_>, mut wait: Wait) {
-    let (why, at_most) = (wait.why(), wait.until().since(pipeline.selector.now()));
-    tokio::select! {
-        () = wait.notified() => {}
-        () = tokio::time::sleep(at_most) => if why == Why::LocalFault {
-            // The selector's clock may stand still.
-            visit.waited();
-        }
-    }
+/// Whether a wait is sat out. A visit that has asked the host already is not begun anew for a short one.
+fn waits(pipeline: &Pipeline, visit: &Way<'_>, wait: &Wait) -> bool {
+    let left = wait.until().since(pipeline.selector.now());
+    wait.why() != Why::Pace
+        || left <= pipeline.wait_at_most
+        || (visit.requests() > 0 || visit.redirects() > 0) && left <= HALF_WAY
 }
 
 /// Reads what came.
@@ -158,6 +183,14 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> Answer {
         Some(elsewhere) => answer.from_elsewhere(elsewhere.clone()),
         None => answer,
     }
+}
+
+/// How many requests to the host of `url` it was.
+fn requests(response: &Response, url: &Url) -> Option<u16> {
+    let same = |other: &&Url| other.host() == url.host();
+    let asked = response.chain.iter().chain([&response.final_url]).filter(same).count();
+    let counted = response.requests.filter(|_| same(&&response.final_url));
+    counted.or(u16::try_from(asked.max(1)).ok())
 }
 
 /// What came of a request without a response.
@@ -174,8 +207,10 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         Ended::Delivered => None,
         Ended::Failed(ErrorType::Known(kind)) => Some(kind.name()),
         Ended::Failed(_) => Some(ErrorKind::NetworkError.name()),
+        Ended::Paused { whom: Whom::Pace, .. } => Some(Report::PACED),
         Ended::Paused { .. } => Some(Report::PAUSED),
         Ended::NoRoute(_) => Some(Report::NO_ROUTE),
+        Ended::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
         Ended::NoFetcher => Some(Report::NO_FETCHER),
     };
     let success = error_type.is_none();

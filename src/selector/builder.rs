@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::evidence::Evidence;
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use crate::heuristic::UrlExtractor;
+#[cfg(feature = "pace")]
+use crate::pace::{Pace, PaceMode};
 use crate::policy::{self, Policy};
 use crate::registry::{BUILT_IN, FetcherSpec, Registry};
 use crate::router::Router;
@@ -34,6 +36,8 @@ pub struct SelectorBuilder {
     router: Router,
     clock: Arc<Clock>,
     sink: Option<Box<dyn Sink>>,
+    #[cfg(feature = "pace")]
+    pace: Option<Box<Pace>>,
     open: Option<Opener>,
 }
 
@@ -66,6 +70,8 @@ impl Default for SelectorBuilder {
             router: Router::default(),
             clock: Arc::default(),
             sink: None,
+            #[cfg(feature = "pace")]
+            pace: None,
             open: None,
         }
     }
@@ -171,6 +177,15 @@ impl SelectorBuilder {
         self
     }
 
+    /// Has visits keep to the paces of hosts. Without this, or with [`PaceMode::Off`], a visit's requests go out at once, and cost nothing
+    /// more than the look at it.
+    #[cfg(feature = "pace")]
+    #[must_use]
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = (pace.settings().mode != PaceMode::Off).then(|| Box::new(pace));
+        self
+    }
+
     /// Sets what opens a selector's store once it is built.
     #[cfg(feature = "journal")]
     pub(crate) fn opened_by(mut self, open: impl FnOnce(&mut Selector) -> Result<(), Error> + Send + 'static) -> Self {
@@ -206,6 +221,8 @@ impl SelectorBuilder {
             router: self.router,
             clock: self.clock,
             state: Arc::new(State::default()),
+            #[cfg(feature = "pace")]
+            pace: self.pace,
         };
         if let Some(open) = self.open {
             open(&mut selector)?;

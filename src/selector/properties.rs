@@ -118,7 +118,14 @@ struct End {
 }
 
 fn end() -> impl Strategy<Value = End> {
-    let ends = vec![FetchEnd::Delivered, FetchEnd::Blocked, FetchEnd::Failed, FetchEnd::Queued, FetchEnd::Neutral];
+    let ends = vec![
+        FetchEnd::Delivered,
+        FetchEnd::Blocked,
+        FetchEnd::Failed,
+        FetchEnd::Queued,
+        FetchEnd::Neutral,
+        FetchEnd::Limited,
+    ];
     let asked = prop_oneof![2 => Just(None), 1 => (0..3 * DAY_S).prop_map(Some), 1 => Just(Some(u64::MAX))];
     (prop::sample::select(ends), 0..20_000u64, asked).prop_map(|(end, wait_s, asked_s)| End { end, wait_s, asked_s })
 }
@@ -147,6 +154,11 @@ proptest! {
                 }
                 FetchEnd::Neutral => {
                     prop_assert_eq!(link, before);
+                    continue;
+                }
+                FetchEnd::Limited => {
+                    let hold = asked_s.map(|asked| at(now + asked.min(DAY_S)));
+                    prop_assert_eq!((link.paused_until, link.risk_level), (hold.or(before.paused_until), level));
                     continue;
                 }
                 FetchEnd::Blocked => 10,

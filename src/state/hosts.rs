@@ -129,6 +129,26 @@ impl Hosts {
         Some(until)
     }
 
+    /// The host's pace holds it until then: its pause is that hold, unless it has a longer one. How often it was paused in a row counts
+    /// for pauses without a pace. `say` is told of it before anybody else can change it.
+    #[cfg(feature = "pace")]
+    pub(crate) fn hold(
+        &self,
+        pauses: &impl Pauses,
+        domain: &str,
+        standing: Standing,
+        until: Timestamp,
+        say: impl FnOnce(Timestamp),
+    ) {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        host.blocks.clear();
+        if standing == Standing::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
+            return;
+        }
+        pauses.set(domain, Some(until));
+        say(until);
+    }
+
     /// The trial of a host delivered content: the host is fine, and its pause is lifted.
     pub(crate) fn trial_delivered(&self, pauses: &impl Pauses, domain: &str) {
         if let Some(mut host) = self.at_risk.get_mut(domain) {

@@ -5,6 +5,8 @@
 //! host's entry. Must not know how a visit goes.
 
 pub(crate) mod flights;
+#[cfg(feature = "pace")]
+pub(crate) mod freed;
 pub(crate) mod hosts;
 pub(crate) mod links;
 
@@ -19,4 +21,7 @@ pub(crate) struct State {
     pub(crate) links: links::Links,
     /// Hosts at risk.
     pub(crate) hosts: hosts::Hosts,
+    /// Who waits for a request of a host to end.
+    #[cfg(feature = "pace")]
+    pub(crate) freed: freed::Freed,
 }

@@ -39,8 +39,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         loop {
             let (mut take, host) = match self.ask(now) {
                 Ok(decided) => decided,
-                Err(Stop::Ended(how)) => return self.end(how, now),
-                Err(Stop::Failed(error)) => return self.fail(error, now),
+                Err(Stop::Ended(how)) => return Step::End(self.end(how, now)),
+                Err(Stop::Failed(error)) => return Step::End(self.fail(error, now)),
+                Err(Stop::NobodyGetsPast) => return Step::End(self.nobody_gets_past(now)),
                 Err(Stop::Wait(wait)) => return Step::Wait(wait),
             };
             if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
@@ -48,7 +49,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     Admission::Open => {}
                     Admission::Again => continue,
                     Admission::Wait(wait) => return Step::Wait(wait),
-                    Admission::Paused(until) => return self.end(Ended::Paused { until, whom: Whom::Host }, now),
+                    Admission::Paused(until) => {
+                        return Step::End(self.end(Ended::Paused { until, whom: Whom::Host }, now));
+                    }
                 }
             }
             let mut held = Held::NOTHING;
@@ -90,7 +93,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     }
                 }
             }
-            return Step::Fetch(self.hand_out(take, held, now));
+            let is_bare = held.lead.is_none() && held.trial.is_none();
+            let step = self.go(take, held, now);
+            if is_bare && matches!(step, Step::Wait(_)) {
+                // Whoever holds nothing decides anew when its turn comes, with what others have learned meanwhile.
+                self.next = Next::Decide;
+            }
+            return step;
         }
     }
 
@@ -125,7 +134,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Decision::Paused { .. } if !first => Err(self.without_fetcher()),
             Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
             Decision::Paused { until, .. } => Err(Stop::Ended(Ended::Paused { until, whom: Whom::Link })),
-            Decision::GiveUp => Err(self.without_fetcher()),
+            Decision::NoFetcherGetsPast if first && self.last.error.is_none() => Err(Stop::NobodyGetsPast),
+            Decision::GiveUp | Decision::NoFetcherGetsPast => Err(self.without_fetcher()),
         }
     }
 
@@ -169,7 +179,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     /// The host is paused. While somebody tries it out that is waited for; else it is the end.
     fn behind_trial(&self, until: Timestamp, now: Timestamp) -> Stop {
-        match self.follow_trial(now) {
+        match self.follow_trial(now).or_else(|| self.pace_holds_until(until, now)) {
             Some(wait) => Stop::Wait(wait),
             None => Stop::Ended(Ended::Paused { until, whom: Whom::Host }),
         }
@@ -208,16 +218,20 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Ends the visit.
-    pub(super) fn end(&mut self, how: Ended, now: Timestamp) -> Step<S> {
+    pub(super) fn end(&mut self, how: Ended, now: Timestamp) -> End {
         // Whoever waits for a trial that comes to nothing goes on at once.
         self.host_trial = None;
         let last = std::mem::take(&mut self.last);
         let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
         if let Ended::Paused { until, whom } = how {
-            let seconds = until.since(now).as_secs();
-            (source, message) = (Some(Source::Paused), format!("the {whom} is paused for another {seconds} s"));
+            let left = until.since(now);
+            message = match whom {
+                Whom::Pace => format!("the host's pace has no place for it for another {:.1} s", left.as_secs_f64()),
+                whom => format!("the {whom} is paused for another {} s", left.as_secs()),
+            };
+            source = Some(Source::Paused);
             paused_until = Some(until);
-        } else if matches!(how, Ended::Failed(_)) {
+        } else if matches!(how, Ended::Failed(_) | Ended::NoFetcherGetsPast { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
         let end = End {
@@ -232,7 +246,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             message,
         };
         self.next = Next::Ended(Box::new(end.clone()));
-        Step::End(end)
+        end
     }
 }
 
@@ -241,5 +255,7 @@ enum Stop {
     Ended(Ended),
     /// Nobody else is worth a try after a failure.
     Failed(ErrorType),
+    /// Nobody is worth even a first try.
+    NobodyGetsPast,
     Wait(Wait),
 }

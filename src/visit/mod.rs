@@ -49,6 +49,14 @@ use crate::time::Timestamp;
 use crate::trace;
 
 mod decide;
+#[cfg(feature = "pace")]
+mod pace;
+#[cfg(not(feature = "pace"))]
+#[path = "unpaced.rs"]
+mod pace;
+#[cfg(all(test, feature = "pace"))]
+mod paced;
+pub(crate) mod place;
 mod report;
 mod short;
 mod step;
@@ -110,6 +118,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     redirected: Option<Box<Url>>,
     redirects: u32,
     shorts: Shorts,
+    /// A wall that may be the page's or the pace's: which doubt it is, and until when its verdict is waited for.
+    doubt: Option<(u32, Timestamp)>,
     last: Last,
     /// Why the first fetcher that could not be had could not.
     unavailable: Option<String>,
@@ -192,6 +202,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             redirected: None,
             redirects: 0,
             shorts: Shorts::default(),
+            doubt: None,
             last: Last::default(),
             unavailable: None,
         })
@@ -242,6 +253,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.redirects
     }
 
+    /// How many attempts it has made.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Gives back the place that a fetch has in its host's pace, for a driver whose fetcher is busy.
+    #[cfg(feature = "pipeline")]
+    pub(crate) fn leave_pace(&self, fetch: &mut Fetch<S>) {
+        fetch.held.place = None;
+    }
+
+    /// Takes a place again that was given back, or says what to wait for.
+    #[cfg(feature = "pipeline")]
+    pub(crate) fn enter_pace(&self, fetch: &mut Fetch<S>) -> Result<(), Wait> {
+        fetch.held.place = self.take_place(fetch.take, self.selector.now())?;
+        Ok(())
+    }
+
     /// Whether the visit's host has been paused since it was let in: what was handed out is better dropped and asked for again.
     pub fn is_host_paused(&self) -> bool {
         let now = self.selector.now();
@@ -262,17 +291,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     #[allow(clippy::should_implement_trait, reason = "an iterator could not be told what came of its items")]
     pub fn next(&mut self) -> Step<S> {
         let now = self.selector.now();
+        if self.doubt.is_some()
+            && !matches!(self.next, Next::Ended(_))
+            && let Some(step) = self.in_doubt(now)
+        {
+            return step;
+        }
         match std::mem::replace(&mut self.next, Next::Decide) {
             Next::Decide => self.decide(now),
-            // The host may have said "not now" to another visit since: then it is asked for nothing more.
-            Next::Again(_, held) if self.redirected.is_none() && self.is_host_paused() => {
+            // The host may have said "not now" to another visit since: then it is asked for nothing more, unless its pace holds it for
+            // a moment.
+            Next::Again(_, held) if self.redirected.is_none() && self.is_paused_beyond_its_pace(now) => {
                 drop(held);
                 match self.last.error.take() {
-                    Some(error) => self.fail(error, now),
+                    Some(error) => Step::End(self.fail(error, now)),
                     None => self.decide(now),
                 }
             }
-            Next::Again(take, held) => Step::Fetch(self.hand_out(take, held, now)),
+            Next::Again(take, held) => self.go(take, held, now),
             Next::After(until) if until > now => {
                 self.next = Next::After(until);
                 Step::Wait(Wait { until, why: Why::LocalFault, listener: None })
@@ -282,6 +318,42 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 let step = Step::End((*end).clone());
                 self.next = Next::Ended(end);
                 step
+            }
+        }
+    }
+
+    /// Says that this is not waited for: the visit ends, with the failure that it has, or as paused until then.
+    pub fn give_up(&mut self, wait: &Wait) -> End {
+        let now = self.selector.now();
+        match (self.last.error.take(), std::mem::replace(&mut self.next, Next::Decide)) {
+            (_, Next::Ended(end)) => {
+                self.next = Next::Ended(end.clone());
+                *end
+            }
+            (Some(error), _) => self.fail(error, now),
+            (None, _) => {
+                let whom = if matches!(wait.why, Why::Pace | Why::Doubt) { Whom::Pace } else { Whom::Host };
+                self.end(Ended::Paused { until: wait.until, whom }, now)
+            }
+        }
+    }
+
+    /// Whether the host has been paused since the visit was let in, and not by its pace, which is waited for.
+    fn is_paused_beyond_its_pace(&self, now: Timestamp) -> bool {
+        let until = self.selector.host_pause(self.domain()).filter(|until| *until > now);
+        self.host_trial.is_none() && until.is_some_and(|until| self.pace_holds_until(until, now).is_none())
+    }
+
+    /// Hands a request out once the host's pace has a place for it.
+    fn go(&mut self, take: Take, mut held: Held<S>, now: Timestamp) -> Step<S> {
+        match self.take_place(take, now) {
+            Ok(place) => {
+                held.place = place;
+                Step::Fetch(self.hand_out(take, held, now))
+            }
+            Err(wait) => {
+                self.next = Next::Again(take, held);
+                Step::Wait(wait)
             }
         }
     }

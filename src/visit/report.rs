@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::step::{Ended, Fetch, Step};
+use super::pace::Word;
+use super::step::{End, Ended, Fetch};
 use super::{Next, Visit};
 use crate::answer::{Answer, Outcome};
 use crate::attempt::outcome::{ErrorKind, Next as After};
@@ -34,11 +35,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<Answer>) {
         let mut answer = answer.into();
         let now = self.selector.now();
-        let Fetch { take, at, held, number, .. } = fetch;
+        let Fetch { take, at, mut held, number, .. } = fetch;
+        let place = held.place.take();
         if number != self.number || matches!(self.next, Next::Ended(_)) {
             // An older fetch than the last one, given up by whoever asked for the next: it happened, and that is all.
             if answer.outcome == Outcome::Local {
                 return;
+            }
+            if let Some(by) = self.by(take) {
+                let doubt = self.doubt;
+                self.tell_pace(place, take, &by, &answer, self.asked(&answer, now), now);
+                self.doubt = doubt;
             }
             self.record(take, at, &answer, self.by(take).and_then(|by| answer.outcome.counts_as(&by).err()), 0.0, now);
             return;
@@ -54,6 +61,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         {
             match self.follow(to) {
                 Ok(()) => {
+                    self.tell_pace(place, take, &by, &answer, None, now);
                     self.next = Next::Again(take, held);
                     return;
                 }
@@ -61,9 +69,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
         }
         self.judge_short(&mut answer, take.fetcher, &by);
-        let error = answer.outcome.counts_as(&by).err();
-        let asked = answer.retry_after.or_else(|| self.asked_for(&answer, now));
-        let is_limit = is_limit(&answer, error.as_ref(), asked);
+        let mut error = answer.outcome.counts_as(&by).err();
+        let asked = self.asked(&answer, now);
+        // Asked before the pace hears of it, which then knows of nothing but the block.
+        let was_let_through = error.is_some() && self.was_let_through(Some(take), now);
+        let word = self.tell_pace(place, take, &by, &answer, asked, now);
+        let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
+        let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(word, Word::Held(_));
+        if is_limit && blocked && was_let_through {
+            error = Some(ErrorType::Known(ErrorKind::RateLimited));
+        }
         self.retry_after = self.retry_after.max(asked);
         let kind = error.as_ref().and_then(ErrorType::kind);
         self.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
@@ -76,7 +91,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let weight = match &error {
             None => 1.0,
             // Not final yet, or no word about the fetcher at all: the host says "not now" to everybody.
-            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) => 0.0,
+            Some(_) if retries || is_limit && kind == Some(ErrorKind::ServerError) || word == Word::Doubt => 0.0,
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
         self.requests += 1;
@@ -89,6 +104,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
         self.last_attempt_at = Some(at);
         (self.redirected, self.redirects) = (None, 0);
+        if let Word::Held(until) = word {
+            self.hold_host_until(until, now);
+        }
         let Some(error) = error else {
             held.settle();
             if answer.elsewhere.is_some() {
@@ -117,11 +135,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let table_only = self.arm == Mode::Legacy && kind != Some(ErrorKind::WrongTool);
         if is_limit {
             self.last.error = Some(error.clone());
-            self.hold_host(now);
+            match self.hold(now) {
+                Some(hold) => self.retry_after = self.retry_after.max(Some(hold)),
+                None => self.hold_host(now),
+            }
         }
         if ends || strict || table_only || is_limit || out_of_time {
             self.last.error = None;
-            // The step is kept for whoever asks next.
+            // The end is kept for whoever asks next.
             let _ = self.fail(error, now);
         } else {
             self.last.error = Some(error);
@@ -172,8 +193,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.next = Next::After(now.saturating_add(wait));
     }
 
-    fn asked_for(&self, answer: &Answer, now: Timestamp) -> Option<Duration> {
-        header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now))
+    /// How long the answer asks to be left alone.
+    fn asked(&self, answer: &Answer, now: Timestamp) -> Option<Duration> {
+        let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
+        answer.retry_after.or_else(said)
     }
 
     fn record(
@@ -254,6 +277,31 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.host_failed(Why::Limited(self.retry_after), now);
     }
 
+    /// How long the host's pace still holds it.
+    fn hold(&self, now: Timestamp) -> Option<Duration> {
+        let until = self.selector.host_pause(self.domain()).filter(|until| *until > now)?;
+        self.pace_holds_until(until, now).map(|wait| wait.until.since(now))
+    }
+
+    /// The host's pace holds it: that is the host's pause.
+    #[cfg_attr(not(feature = "pace"), allow(unused_variables, reason = "without a pace nothing is held by it"))]
+    fn hold_host_until(&mut self, until: Timestamp, now: Timestamp) {
+        #[cfg(feature = "pace")]
+        {
+            let selector = &*self.selector;
+            let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
+            selector.state().hosts.hold(selector, self.domain(), standing, until, |until| {
+                trace::host_paused(self.domain(), until);
+                if let Some(sink) = selector.sink() {
+                    sink.host_pause(self.domain(), Some(until), now);
+                }
+            });
+            if let Some(trial) = self.host_trial.take() {
+                trial.settle();
+            }
+        }
+    }
+
     fn host_failed(&mut self, why: Why, now: Timestamp) {
         let selector = &*self.selector;
         let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
@@ -280,19 +328,29 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// The visit ends without content, with `error`.
-    pub(super) fn fail(&mut self, error: ErrorType, now: Timestamp) -> Step<S> {
+    pub(super) fn fail(&mut self, error: ErrorType, now: Timestamp) -> End {
         let end = match error.kind() {
             Some(ErrorKind::Queued) => FetchEnd::Queued,
+            Some(ErrorKind::RateLimited) => FetchEnd::Limited,
             Some(kind) if kind.is_neutral() => FetchEnd::Neutral,
             _ if self.last.is_banned => FetchEnd::Blocked,
             _ => FetchEnd::Failed,
         };
-        if end == FetchEnd::Blocked {
+        // Where the host lets others through, its pace judges its blocks.
+        if end == FetchEnd::Blocked && !self.was_let_through(None, now) {
             self.host_failed(Why::Blocked, now);
         }
         let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.keep_link(end, hint, now);
         self.end(Ended::Failed(error), now)
+    }
+
+    /// The visit ends without a request: nobody gets past the host's vendor.
+    pub(super) fn nobody_gets_past(&mut self, now: Timestamp) -> End {
+        let given_up = self.selector.why_given_up(self.url.borrow(), now);
+        self.last.message = given_up.to_string();
+        self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
+        self.end(Ended::NoFetcherGetsPast { vendor: given_up.vendor }, now)
     }
 
     /// Brings the link's state up to date, from what it is now.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use event_listener::{EventListener, Listener};
 
+use super::place::{Later, Place};
 use crate::attempt::ErrorType;
 use crate::decision::{Source, Take};
 use crate::registry::FetcherId;
@@ -93,10 +94,12 @@ pub(super) struct Held<S: Deref<Target = Selector>> {
     pub(super) lead: Option<Lead>,
     /// The half-open trial of the fetcher.
     pub(super) trial: Option<FetcherTrial<S>>,
+    /// The place in the host's pace.
+    pub(super) place: Option<Place<S>>,
 }
 
 impl<S: Deref<Target = Selector>> Held<S> {
-    pub(super) const NOTHING: Self = Self { lead: None, trial: None };
+    pub(super) const NOTHING: Self = Self { lead: None, trial: None, place: None };
 
     /// What came of it is recorded: followers can go on, and the breaker knows.
     pub(super) fn settle(mut self) {
@@ -187,6 +190,10 @@ pub enum Why {
     Trial,
     /// This machine is at its limits.
     LocalFault,
+    /// The host's pace has no place yet.
+    Pace,
+    /// The host met the visit with a wall that may be the page's or the pace's: another URL of it is asked first.
+    Doubt,
 }
 
 impl fmt::Display for Why {
@@ -195,6 +202,8 @@ impl fmt::Display for Why {
             Self::Probe => "probe",
             Self::Trial => "trial",
             Self::LocalFault => "local_fault",
+            Self::Pace => "pace",
+            Self::Doubt => "doubt",
         })
     }
 }
@@ -202,6 +211,12 @@ impl fmt::Display for Why {
 impl Wait {
     pub(super) fn following(follower: &Follower, listener: EventListener, why: Why) -> Self {
         Self { until: follower.expected_by(), why, listener: Some(listener) }
+    }
+
+    /// For a place in the host's pace.
+    #[cfg_attr(not(feature = "pace"), allow(dead_code, reason = "without paces nobody waits for them"))]
+    pub(crate) fn for_place(later: Later) -> Self {
+        Self { until: later.until, why: Why::Pace, listener: later.listener }
     }
 
     /// Until when at the latest. Coming back earlier is right, too: the visit then says whether it still has to wait.
@@ -281,6 +296,11 @@ pub enum Ended {
         /// What is paused.
         whom: Whom,
     },
+    /// No request was made: the host has shown whose wall stands before it, and nobody gets past that one. The link is paused.
+    NoFetcherGetsPast {
+        /// The vendor, as blocks show it: `block_datadome`.
+        vendor: String,
+    },
     /// The table should serve and has no route.
     NoRoute(RouteError),
     /// None of the fetchers that this visit could use is to be had.
@@ -295,6 +315,8 @@ pub enum Whom {
     Link,
     /// Its whole host.
     Host,
+    /// Nothing: its host's pace has no place yet, and whoever drives the visit did not want to wait.
+    Pace,
 }
 
 impl fmt::Display for Whom {
@@ -302,6 +324,7 @@ impl fmt::Display for Whom {
         f.write_str(match self {
             Self::Link => "link",
             Self::Host => "host",
+            Self::Pace => "pace",
         })
     }
 }

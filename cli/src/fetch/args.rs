@@ -1,5 +1,6 @@
 //! What can be written behind `fetch`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use clap::Args;
 
 use crate::available::BrowserArgs;
 use fetchwise::fetch::guard;
+use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
 
 /// Fetch pages, learning on the way
@@ -40,12 +42,20 @@ pub(crate) struct FetchArgs {
     /// Keep pages in this WARC archive (compressed when the name ends in .gz)
     #[arg(long, value_name = "FILE")]
     pub(crate) warc: Option<PathBuf>,
+    /// Go on in a new file (crawl-00001.warc.gz ..) once one is so long, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
+    pub(crate) warc_size: Option<u64>,
+    /// When done, bring this CDXJ index of the archive up to date
+    #[arg(long, value_name = "FILE", requires = "warc")]
+    pub(crate) cdx: Option<PathBuf>,
     /// URLs under way at once
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
     /// Give results in the order of the input, not as they come
     #[arg(long)]
     pub(crate) ordered: bool,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
     /// What is done about robots.txt: obey it, keep its Crawl-delay only, or ignore it [default: obey for the URLs of --input and
     /// stdin, ignore for those on the command line]
     #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
@@ -75,6 +85,55 @@ pub(crate) struct FetchArgs {
     pub(crate) restart: bool,
 }
 
+/// How fast hosts are asked. Each host has a pace of its own.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PaceArgs {
+    /// Learn how fast each host may be asked, ask all equally fast (start in the config), or as fast as can be [default: learn]
+    #[arg(long = "pace", value_name = "learn|fixed|off", value_parser = parse_mode)]
+    pub(crate) mode: Option<PaceMode>,
+    /// Requests a second of each host; nothing is learned then
+    #[arg(long, value_name = "N", value_parser = parse_rate, conflicts_with_all = ["mode", "delay"])]
+    pub(crate) rate: Option<f64>,
+    /// Time between two requests of a host, such as 5s; nothing is learned then
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "mode")]
+    pub(crate) delay: Option<Duration>,
+    /// Requests of a host at once, at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) per_host: Option<u8>,
+}
+
+impl PaceArgs {
+    /// What the config says, with what the command line says in its place.
+    pub(crate) fn over(&self, base: PaceSettings) -> PaceSettings {
+        let given = self.rate.or(self.delay.map(|delay| 1.0 / delay.as_secs_f64()));
+        let parallel_max = self.per_host.unwrap_or(base.parallel_max);
+        match given {
+            // Nobody who names a rate wants another one, not even for hosts that the config knows.
+            Some(rate) => PaceSettings {
+                mode: PaceMode::Fixed,
+                start: rate,
+                rate_max: base.rate_max.max(rate),
+                parallel_max,
+                hosts: HashMap::new(),
+                ..base
+            },
+            None => PaceSettings { mode: self.mode.unwrap_or(base.mode), parallel_max, ..base },
+        }
+    }
+}
+
+fn parse_mode(text: &str) -> Result<PaceMode, String> {
+    text.parse().map_err(|_| "expected learn, fixed or off".to_owned())
+}
+
+/// Reads `2` or `0.5`.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (1e-4..=1e4).contains(&rate) => Ok(rate),
+        _ => Err("expected requests a second, from 0.0001 to 10000".to_owned()),
+    }
+}
+
 /// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
@@ -99,6 +158,21 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fetchwise::pace::HostPace;
+
+    #[test]
+    fn a_rate_that_is_named_goes_before_everything_that_is_known() {
+        let known = HashMap::from([("e.org".to_owned(), HostPace { rate: Some(9.0), parallel: None })]);
+        let base = PaceSettings { hosts: known, ..PaceSettings::default() };
+        let args = PaceArgs { delay: Some(Duration::from_secs(5)), per_host: Some(3), ..PaceArgs::default() };
+        let fixed = args.over(base.clone());
+        assert_eq!((fixed.mode, fixed.start, fixed.parallel_max, fixed.hosts.len()), (PaceMode::Fixed, 0.2, 3, 0));
+        let fast = PaceArgs { rate: Some(50.0), ..PaceArgs::default() }.over(base.clone());
+        assert_eq!((fast.start, fast.rate_max), (50.0, 50.0));
+        assert_eq!(PaceArgs::default().over(base.clone()), base);
+        let off = PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() };
+        assert_eq!(off.over(base).mode, PaceMode::Off);
+    }
 
     #[test]
     fn times_and_sizes_have_units() {
@@ -110,6 +184,8 @@ mod tests {
         for bad in ["", "s", "-1s", "0", "0s", "1e99", "5 parsecs", "NaN", "2days"] {
             assert!(parse_time(bad).is_err(), "{bad}");
         }
+        assert_eq!((parse_rate("2"), parse_rate("0.5")), (Ok(2.0), Ok(0.5)));
+        assert!(["", "0", "-1", "NaN", "inf", "1e9"].iter().all(|bad| parse_rate(bad).is_err()));
         for bad in ["", "M", "-1", "0", "5 parsecs"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::args::PaceArgs;
 use super::make::{Children, Made};
 use super::{FetchArgs, hangup};
 use crate::available::{Available, BrowserArgs};
@@ -20,13 +21,15 @@ use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::canonical;
 use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
-use fetchwise::store::warc::Warc;
+use fetchwise::store::warc::{Warc, WarcOptions};
+use fetchwise::time::Clock;
 
 /// What a crawl needs, whoever asks for it.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +50,12 @@ pub(crate) struct Wishes {
     pub(crate) max_body: Option<u64>,
     /// Certificate authorities to trust beside Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Whether requests and redirects are kept for an archive.
+    pub(crate) keep_exchange: bool,
+    /// How fast hosts are asked.
+    pub(crate) pace: PaceArgs,
+    /// Whoever asks has a queue of its own, and wants nothing to wait inside.
+    pub(crate) has_queue: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -60,6 +69,9 @@ impl From<&FetchArgs> for Wishes {
             timeout: args.timeout,
             max_body: args.max_body,
             ca_file: args.ca_file.clone(),
+            keep_exchange: args.warc.is_some(),
+            pace: args.pace.clone(),
+            has_queue: true,
         }
     }
 }
@@ -85,14 +97,19 @@ impl Crawler {
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let with =
-            |builder: SelectorBuilder| builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock));
+        let pace = Pace::new(pace(settings, wishes));
+        let with = |builder: SelectorBuilder| {
+            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+        };
         let (mut selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
             is_known(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
         let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
+        if wishes.has_queue {
+            builder = builder.wait_at_most(Duration::ZERO);
+        }
         let Made { plain, fetchers, missing, children } = Made::of(settings, wishes, &available, guard)?;
         let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
         builder = builder.robots(RobotsTxt::new(plain, agent));
@@ -141,7 +158,9 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
             }
-            let archive = Warc::open(path)?;
+            let options = WarcOptions::default();
+            let options = args.warc_size.map_or(options.clone(), |bytes| options.rotate_at(bytes));
+            let archive = Warc::with(path, options)?;
             if let Some(torn) = archive.torn() {
                 note(format_args!("fetchwise: {torn}"));
             }
@@ -167,6 +186,15 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
         redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
         escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
         ..base
+    }
+}
+
+/// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
+fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+    let pace = wishes.pace.over(settings.config.pace());
+    match *settings.clock {
+        Clock::System => pace,
+        Clock::Fixed(_) => PaceSettings { mode: PaceMode::Off, ..pace },
     }
 }
 

@@ -211,7 +211,7 @@ fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize
 /// How plain requests are made.
 fn http(settings: &Settings, wishes: &Wishes, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
     let config = &settings.config.http;
-    let mut http = HttpFetcher::builder().guard(guard);
+    let mut http = HttpFetcher::builder().guard(guard).keep_exchange(wishes.keep_exchange);
     if let Some(agent) = &config.user_agent {
         http = http.user_agent(agent);
     }

@@ -4,8 +4,11 @@
 //! no other result; with `--ordered` results come in the order of the input. A result is shown once its attempts outlive the
 //! process, and its link is noted as through once the result is flushed, so that a run which is killed loses nothing that was
 //! shown, and shows every result at least once when it is taken up again.
+//!
+//! Links are read ahead, and those of a host that has to wait stand in a queue of their own: they take no place from the others.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +20,17 @@ use super::out::{Out, plain};
 use super::settings::Settings;
 use assemble::{Crawler, Wishes};
 use feed::{Feed, Item, Place};
+use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::store::warc::{Warc, cdxj};
+use queue::{Queue, host_of};
 use report::Show;
 use resume::Resume;
 use stop::{GRACE, Stop};
 
-pub(crate) use args::FetchArgs;
+pub(crate) use args::{FetchArgs, PaceArgs};
 
 pub(super) mod args;
 pub(super) mod assemble;
@@ -32,6 +38,7 @@ pub(super) mod feed;
 mod files;
 mod hangup;
 pub(super) mod make;
+mod queue;
 pub(super) mod report;
 mod resume;
 pub(super) mod stop;
@@ -40,8 +47,12 @@ pub(super) mod stop;
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
-/// With `--ordered`: results that wait for an earlier one, for each URL that may be under way.
-const AHEAD: u64 = 64;
+/// A link waits so long for its host, unless the config says otherwise.
+const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// A link that its host refused because the crawl was too fast is asked for so often in all.
+const TRIES_MAX: u8 = 4;
+/// Links that are read and not begun; with `--ordered` also those that are read and not shown.
+const READ_AHEAD: usize = 10_000;
 
 /// Runs the command.
 pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
@@ -60,6 +71,8 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
             concurrency,
+            per_host: args.pace.per_host,
+            wait_max: settings.config.pace.wait_max.unwrap_or(WAIT_MAX),
             browsers: crawler.browsers().to_vec(),
             browser_said: false,
             is_ordered: args.ordered,
@@ -67,10 +80,12 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             resume,
             show: Show::new(out, total),
             stop,
+            queue: Queue::default(),
+            is_stopping: false,
             under_way: JoinSet::new(),
             links: HashMap::new(),
             done: BTreeMap::new(),
-            begun: 0,
+            read: 0,
             shown: 0,
             is_degraded: false,
         };
@@ -91,7 +106,18 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
     });
     // A name that is being looked up holds a thread that nobody can stop.
     runtime.shutdown_timeout(Duration::from_millis(500));
+    if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
+        index(archive, cdx)?;
+    }
     ended
+}
+
+/// Brings the index of an archive up to date. What an interrupted run wrote is in it, too.
+fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
+    cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
+        Failure::failed(format_args!("cannot bring the index {} up to date: {error}", cdx.display()))
+            .advise("the archive is whole; the next run with --cdx makes up for it")
+    })
 }
 
 /// A run under way.
@@ -99,24 +125,42 @@ struct Run<'o> {
     pipeline: Arc<Pipeline>,
     journal: Arc<Journal>,
     concurrency: usize,
+    /// Links of a host under way at once.
+    per_host: Option<u8>,
+    /// A link waits so long for its host.
+    wait_max: Duration,
     /// Whether results come in the order of the input.
     is_ordered: bool,
     feed: Feed,
     resume: Resume,
     show: Show<'o>,
     stop: Stop,
+    queue: Queue<Waiting>,
+    /// Somebody asked to stop: what has to wait is left for the next run.
+    is_stopping: bool,
     under_way: JoinSet<Report>,
-    /// The links under way, with their number among those begun and their place in the input.
-    links: HashMap<Id, (u64, Place, Link)>,
-    /// What is done and not shown yet, by the order in which it was begun.
+    /// The links under way, with their hosts.
+    links: HashMap<Id, (Arc<str>, Waiting)>,
+    /// What is done and not shown yet, by the order in which it was read.
     done: BTreeMap<u64, Done>,
-    begun: u64,
+    read: u64,
     shown: u64,
     /// Whether somebody was told that the log is failing.
     is_degraded: bool,
     browsers: Vec<Arc<BrowserFetcher>>,
     /// Whether somebody was told that the browser does not start.
     browser_said: bool,
+}
+
+/// A link that was read.
+#[derive(Debug)]
+struct Waiting {
+    /// Its number among those read.
+    number: u64,
+    place: Place,
+    link: Link,
+    /// How often its host has refused it because the crawl was too fast.
+    refused: u8,
 }
 
 enum Done {
@@ -149,10 +193,11 @@ impl Run<'_> {
         let (mut more, mut interrupted, mut give_up_at, mut listening) = (true, None, None, true);
         let mut health = tokio::time::interval(HEALTH_TIME);
         loop {
-            let take = more && self.under_way.len() < self.concurrency && self.begun - self.shown < self.window();
-            if !more && self.under_way.is_empty() {
+            let wake = self.begin_those_that_may();
+            if !more && self.under_way.is_empty() && self.queue.len() == 0 {
                 return Ok(interrupted);
             }
+            let take = more && self.has_room();
             tokio::select! {
                 biased;
                 asked = self.stop.changed(), if listening => {
@@ -165,6 +210,8 @@ impl Run<'_> {
                         return Ok(Some(Interrupted::Asked));
                     }
                     (more, interrupted) = (false, Some(Interrupted::Asked));
+                    self.queue.clear();
+                    self.is_stopping = true;
                     give_up_at = Some(Instant::now() + GRACE);
                     if !self.under_way.is_empty() {
                         self.show.note("stopping: waiting for what is under way (Ctrl-C again to leave it)");
@@ -185,16 +232,24 @@ impl Run<'_> {
                     }
                     self.show_done().await?;
                 }
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 item = self.feed.next(), if take => match item {
                     None => more = false,
                     Some(Item::Broken(error)) => (more, interrupted) = (false, Some(Interrupted::Input(error))),
                     Some(Item::Bad { line, error }) => {
-                        self.done.insert(self.begun, Done::Bad { line, error });
-                        self.begun += 1;
+                        self.done.insert(self.read, Done::Bad { line, error });
+                        self.read += 1;
                         self.show_done().await?;
                     }
                     Some(Item::Link(_, link)) if self.resume.skips(&link) => self.show.skipped(),
-                    Some(Item::Link(place, link)) => self.begin(place, link),
+                    Some(Item::Link(place, link)) => {
+                        let host = host_of(&link.url);
+                        self.queue.push(&host, Waiting { number: self.read, place, link, refused: 0 });
+                        if let Some(most) = self.per_host {
+                            self.queue.set_at_once(&host, most.into());
+                        }
+                        self.read += 1;
+                    }
                 },
             }
         }
@@ -230,21 +285,34 @@ impl Run<'_> {
         }
     }
 
-    /// How many links may be begun and not shown. It stops nobody unless results have to wait for an earlier one.
-    fn window(&self) -> u64 {
-        self.concurrency as u64 * AHEAD
+    /// Whether more may be read. Results that have to wait for an earlier one take room, too.
+    fn has_room(&self) -> bool {
+        let held = if self.is_ordered { self.read - self.shown } else { 0 };
+        self.queue.len() < READ_AHEAD && held < READ_AHEAD as u64
     }
 
-    fn begin(&mut self, place: Place, link: Link) {
-        let (pipeline, own) = (Arc::clone(&self.pipeline), link.clone());
+    /// Begins links for as long as there are places and hosts that may be asked. Returns when to look again, unless something ends
+    /// before.
+    fn begin_those_that_may(&mut self) -> Option<Instant> {
+        let now = self.pipeline.selector().now();
+        while self.under_way.len() < self.concurrency {
+            let Some((host, waiting)) = self.queue.pop(now) else {
+                return self.queue.next_at().map(|at| Instant::now() + at.since(now));
+            };
+            self.begin(host, waiting);
+        }
+        None
+    }
+
+    fn begin(&mut self, host: Arc<str>, waiting: Waiting) {
+        let (pipeline, own) = (Arc::clone(&self.pipeline), waiting.link.clone());
         let handle = self.under_way.spawn(async move {
             let mut report = pipeline.fetch(&own).await;
             // Without a store nobody wants the body, which may be large.
             report.response = None;
             report
         });
-        self.links.insert(handle.id(), (self.begun, place, link));
-        self.begun += 1;
+        self.links.insert(handle.id(), (host, waiting));
     }
 
     fn ended(&mut self, ended: Result<(Id, Report), tokio::task::JoinError>) {
@@ -255,9 +323,40 @@ impl Run<'_> {
                 (error.id(), Report { error_type: Some(report::INTERNAL), message, ..Report::default() })
             }
         };
-        let Some((index, place, link)) = self.links.remove(&id) else { return };
+        let Some((host, waiting)) = self.links.remove(&id) else { return };
+        let (report, waiting) = match self.again(&host, report, waiting) {
+            Some(ended) => ended,
+            None => return,
+        };
+        self.queue.ended(&host);
+        let Waiting { number, place, link, .. } = waiting;
         let report = Report { url: link.url.clone(), ..report };
-        self.done.insert(index, Done::Fetched(place, link, Box::new(report)));
+        self.done.insert(number, Done::Fetched(place, link, Box::new(report)));
+    }
+
+    /// Puts a link back whose host has no place for it yet, or refused it because the crawl was too fast. Gives back what has ended.
+    fn again(&mut self, host: &Arc<str>, mut report: Report, mut waiting: Waiting) -> Option<(Report, Waiting)> {
+        let is_paced = report.error_type == Some(Report::PACED);
+        let is_refused = report.error_type == Some(ErrorKind::RateLimited.name());
+        waiting.refused += u8::from(is_refused);
+        match report.paused_until {
+            _ if self.is_stopping || !is_paced && !is_refused => {}
+            Some(until)
+                if waiting.refused < TRIES_MAX && until.since(self.pipeline.selector().now()) <= self.wait_max =>
+            {
+                self.show.sum.requests += u64::from(report.requests);
+                match is_refused {
+                    true => self.queue.refused(host, waiting, until),
+                    false => self.queue.back(host, waiting, until),
+                }
+                return None;
+            }
+            _ => {}
+        }
+        if is_paced {
+            report.error_type = Some(Report::PAUSED);
+        }
+        Some((report, waiting))
     }
 
     /// Shows what is done: all of it, or, where the order counts, what waits for nothing earlier.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod analytics;
+mod archive;
 mod classify;
 mod decide;
 mod fetch;

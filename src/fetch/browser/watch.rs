@@ -3,7 +3,7 @@
 //! It owns the questions "which document is the page now", "did it fail", "is it done". It reads no clock and talks to
 //! nobody: the tab does both, which is why all of this can be tested without a browser.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -22,6 +22,8 @@ const ABORT_GRACE: Duration = Duration::from_millis(500);
 const STOP_EVERY: Duration = Duration::from_millis(500);
 /// Decoded bytes from which the decompression ratio is looked at.
 const RATIO_FROM: u64 = 1 << 20;
+/// Requests are counted for so many hosts of a page.
+const HOSTS_MAX: usize = 256;
 
 /// What the tab has to do about an event.
 #[derive(Debug, PartialEq)]
@@ -51,6 +53,10 @@ pub(super) enum State {
     Bodyless,
     /// It failed.
     Failed(Failure),
+}
+
+fn host_of(url: &str) -> Option<String> {
+    url::Url::parse(url).ok()?.host_str().map(str::to_owned)
 }
 
 /// Why a page did not come.
@@ -88,6 +94,8 @@ pub(super) struct Document {
     committed: bool,
     finished: bool,
     pub(super) truncated: bool,
+    /// How many requests went to its host, this one included: what a page asks for costs the host as much as pages do.
+    pub(super) requests: u16,
     decoded: u64,
     encoded: u64,
 }
@@ -128,6 +136,8 @@ pub(super) struct Watch {
     /// The document before it, which stays when the newest is given up (a download, a 204).
     previous: Option<Document>,
     hops: u32,
+    /// Requests by the host that they went to.
+    asked: HashMap<String, u16>,
     in_flight: HashSet<String>,
     /// Requests that ended: the end may be told before the beginning, by another of Chromium's processes.
     done: HashSet<String>,
@@ -166,6 +176,7 @@ impl Watch {
             current: None,
             previous: None,
             hops: 0,
+            asked: HashMap::new(),
             in_flight: HashSet::new(),
             done: HashSet::new(),
             changed: now,
@@ -186,6 +197,7 @@ impl Watch {
         {
             document.headers.extend(cookies.iter().cloned());
         }
+        document.requests = host_of(&document.url).and_then(|host| self.asked.get(&host)).map_or(1, |asked| *asked);
         Some(document)
     }
 
@@ -273,6 +285,13 @@ impl Watch {
             && event.frame_id.as_deref().is_some_and(|frame| frame != self.main_frame);
         // What is in the page already needs no network, and the end of a worker's script is told to the worker.
         let inside = ["blob:", "data:"].iter().any(|scheme| event.request.url.starts_with(scheme));
+        if !inside && let Some(host) = host_of(&event.request.url) {
+            // A page that asks for more hosts than any does is counted for those that came first.
+            if self.asked.len() < HOSTS_MAX || self.asked.contains_key(&host) {
+                let asked = self.asked.entry(host).or_default();
+                *asked = asked.saturating_add(1);
+            }
+        }
         if !endless
             && !framed
             && !inside

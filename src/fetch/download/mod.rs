@@ -254,16 +254,8 @@ impl DownloadFetcher {
         }
         let extension =
             file.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
-        Ok(Response {
-            status: 200,
-            headers: vec![Header::new("content-type", media_type(&extension))],
-            body,
-            final_url: request.url.clone(),
-            chain: Vec::new(),
-            duration: Duration::ZERO,
-            truncated: false,
-            elsewhere: None,
-        })
+        let headers = vec![Header::new("content-type", media_type(&extension))];
+        Ok(Response::new(200, headers, body, request.url.clone()))
     }
 }
 

@@ -4,6 +4,7 @@
 //! nothing of TLS (hyper-rustls wraps it) nor of requests.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,10 +56,10 @@ impl Service<Uri> for Connector {
                 Some(proxy) => dialer.dial_proxy(proxy, host).await?,
                 None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,
             };
-            let to_proxy = plain.is_some();
+            let (to_proxy, is_direct) = (plain.is_some(), dialer.upstream().is_none());
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
             let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
-            Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, _open: OpenCount(open) })
+            Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, is_direct, _open: OpenCount(open) })
         })
     }
 }
@@ -70,6 +71,8 @@ pub(crate) struct DialledStream {
     keep: bool,
     /// What is at its other end is a proxy, which wants the whole address in a request.
     to_proxy: bool,
+    /// What is at its other end is the host itself.
+    is_direct: bool,
     _open: OpenCount,
 }
 
@@ -82,9 +85,18 @@ impl Drop for OpenCount {
     }
 }
 
+/// The address that a connection goes to, among the extensions of each answer that came over it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
+        let peer = self.io.inner().peer_addr().ok().filter(|_| self.is_direct);
         let connected = Connected::new().proxy(self.to_proxy);
+        let connected = match peer {
+            Some(peer) => connected.extra(PeerAddress(peer.ip().to_canonical())),
+            None => connected,
+        };
         if !self.keep {
             // Serves the request that it was dialled for, and is closed then.
             connected.poison();

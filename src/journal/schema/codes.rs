@@ -98,7 +98,7 @@ pub(super) const SOURCE_CODES: [Source; 7] = [
 ];
 
 /// Rules by number, from 1 on. Only ever added to.
-pub(super) const RULE_CODES: [Rule; 13] = [
+pub(super) const RULE_CODES: [Rule; 14] = [
     Rule::Index,
     Rule::DomainConfident,
     Rule::LastAttempt,
@@ -112,6 +112,7 @@ pub(super) const RULE_CODES: [Rule; 13] = [
     Rule::SharedProbe,
     Rule::Paused,
     Rule::Custom,
+    Rule::TriedAllTheSame,
 ];
 
 /// Arms by number, from 1 on. Only ever added to.

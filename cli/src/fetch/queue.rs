@@ -1,0 +1,321 @@
+//! Links that were read and not begun: a queue for each host, and the hosts by when they may go next.
+//!
+//! Invariants: a host is listed at most once, and only when it has a link to give. Of the hosts whose time has come the one with the
+//! fewest links under way goes next, in turns where they have equally many: so hosts that hang cannot take every place. A link that
+//! comes back goes to the front of its host. Whoever owns it bounds how much goes in. Must not know how a link is fetched, nor how a host's pace is found: it is told until when a host has to wait.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fetchwise::heuristic::url::{domain_of, parse};
+use fetchwise::time::Timestamp;
+
+/// A host that has to wait for longer is tried out by one link when its time has come.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Links by host.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    hosts: HashMap<Arc<str>, Host<T>>,
+    /// Hosts by when they may go.
+    waiting: BTreeSet<(Timestamp, Arc<str>)>,
+    /// Hosts whose time has come, by how many of their links are under way, and by turns.
+    ready: BTreeSet<(usize, u64, Arc<str>)>,
+    turns: u64,
+    /// When it was last asked for a link.
+    time: Timestamp,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Host<T> {
+    links: VecDeque<T>,
+    /// Not before then.
+    at: Timestamp,
+    listed: Listed,
+    under_way: usize,
+    /// So many at once.
+    at_once: usize,
+    /// One at a time, until one has ended: of a host that is new, or that was left alone, the others would only wait for what the first
+    /// one meets, and take places meanwhile.
+    is_tried_out: bool,
+}
+
+/// Where a host stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    Nowhere,
+    Waiting(Timestamp),
+    Ready(usize, u64),
+}
+
+/// The host of a URL, as pauses and paces are kept; what is no URL has none, and waits for nobody.
+pub(super) fn host_of(url: &str) -> Arc<str> {
+    parse(url).ok().and_then(|url| url.host_str().map(|host| domain_of(host).into())).unwrap_or_default()
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            hosts: HashMap::new(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            turns: 0,
+            time: Timestamp::default(),
+            len: 0,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    /// How many links wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a link of `host`, after those that are there.
+    pub(super) fn push(&mut self, host: &Arc<str>, link: T) {
+        self.host(host).links.push_back(link);
+        self.len += 1;
+        self.list(host);
+    }
+
+    /// Takes back a link that was begun and has to wait: it is the next one of its host, which is not asked before `until`.
+    pub(super) fn back(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
+        self.returned(host, until).links.push_front(link);
+        self.list(host);
+    }
+
+    /// The same for a link that its host has refused: others of the host go first.
+    pub(super) fn refused(&mut self, host: &Arc<str>, link: T, until: Timestamp) {
+        self.returned(host, until).links.push_back(link);
+        self.list(host);
+    }
+
+    fn returned(&mut self, host: &Arc<str>, until: Timestamp) -> &mut Host<T> {
+        self.len += 1;
+        let is_long = until.since(self.time) > LONG;
+        let entry = self.host(host);
+        entry.under_way = entry.under_way.saturating_sub(1);
+        entry.at = until;
+        entry.is_tried_out |= is_long;
+        entry
+    }
+
+    /// The next link whose host may be asked at `now`. It counts as under way until [`ended`](Self::ended) or [`back`](Self::back).
+    pub(super) fn pop(&mut self, now: Timestamp) -> Option<(Arc<str>, T)> {
+        self.time = now;
+        while let Some((at, _)) = self.waiting.first()
+            && *at <= now
+        {
+            let Some((_, host)) = self.waiting.pop_first() else { break };
+            if let Some(entry) = self.hosts.get_mut(&host) {
+                entry.listed = Listed::Ready(entry.under_way, self.turns);
+                self.ready.insert((entry.under_way, self.turns, host));
+                self.turns += 1;
+            }
+        }
+        let (_, _, host) = self.ready.pop_first()?;
+        let entry = self.hosts.get_mut(&host)?;
+        entry.listed = Listed::Nowhere;
+        let link = entry.links.pop_front();
+        entry.under_way += usize::from(link.is_some());
+        self.list(&host);
+        self.len -= usize::from(link.is_some());
+        Some((host, link?))
+    }
+
+    /// When the next link can be begun, unless one that is under way has to end first.
+    pub(super) fn next_at(&self) -> Option<Timestamp> {
+        match self.ready.is_empty() {
+            true => self.waiting.first().map(|(at, _)| *at),
+            false => Some(Timestamp::default()),
+        }
+    }
+
+    /// A link of `host` has ended.
+    pub(super) fn ended(&mut self, host: &Arc<str>) {
+        let Some(entry) = self.hosts.get_mut(host) else { return };
+        entry.under_way = entry.under_way.saturating_sub(1);
+        if entry.at.since(self.time) <= LONG {
+            // Its place may be what the others have waited for: they ask again.
+            (entry.is_tried_out, entry.at) = (false, Timestamp::default());
+        }
+        if entry.under_way == 0 && entry.links.is_empty() {
+            // Whoever comes next is told anew until when to wait. It is listed nowhere, for want of links.
+            self.hosts.remove(host);
+        } else {
+            self.list(host);
+        }
+    }
+
+    /// From now on so many links of `host` may be under way at once.
+    pub(super) fn set_at_once(&mut self, host: &Arc<str>, at_once: usize) {
+        self.host(host).at_once = at_once.max(1);
+        self.list(host);
+    }
+
+    /// Drops everything that waits.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The hosts with links that wait, and how many those are.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.hosts.iter().filter(|(_, host)| !host.links.is_empty()).map(|(name, host)| (&**name, host.links.len()))
+    }
+
+    fn host(&mut self, host: &Arc<str>) -> &mut Host<T> {
+        self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host {
+            links: VecDeque::new(),
+            at: Timestamp::default(),
+            listed: Listed::Nowhere,
+            under_way: 0,
+            at_once: usize::MAX,
+            is_tried_out: true,
+        })
+    }
+
+    /// Puts the host where it belongs: nowhere, when it has nothing to give.
+    fn list(&mut self, host: &Arc<str>) {
+        let Some(entry) = self.hosts.get_mut(host) else { return };
+        let may_go = !entry.links.is_empty() && entry.under_way < entry.limit();
+        let wanted = match entry.listed {
+            _ if !may_go => Listed::Nowhere,
+            // It keeps its turn.
+            Listed::Ready(_, turn) if entry.at <= self.time => Listed::Ready(entry.under_way, turn),
+            _ if entry.at <= self.time => {
+                self.turns += 1;
+                Listed::Ready(entry.under_way, self.turns)
+            }
+            _ => Listed::Waiting(entry.at),
+        };
+        if entry.listed == wanted {
+            return;
+        }
+        match std::mem::replace(&mut entry.listed, wanted) {
+            Listed::Waiting(at) => drop(self.waiting.remove(&(at, Arc::clone(host)))),
+            Listed::Ready(under_way, turn) => drop(self.ready.remove(&(under_way, turn, Arc::clone(host)))),
+            Listed::Nowhere => {}
+        }
+        match wanted {
+            Listed::Waiting(at) => drop(self.waiting.insert((at, Arc::clone(host)))),
+            Listed::Ready(under_way, turn) => drop(self.ready.insert((under_way, turn, Arc::clone(host)))),
+            Listed::Nowhere => {}
+        }
+    }
+}
+
+impl<T> Host<T> {
+    fn limit(&self) -> usize {
+        if self.is_tried_out { 1 } else { self.at_once }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn after(ms: u64) -> Timestamp {
+        NOW.saturating_add(Duration::from_millis(ms))
+    }
+
+    fn queue(links: &[(&str, u32)]) -> Queue<u32> {
+        let mut queue = Queue::default();
+        for (host, link) in links {
+            let host = Arc::from(*host);
+            queue.push(&host, *link);
+            queue.ended(&host);
+        }
+        queue
+    }
+
+    fn all(queue: &mut Queue<u32>, now: Timestamp) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop(now).map(|(_, link)| link)).collect()
+    }
+
+    #[test]
+    fn hosts_take_turns_and_each_is_asked_in_the_order_of_the_input() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("b", 6)]);
+        assert_eq!((all(&mut queue, NOW), queue.len()), (vec![1, 4, 5, 2, 6, 3], 0));
+    }
+
+    #[test]
+    fn a_host_that_hangs_takes_no_more_places_than_its_share() {
+        let mut queue = Queue::default();
+        for n in 0..100 {
+            queue.push(&Arc::from("hangs"), 0);
+            queue.push(&Arc::from("quick"), n + 1);
+        }
+        queue.ended(&Arc::from("hangs"));
+        let mut under_way: Vec<(Arc<str>, u32)> = Vec::new();
+        for _ in 0..80 {
+            while under_way.len() < 16 {
+                under_way.push(queue.pop(NOW).unwrap());
+            }
+            let quick = under_way.iter().position(|(_, link)| *link > 0).unwrap();
+            queue.ended(&under_way.remove(quick).0);
+        }
+        assert_eq!(under_way.iter().filter(|(_, link)| *link == 0).count(), 8);
+    }
+
+    #[test]
+    fn a_host_that_has_to_wait_holds_up_nobody_else() {
+        let mut queue = queue(&[("slow", 1), ("slow", 2), ("b", 3), ("b", 4)]);
+        let (slow, link) = queue.pop(NOW).unwrap();
+        queue.back(&slow, link, after(500));
+        assert_eq!(all(&mut queue, NOW), [3, 4]);
+        assert_eq!(queue.next_at(), Some(after(500)));
+        assert_eq!(queue.pop(after(499)), None);
+        queue.ended(&Arc::from("b"));
+        assert_eq!(all(&mut queue, after(500)), [1, 2], "what came back goes first");
+    }
+
+    #[test]
+    fn a_host_that_may_go_at_last_is_not_passed_over_by_those_that_always_may() {
+        let mut queue = queue(&[("slow", 1), ("free", 2), ("free", 3), ("free", 4)]);
+        let (slow, link) = queue.pop(NOW).unwrap();
+        queue.back(&slow, link, after(10));
+        assert_eq!(queue.pop(NOW).unwrap().1, 2);
+        assert_eq!(queue.pop(after(10)).unwrap().1, 1);
+    }
+
+    #[test]
+    fn no_more_of_a_host_are_under_way_than_may_be() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]);
+        let a = Arc::from("a");
+        queue.set_at_once(&a, 1);
+        assert_eq!(all(&mut queue, NOW), [1, 4]);
+        assert_eq!(queue.next_at(), None, "one that is under way has to end first");
+        queue.ended(&a);
+        assert_eq!(all(&mut queue, NOW), [2]);
+        queue.set_at_once(&a, 2);
+        assert_eq!(all(&mut queue, NOW), [3]);
+    }
+
+    #[test]
+    fn a_host_that_is_new_or_was_left_alone_is_tried_out_by_one_link() {
+        let mut queue = Queue::default();
+        let a = Arc::from("a");
+        (1..=4).for_each(|link| queue.push(&a, link));
+        assert_eq!(all(&mut queue, NOW), [1]);
+        queue.refused(&a, 1, after(60_000));
+        assert_eq!((all(&mut queue, after(59_999)), all(&mut queue, after(60_000))), (vec![], vec![2]));
+        queue.ended(&a);
+        assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "what was refused goes last");
+    }
+
+    #[test]
+    fn a_host_without_links_takes_no_room() {
+        let mut queue = queue(&[("a", 1)]);
+        let (a, link) = queue.pop(NOW).unwrap();
+        queue.back(&a, link, after(100));
+        assert_eq!((queue.len(), queue.hosts().collect::<Vec<_>>()), (1, vec![("a", 1)]));
+        queue.pop(after(100)).unwrap();
+        queue.ended(&a);
+        assert!(queue.hosts.is_empty() && queue.waiting.is_empty() && queue.pop(after(100)).is_none());
+    }
+}

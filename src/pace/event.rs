@@ -1,0 +1,238 @@
+//! An event: which window is to blame, how low its ceiling is set, and how long nothing goes out.
+//!
+//! Invariant: an event lowers no ceiling that was not tried, and after it nothing goes out before its hold has ended. Must not know
+//! how an event is recognised.
+
+use std::time::Duration;
+
+use super::answer::Cause;
+use super::hot::{Look, Trial};
+use super::live::{Live, RATE_MIN, rate_of};
+use super::small::Small;
+use super::window::{Counts, SECONDS, WINDOWS};
+
+/// Cuts within this are of one fall.
+const CUTS_MS: i64 = 15 * 60_000;
+/// No hold grows beyond this by itself.
+const HOLD_MAX_S: f64 = 320.0 * 60.0;
+/// So few answers after a hold mean that it was too short.
+const TOO_EARLY: u16 = 10;
+
+/// What was found to be an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) cause: Cause,
+    pub(super) counts: Counts,
+    pub(super) in_flight: u8,
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Live<'_> {
+    /// Draws the consequences of an event. Returns when its hold ends.
+    pub(super) fn event(&mut self, found: &Found) -> i64 {
+        self.touch();
+        // What time has forgiven stays forgiven: from now on it is counted from this event.
+        let (fails, is_sure) = (self.cold.fails(self.now), self.cold.is_sure(self.now));
+        (self.cold.failed, self.cold.event) = (fails, seconds(self.now));
+        self.cold.set_sure(is_sure);
+        if !self.rules.is_fixed {
+            self.blame(found);
+        }
+        let asked = self.asked(found.retry_after);
+        let is_early = self.hot.trouble().fresh > 0;
+        let first = hold_s(found.cause);
+        let usual = match self.cold.penalty.some() {
+            Some(penalty) if matches!(found.cause, Cause::Limited | Cause::Wall) => {
+                if is_early {
+                    (1.5 * penalty).max(first / 2.0)
+                } else {
+                    (0.7 * penalty).max(first / 2.0)
+                }
+            }
+            _ => first,
+        };
+        let hold_s = asked.unwrap_or(usual.min(HOLD_MAX_S));
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.event = now;
+        (trouble.errors, trouble.walls) = (0.0, 0.0);
+        (trouble.top_since, trouble.slow) = (0, 0);
+        trouble.doubt = None;
+        self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// The trial of a hold was blocked: the hold goes on, half as long again.
+    pub(super) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
+        self.touch();
+        let grown = (f64::from(self.hot.trouble().hold_s) * 1.5).min(HOLD_MAX_S);
+        let hold_s = self.asked(retry_after).unwrap_or(grown);
+        self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// The trial of a hold was answered as it should be.
+    pub(super) fn trial_good(&mut self) {
+        self.touch();
+        let event = self.hot.trouble().event;
+        self.cold.penalty = Small::new(self.now.saturating_sub(event) as f64 / 1000.0);
+        self.cold.set_trial(false);
+        let trouble = self.hot.trouble();
+        (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
+        let (ceiling, _) = self.ceiling();
+        if self.rate() > ceiling / 2.0 {
+            self.set_rate(ceiling / 2.0);
+        }
+        self.schedule();
+    }
+
+    /// Nothing goes out for so long, and then one request alone if `trial` says so.
+    pub(super) fn hold_for(&mut self, hold_s: f64, trial: Trial) -> i64 {
+        let until = self.now.saturating_add((hold_s * 1000.0).round() as i64);
+        self.cold.hold_until = seconds(until.saturating_add(999));
+        self.cold.set_trial(trial == Trial::Wanted);
+        self.hot.next = self.hot.next.min(until);
+        let trouble = self.hot.trouble();
+        (trouble.hold, trouble.hold_s, trouble.trial) = (until, hold_s as f32, trial);
+        until
+    }
+
+    /// The hold that the host asked for, with a second for clocks that differ.
+    fn asked(&self, retry_after: Option<Duration>) -> Option<f64> {
+        let asked = retry_after.map(|span| span.as_secs_f64()).filter(|seconds| *seconds > 0.0);
+        asked.map(|seconds| (seconds + 1.0).min(self.rules.retry_after_max_s.max(1.0)))
+    }
+
+    /// Finds the window that is to blame and lowers its ceiling.
+    fn blame(&mut self, found: &Found) {
+        let counts = &found.counts;
+        let suspects: [bool; WINDOWS] =
+            std::array::from_fn(|window| Small::new(rate_of(counts, window)) > self.cold.clean[window]);
+        for window in (0..WINDOWS).filter(|window| suspects[*window]) {
+            self.lower_hi(window, rate_of(counts, window));
+        }
+        let look = self.hot.trouble().look.take();
+        match look {
+            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
+                self.look_failed(window, before, rate_of(counts, window));
+                self.cold.set_why(Some(window), found.cause);
+                return;
+            }
+            Some(Look { window: None, tried, before, .. }) if f64::from(found.in_flight) >= tried => {
+                self.cold.par_cap = before as u8;
+                self.cold.failed = self.cold.failed.saturating_add(1);
+                self.cold.set_why(None, found.cause);
+                return;
+            }
+            // The look had not begun to show; its ceiling goes back to what it was.
+            Some(Look { window: Some(window), before, .. }) => self.cold.cap[window] = Small::new(before),
+            Some(Look { window: None, before, .. }) => self.cold.par_cap = before as u8,
+            None => {}
+        }
+        let (ceiling, top) = self.ceiling();
+        match top {
+            Some(window) if self.rate() > 0.9 * ceiling => self.cut(window, ceiling, counts, found.cause),
+            _ => self.blame_a_suspect(&suspects, found),
+        }
+        // What several at once did that fewer had not done may be their number.
+        if found.cause == Cause::Unavailable
+            && found.retry_after.is_none()
+            && self.cold.par_clean > 0
+            && found.in_flight > self.cold.par_clean
+        {
+            self.cold.par_cap = self.cold.par_clean;
+        }
+    }
+
+    /// The ceiling itself was too high: the host allows less than it did.
+    fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause) {
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS { 1 } else { trouble.cuts.saturating_add(1) };
+        trouble.cut_at = now;
+        let cuts = trouble.cuts;
+        let lo = self.cold.lo.get();
+        let cap = if cuts == 1 && lo > 0.0 && lo < 0.93 * ceiling {
+            lo
+        } else {
+            let rate = rate_of(counts, window);
+            let longer =
+                (window + 1..WINDOWS).map(|longer| rate_of(counts, longer)).find(|longer| *longer < 0.9 * rate);
+            let share = match longer {
+                Some(longer) => (0.9 * (longer / rate).sqrt()).clamp(0.5, 0.9),
+                None => 0.85_f64.powi(i32::from(cuts)).clamp(0.5, 0.9),
+            };
+            ceiling * share
+        };
+        self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
+        if cuts > 1 {
+            self.cold.failed = self.cold.failed.saturating_add(1);
+            self.cold.lo = self.cold.lo.min(Small::new(cap));
+        }
+        for at in 0..WINDOWS {
+            self.cold.clean[at] = self.cold.clean[at].min(Small::new(rate_of(counts, at)));
+        }
+        self.lower_hi(window, rate_of(counts, window));
+        self.cold.set_why(Some(window), cause);
+        self.set_rate(self.rate());
+    }
+
+    /// A ramp has met a limit: the likeliest of the windows that were never so full takes the blame.
+    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
+        match in_order(guess(found)).find(|window| suspects[*window]) {
+            Some(window) => {
+                let rate = rate_of(&found.counts, window);
+                self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));
+                self.cold.set_why(Some(window), found.cause);
+                self.set_rate(self.rate());
+            }
+            None => {
+                self.cold.set_why(None, found.cause);
+                self.set_rate(0.7 * self.rate().min(self.rules.rate_max));
+            }
+        }
+    }
+
+    pub(super) fn lower_hi(&mut self, window: usize, rate: f64) {
+        let known = self.cold.hi[window].some().unwrap_or(f64::INFINITY);
+        self.cold.hi[window] = Small::new(rate.min(known));
+    }
+}
+
+/// A ceiling below a rate that was blocked: by a share, and by a request and a half, since few requests are counted coarsely.
+pub(super) fn safe(share: f64, rate: f64, window: usize) -> f64 {
+    (rate / 4.0).max((share * rate).min(rate - 1.5 / SECONDS[window]))
+}
+
+/// The windows in the order in which they are suspected: from the guess upward, then downward from it, the hour last.
+pub(super) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
+    let hour = WINDOWS - 1;
+    let first = (guess == hour).then_some(hour);
+    let last = (guess != hour).then_some(hour);
+    first.into_iter().chain(guess..hour).chain((0..guess.min(hour)).rev()).chain(last)
+}
+
+/// The window that a host's answer points to.
+fn guess(found: &Found) -> usize {
+    match (found.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), found.cause) {
+        (Some(0..=60), _) => 1,
+        (Some(61..=300), _) => 2,
+        (Some(301..=900), _) => 3,
+        (Some(_), _) => 4,
+        (None, Cause::Limited) => 1,
+        (None, Cause::Wall) => 2,
+        (None, _) => 0,
+    }
+}
+
+/// How long nothing goes out when the host does not say.
+fn hold_s(cause: Cause) -> f64 {
+    match cause {
+        Cause::Limited => 30.0,
+        Cause::Wall => 120.0,
+        _ => 5.0,
+    }
+}
+
+/// Whole seconds since the epoch, from 1970 to 2106.
+pub(super) fn seconds(ms: i64) -> u32 {
+    u32::try_from(ms.div_euclid(1000).max(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,142 @@
+//! The entries of the maps: a host, and a site or an address with the hosts that it was asked through.
+//!
+//! Owns which of several levels an event is charged to. Must not know how requests are admitted.
+
+use super::answer::Level;
+use super::hot::Hot;
+use super::live::{Live, Rules};
+use super::remembered::{FORGET_DAYS, Remembered};
+
+/// Other hosts asked within this are asked at the same time.
+const TOGETHER_MS: i64 = 60_000;
+/// Another site was blocked at the same time when that was within this.
+const BLOCKED_MS: i64 = 600_000;
+/// A host that is blocked so often running, and no other between, is to blame itself.
+const RUNNING: u8 = 2;
+
+/// What there is of one host, site or address.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) cold: Remembered,
+    pub(super) hot: Option<Box<Hot>>,
+}
+
+impl Kept {
+    /// With what is kept while it is asked; `rate` is where it starts if it was not asked lately.
+    pub(super) fn live(
+        &mut self,
+        rules: Rules,
+        par_max: u8,
+        rate: impl FnOnce(&Remembered) -> f64,
+        now: i64,
+    ) -> Live<'_> {
+        let Self { cold, hot } = self;
+        if hot.as_ref().is_none_or(|hot| hot.is_idle(now)) {
+            let rate = rate(cold);
+            *hot = Some(Box::new(Hot::new(cold, par_max, rate, now)));
+        }
+        let hot = hot.get_or_insert_with(|| Box::new(Hot::new(cold, par_max, rules.rate_max, now)));
+        let now = now.max(hot.at);
+        Live { cold, hot, rules, now }
+    }
+
+    /// The same without waking it.
+    pub(super) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+        let Self { cold, hot } = self;
+        hot.as_deref_mut().map(|hot| {
+            let now = now.max(hot.at);
+            Live { cold, hot, rules, now }
+        })
+    }
+
+    /// What is remembered, with the rate of now.
+    pub(super) fn remembered(&self) -> Remembered {
+        let mut cold = self.cold;
+        if let Some(hot) = &self.hot
+            && hot.rate.is_finite()
+        {
+            cold.rate = super::small::Small::new(f64::from(hot.rate));
+        }
+        cold
+    }
+
+    /// Keeps only what is remembered of whom is not asked any more. Returns whether that is anything.
+    pub(super) fn cool(&mut self, now: i64) -> bool {
+        if self.hot.as_ref().is_some_and(|hot| hot.is_idle(now)) {
+            self.cold = self.remembered();
+            self.hot = None;
+        }
+        let unasked = now.div_euclid(86_400_000) - i64::from(self.cold.asked);
+        self.hot.is_some() || unasked <= FORGET_DAYS
+    }
+}
+
+/// A host.
+#[derive(Debug)]
+pub(super) struct HostEntry {
+    pub(super) name: Box<str>,
+    pub(super) kept: Kept,
+    /// Its site, and the address that it was asked at last (0 for none), by the hashes of their names.
+    pub(super) site: u64,
+    pub(super) address: u64,
+}
+
+/// Who was asked or blocked, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    who: u64,
+    at: i64,
+}
+
+/// A site, or an address: what several hosts (or sites) may have in common.
+#[derive(Debug)]
+pub(super) struct SharedEntry {
+    pub(super) name: Box<str>,
+    /// There from the moment on that a second one is asked through it.
+    pub(super) kept: Option<Box<Kept>>,
+    asked: [Seen; 2],
+    blocked: Seen,
+    running: u8,
+}
+
+impl SharedEntry {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.into(), kept: None, asked: [Seen::default(); 2], blocked: Seen::default(), running: 0 }
+    }
+
+    /// `who` is asked through it.
+    pub(super) fn ask(&mut self, who: u64, now: i64) {
+        if self.asked[0].who != who {
+            self.asked.swap(0, 1);
+            if self.asked[1].who != 0 {
+                self.kept.get_or_insert_default();
+            }
+        }
+        self.asked[0] = Seen { who, at: now };
+    }
+
+    /// `who` met a limit: whether it is the limit of all that are asked here.
+    pub(super) fn is_to_blame(&mut self, level: Level, who: u64, now: i64) -> bool {
+        let other = self.asked.iter().find(|seen| seen.who != who && seen.who != 0);
+        let together = other.is_some_and(|seen| now.saturating_sub(seen.at) <= TOGETHER_MS);
+        let before = self.blocked;
+        self.running = if before.who == who { self.running.saturating_add(1) } else { 1 };
+        self.blocked = Seen { who, at: now };
+        // Sites that have nothing but an address in common are not joined by guess: two of them have to be blocked.
+        let is_common = match level {
+            Level::Address => before.who != who && before.who != 0 && now.saturating_sub(before.at) <= BLOCKED_MS,
+            _ => self.running < RUNNING,
+        };
+        together && is_common && self.kept.is_some()
+    }
+
+    /// Whether anything of it is worth keeping.
+    pub(super) fn cool(&mut self, now: i64) -> bool {
+        if let Some(kept) = &mut self.kept
+            && !kept.cool(now)
+        {
+            self.kept = None;
+        }
+        self.kept.is_some() || now.saturating_sub(self.asked[0].at) <= super::hot::HOT_MS
+    }
+}

@@ -1,0 +1,179 @@
+//! Growth up to the ceiling, and the rare looks whether the ceiling could be higher.
+//!
+//! Invariant: a look is not begun before it is due, and what it costs when it fails is a small share of the time until the next.
+//! Must not know what an event is.
+
+use super::answer::{Cause, Level};
+use super::event::{in_order, safe, seconds};
+use super::hot::Look;
+use super::live::{Live, RATE_MIN, rate_of};
+use super::permit::{PACED, Permit, SHARED_PACED};
+use super::small::Small;
+use super::window::{Counts, SECONDS};
+
+/// Latency that is higher than this share of the quiet host's keeps the rate from growing.
+pub(super) const CALM: f64 = 1.3;
+/// The rate doubles in so many seconds.
+const DOUBLING_S: f64 = 10.0;
+
+impl Live<'_> {
+    /// What went out with this one is known to be allowed.
+    pub(super) fn clean(&mut self, counts: &Counts, in_flight: u8) {
+        for (window, clean) in self.cold.clean.iter_mut().enumerate() {
+            *clean = (*clean).max(Small::new(rate_of(counts, window)));
+        }
+        self.cold.par_clean = self.cold.par_clean.max(in_flight);
+    }
+
+    /// A good answer to a request of the pace's own making: the rate grows, or the ceiling is looked at. Returns what happened to it.
+    pub(super) fn grow(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
+        let since = self.answered();
+        if self.rules.is_fixed {
+            return None;
+        }
+        let looked = self.look_at_the_ceiling(permit, counts);
+        if permit.has(self.paced()) && self.is_calm() && self.rate().is_finite() {
+            self.set_rate(self.rate() * (since / DOUBLING_S).min(0.1).exp2());
+        }
+        looked
+    }
+
+    /// When the next look is due, from what one would cost and gain.
+    pub(super) fn schedule(&mut self) {
+        let Some(window) = self.ceiling().1 else {
+            if self.cold.par_cap > 0 {
+                self.cold.probe_at = self.after(0, 60.0_f64.max(20.0 * (self.cold.penalty.get() + 20.0) / 4.0));
+            }
+            return;
+        };
+        let cap = self.cold.cap[window].get();
+        let cost = self.cold.penalty.get() + 20.0;
+        let gain = (self.next_cap(window) / cap - 1.0).clamp(0.1, 3.0);
+        let pause = if self.cold.is_sure(self.now) {
+            (20.0 * 60.0_f64).max(20.0 * cost)
+        } else {
+            (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
+        };
+        self.cold.probe_at = self.after(self.cold.fails(self.now), pause);
+    }
+
+    /// The look at `window` met the limit again.
+    pub(super) fn look_failed(&mut self, window: usize, before: f64, rate: f64) {
+        self.lower_hi(window, rate);
+        let hi = self.cold.hi[window].get();
+        self.cold.failed = self.cold.failed.saturating_add(1);
+        if hi < 1.3 * before {
+            self.cold.set_sure(true);
+        }
+        let cap = if self.cold.is_sure(self.now) {
+            before.min(hi).max(safe(0.94, hi, window))
+        } else {
+            before.min(safe(0.9, hi, window))
+        };
+        self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
+        self.set_rate(self.rate());
+    }
+
+    /// The mark of a permit whose request had to wait for this level.
+    fn paced(&self) -> u8 {
+        if self.rules.level == Level::Host { PACED } else { SHARED_PACED }
+    }
+
+    fn after(&self, fails: u8, pause_s: f64) -> u32 {
+        let pause = pause_s * f64::from(1_u32 << fails.min(6));
+        seconds(self.now.saturating_add((pause * 1000.0) as i64))
+    }
+
+    /// What a look at this window would try.
+    pub(super) fn next_cap(&self, window: usize) -> f64 {
+        let (cap, hi) = (self.cold.cap[window].get(), self.cold.hi[window].get());
+        match hi {
+            0.0 => 1.15 * cap,
+            hi if hi > 1.3 * cap => (cap * hi).sqrt(),
+            // A count cannot grow by less than one request.
+            hi => (1.15 * hi).max(hi + 1.0 / SECONDS[window]),
+        }
+    }
+
+    fn look_at_the_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
+        if let Some(look) = self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
+            return self.look_on(look, permit, counts);
+        }
+        let due = seconds(self.now) >= self.cold.probe_at;
+        let (now, is_crowded) =
+            (self.now, self.hot.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded)));
+        if self.cold.par_cap > 0 && due && is_crowded && permit.in_flight >= self.cold.par_cap {
+            let before = f64::from(self.cold.par_cap);
+            self.hot.trouble().look = Some(Look { window: None, tried: before + 1.0, before, since: now });
+            self.cold.par_cap = self.cold.par_cap.saturating_add(1);
+            return None;
+        }
+        let Some(window) = self.at_ceiling() else {
+            if let Some(trouble) = &mut self.hot.trouble {
+                trouble.top_since = 0;
+            }
+            return None;
+        };
+        let cap = self.cold.cap[window].get();
+        let trouble = self.hot.trouble();
+        if trouble.top_since == 0 {
+            trouble.top_since = now;
+        } else if now - trouble.top_since >= (2000.0 * SECONDS[window].max(60.0)) as i64 {
+            self.cold.lo = self.cold.lo.max(Small::new(cap));
+        }
+        if due && permit.has(self.paced()) && self.cold.given() != Some(window) && self.is_calm() {
+            let tried = self.next_cap(window).min(self.rules.rate_max);
+            let trouble = self.hot.trouble();
+            trouble.look = Some(Look { window: Some(window), tried, before: cap, since: now });
+            trouble.top_since = 0;
+            self.cold.cap[window] = Small::new(tried);
+        }
+        None
+    }
+
+    /// Whether a look under way has passed, and what that means.
+    fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
+        let long_s = |window: Option<usize>| window.map_or(60.0, |window| SECONDS[window].max(60.0));
+        let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
+        let Some(window) = look.window else {
+            if is_over && f64::from(permit.in_flight) >= look.tried {
+                self.hot.trouble().look = None;
+                self.schedule();
+            }
+            return None;
+        };
+        let (ceiling, top) = self.ceiling();
+        if !is_over || rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
+            return None;
+        }
+        self.hot.trouble().look = None;
+        let is_beyond = self.cold.hi[window].some().is_none_or(|hi| look.tried > hi);
+        let has_followed = top == Some(window) || look.tried <= ceiling;
+        if is_beyond && has_followed {
+            self.exonerate(window);
+            self.schedule();
+            return Some(Cause::Exonerated);
+        }
+        self.schedule();
+        None
+    }
+
+    /// More than what was blocked goes through: this window is not what the host counts over. The next suspect takes its place.
+    fn exonerate(&mut self, window: usize) {
+        (self.cold.cap[window], self.cold.hi[window], self.cold.failed) = (Small::NONE, Small::NONE, 0);
+        self.cold.set_sure(false);
+        self.cold.lo = Small::NONE;
+        for other in 0..SECONDS.len() {
+            if self.cold.hi[other] <= self.cold.clean[other] {
+                self.cold.hi[other] = Small::NONE;
+            }
+        }
+        let next = in_order(window).find(|other| !self.cold.hi[*other].is_none() && self.cold.cap[*other].is_none());
+        if let Some(next) = next {
+            let hi = self.cold.hi[next].get();
+            self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(RATE_MIN));
+        }
+        self.cold.set_why(next, self.cold.cause());
+        self.set_rate(self.rate());
+    }
+}

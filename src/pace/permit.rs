@@ -1,0 +1,79 @@
+//! The permit of one request: what was so when it went out, so that its answer is judged by that and not by what is so now.
+
+use super::window::Counts;
+
+/// A request that may go out. Give it to [`Pace::done`](super::Pace::done) with what came, or to
+/// [`Pace::give_back`](super::Pace::give_back) when it did not go out; until then it counts as one under way.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a permit that is neither done nor given back holds a place of its host for good"]
+pub struct Permit {
+    /// The host, by the hash of its name.
+    pub(super) host: u64,
+    /// When it went out: milliseconds, modulo 2^32.
+    pub(super) at: u32,
+    /// How many requests went out to the host within each window, this one included.
+    pub(super) counts: Counts,
+    /// How many were under way, this one included.
+    pub(super) in_flight: u8,
+    /// [`TRIAL`] and the like in the low bits, the cost (up to 7) in the others.
+    bits: u8,
+}
+
+/// It is the trial of a hold of its host.
+pub(super) const TRIAL: u8 = 1;
+/// The same of its site.
+pub(super) const SITE_TRIAL: u8 = 2;
+/// The same of its address.
+pub(super) const ADDRESS_TRIAL: u8 = 4;
+/// The caller had more to ask than the host's pace let through.
+pub(super) const PACED: u8 = 8;
+/// The same of what the host has in common with others.
+pub(super) const SHARED_PACED: u8 = 16;
+
+/// More than this is not given back.
+const COST_MAX: u16 = 7;
+
+impl Permit {
+    pub(super) fn new(host: u64, now: i64, counts: Counts, in_flight: u8, flags: u8, cost: u16) -> Self {
+        let bits = flags | (cost.min(COST_MAX) as u8) << 5;
+        Self { host, at: wrapped(now), counts, in_flight, bits }
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.bits & flag != 0
+    }
+
+    pub(super) fn cost(&self) -> u16 {
+        u16::from(self.bits >> 5)
+    }
+
+    /// When it went out, if it is not older than 24 days.
+    pub(super) fn sent(&self, now: i64) -> i64 {
+        let age = wrapped(now).wrapping_sub(self.at).cast_signed();
+        now - i64::from(age.max(0))
+    }
+}
+
+/// A time modulo 2^32 milliseconds.
+pub(super) fn wrapped(ms: i64) -> u32 {
+    ms as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_is_small_and_knows_when_it_was_given() {
+        assert_eq!(size_of::<Permit>(), 24);
+        let now = 1_790_000_000_123;
+        let permit = Permit::new(1, now, Counts::default(), 1, TRIAL | PACED, 200);
+        assert_eq!(permit.sent(now + 86_400_000), now);
+        assert_eq!(permit.sent(now - 5), now - 5);
+        assert_eq!(
+            (permit.has(TRIAL), permit.has(SITE_TRIAL), permit.has(PACED), permit.cost()),
+            (true, false, true, 7)
+        );
+        let _ = permit;
+    }
+}

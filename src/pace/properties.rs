@@ -1,0 +1,1 @@
+//! What holds whatever a host answers, and in whatever order.
