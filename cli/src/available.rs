@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::settings::Settings;
-use fetchwise::config::{FetcherConfig, Means, SearchConfig};
+use fetchwise::config::{DownloadConfig, FetcherConfig, Means, SearchConfig};
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
 
@@ -136,10 +136,16 @@ fn lack(fetcher: &FetcherConfig) -> Option<String> {
     let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
     let own = match fetcher.means() {
         Means::Command(argv) => no_program(argv.first()?),
+        Means::Download(download) => no_program(&download_program(&download).to_string_lossy()),
         Means::Search(search) => key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key")),
         _ => None,
     };
     own.or_else(of_proxy)
+}
+
+/// The program that downloads media.
+pub(crate) fn download_program(download: &DownloadConfig) -> PathBuf {
+    download.program.clone().unwrap_or_else(|| "yt-dlp".into())
 }
 
 /// The variable of the environment that has the key of a search interface.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
-use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode, SearchConfig};
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
+use url::Url;
+
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 #[cfg(feature = "pace")]
@@ -125,6 +127,10 @@ pub enum Means<'c> {
     Archive(Cow<'c, ArchiveConfig>),
     /// From a search interface.
     Search(Cow<'c, SearchConfig>),
+    /// Media, by yt-dlp.
+    Download(Cow<'c, DownloadConfig>),
+    /// From a service that has a browser of its own.
+    Solver(&'c Url),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }
@@ -134,7 +140,8 @@ impl Means<'_> {
     fn class(&self) -> Option<Class> {
         match self {
             Self::Archive(_) => Some(Class::Archive),
-            Self::Search(_) => Some(Class::Special),
+            Self::Search(_) | Self::Download(_) => Some(Class::Special),
+            Self::Solver(_) => Some(Class::Stealth),
             Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
             Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
         }
@@ -153,6 +160,12 @@ impl FetcherConfig {
         if let Some(search) = &self.search {
             return Means::Search(Cow::Borrowed(search));
         }
+        if let Some(download) = &self.download {
+            return Means::Download(Cow::Borrowed(download));
+        }
+        if let Some(solver) = &self.solver {
+            return Means::Solver(solver);
+        }
         if let Some(like) = &self.like {
             return Means::Like(canonical(like));
         }
@@ -160,6 +173,7 @@ impl FetcherConfig {
             name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => Means::Like(name),
             "archive_proxy" => Means::Archive(Cow::default()),
             "nytime_searcher" => Means::Search(Cow::default()),
+            "youtube_downloader" => Means::Download(Cow::default()),
             _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
             PROBE_FETCHER => Means::Direct,
             "playwright" | "playwright_stealth" => Means::Browser,

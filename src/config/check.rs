@@ -133,6 +133,8 @@ impl FetcherConfig {
             ("command", self.command.is_some()),
             ("archive", self.archive.is_some()),
             ("search", self.search.is_some()),
+            ("download", self.download.is_some()),
+            ("solver", self.solver.is_some()),
             ("like", self.like.is_some()),
         ];
         let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use url::Url;
 
-use super::sources::{ArchiveConfig, SearchConfig, Secret};
+use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig, Secret};
 use super::value;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
@@ -245,6 +246,11 @@ pub struct FetcherConfig {
     pub archive: Option<ArchiveConfig>,
     /// From a search interface.
     pub search: Option<SearchConfig>,
+    /// Media, by yt-dlp.
+    pub download: Option<DownloadConfig>,
+    /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
+    #[serde(default, deserialize_with = "value::web_address")]
+    pub solver: Option<Url>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }

@@ -3,6 +3,8 @@
 //! As with the other tables, absent keys are `None`, and what a value does is not known here.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use url::Url;
@@ -62,6 +64,25 @@ pub struct SearchConfig {
     pub body: Option<String>,
     /// Where the date is.
     pub date: Option<String>,
+}
+
+/// `[fetcher.download]`: media, by yt-dlp.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DownloadConfig {
+    /// The program; `yt-dlp` on the PATH without it.
+    pub program: Option<PathBuf>,
+    /// Which format is wanted, as yt-dlp's `--format` has it.
+    pub format: Option<String>,
+    /// The languages of subtitles that are wanted.
+    pub subtitles: Vec<String>,
+    /// The time that a download may take.
+    #[serde(alias = "max_time_s", deserialize_with = "value::seconds")]
+    pub max_time: Option<Duration>,
+    /// Where media, what is known of them, and subtitles are kept.
+    pub dir: Option<PathBuf>,
+    /// Further arguments for the program.
+    pub arguments: Vec<String>,
 }
 
 /// Text that may hold a password: it is not shown.

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod proxy;
 mod rest;
 pub mod search;
+pub mod solver;
 pub mod upstream;
 
 use std::fmt;

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::assemble::Wishes;
-use crate::available::{Available, NoBrowser, key_variable};
+use crate::available::{Available, NoBrowser, download_program, key_variable};
 use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::Settings;
-use fetchwise::config::{ArchiveConfig, FetcherConfig, Means, SearchConfig};
+use fetchwise::config::{ArchiveConfig, DownloadConfig, FetcherConfig, Means, SearchConfig};
 use fetchwise::fetch::Fetcher;
 use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::download::{DownloadFetcher, DownloadOptions};
 use fetchwise::fetch::guard::AddressGuard;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::fetch::search::{SearchFetcher, SearchOptions};
+use fetchwise::fetch::solver::{SolverFetcher, SolverOptions};
 use fetchwise::fetch::upstream::Upstream;
 use fetchwise::registry::{PROBE_FETCHER, canonical};
 
@@ -143,6 +145,16 @@ impl Made {
                 let options = search_options(name, &search, fetcher.max_in_flight);
                 self.fetchers.push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
             }
+            Means::Download(download) => {
+                let options = downloads(name, &download, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(DownloadFetcher::new(options, dialer)));
+            }
+            Means::Solver(address) => {
+                let base = SolverOptions::new(name, address.clone());
+                let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
+                let options = SolverOptions { max_in_flight, ..base };
+                self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
+            }
             Means::Like(PROBE_FETCHER) => {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }
@@ -205,6 +217,21 @@ fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize
         body: own.body.or(base.body),
         date: own.date.or(base.date),
         max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+    }
+}
+
+fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) -> DownloadOptions {
+    let base = DownloadOptions::default();
+    DownloadOptions {
+        name: name.to_owned(),
+        program: download_program(config),
+        format: config.format.clone(),
+        subtitles: config.subtitles.clone(),
+        max_time: config.max_time.unwrap_or(base.max_time),
+        dir: config.dir.clone(),
+        arguments: config.arguments.iter().map(Into::into).collect(),
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+        ..base
     }
 }
 
