@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::heuristic::platform::VideoPlatform;
 #[cfg(feature = "pace")]
 use crate::heuristic::url::domain_of;
 #[cfg(feature = "pace")]
@@ -32,7 +33,8 @@ impl Config {
             .settings(self.settings())
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
-            .keys_max(self.keys_max);
+            .keys_max(self.keys_max)
+            .extractor(VideoPlatform);
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }

@@ -237,3 +237,54 @@ fn a_search_interface_of_the_config_is_asked_with_the_key_of_the_environment_whi
     let last = exported.json().pop().unwrap();
     assert_eq!((&last["error_type"], &last["is_banned"]), (&json!("proxy_error"), &json!(false)), "{last}");
 }
+
+#[test]
+fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
+    let place = Place::new();
+    place.write(
+        "c.toml",
+        "[[fetcher]]\nname = 'youtube_downloader'\n[fetcher.download]\nprogram = 'no-such-program-here'\nmax_time = '5m'\n\
+         [[fetcher]]\nname = 'solver'\nsolver = 'http://127.0.0.1:8191/v1'\n[[fetcher]]\nname = 'direct_access'\n",
+    );
+    let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
+    let downloader = by_name(&rows, "name", "youtube_downloader");
+    assert_eq!((&downloader["class"], &downloader["available"]), (&json!("special"), &json!(false)), "{downloader}");
+    assert!(downloader["why"].as_str().unwrap().contains("no-such-program-here"), "{downloader}");
+    let solver = by_name(&rows, "name", "solver");
+    assert_eq!((&solver["class"], &solver["renders"]), (&json!("stealth"), &json!(true)), "{solver}");
+    assert_eq!(solver["available"], true, "{solver}");
+}
+
+#[test]
+fn a_solvers_page_is_delivered_and_one_that_is_not_there_is_not_the_sites_fault() {
+    let place = Place::new();
+    let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
+    let service = Service::start(ARCHIVE, |asked| {
+        let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let solution =
+            json!({"url": ask["url"], "status": 200, "headers": {"content-type": "text/html"}, "response": story()});
+        Reply::status(200)
+            .body("application/json", json!({"status": "ok", "message": "", "solution": solution}).to_string())
+    })
+    .unwrap();
+    let config = |address: &str| {
+        format!(
+            "[network]\nallow_private = true\n[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'solver'\ncost = 5.0\nsolver = '{address}'\n"
+        )
+    };
+    place.write("c.toml", config(&service.url("/v1")));
+    let url = origin.url(SITE, "/a");
+    let result = place.run(&["fetch", "--config", "c.toml", "--json", &url]).one();
+    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("solver")), "{result}");
+    place.write("gone.toml", config("http://127.0.0.1:9/v1"));
+    let result = place.run(&["fetch", "--config", "gone.toml", "--json", "--data-dir", "other", &url]).one();
+    assert_eq!((&result["success"], &result["error_type"]), (&json!(false), &json!("blocked_403")), "{result}");
+}
+
+#[test]
+fn a_video_platform_is_told_from_the_url_and_kept_with_attempts() {
+    let place = Place::new();
+    let explained = place.run(&["explain", "--no-browser", "--json", "https://www.youtube.com/watch?v=1"]).one();
+    let tags = explained["heuristics"].as_array().unwrap();
+    assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "youtube"), "{explained}");
+}
