@@ -6,11 +6,14 @@ use std::time::Duration;
 
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
+use url::Url;
+
 use super::value::CostConfig;
-use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use crate::heuristic::files::FileSuffixes;
+use crate::heuristic::platform::VideoPlatform;
 #[cfg(feature = "pace")]
 use crate::heuristic::url::domain_of;
 #[cfg(feature = "pace")]
@@ -33,7 +36,8 @@ impl Config {
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
             .keys_max(self.keys_max)
-            .file_suffixes(self.suffixes());
+            .file_suffixes(self.suffixes())
+            .extractor(VideoPlatform);
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
@@ -135,8 +139,16 @@ pub enum Means<'c> {
     Browser,
     /// By another program.
     Command(&'c [String]),
+    /// As the shipped fetcher of this name does, by other settings.
+    Like(&'c str),
     /// From web archives.
     Archive(Cow<'c, ArchiveConfig>),
+    /// From a search interface.
+    Search(Cow<'c, SearchConfig>),
+    /// Media, by yt-dlp.
+    Download(Cow<'c, DownloadConfig>),
+    /// From a service that has a browser of its own.
+    Solver(&'c Url),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }
@@ -146,6 +158,9 @@ impl Means<'_> {
     fn class(&self) -> Option<Class> {
         match self {
             Self::Archive(_) => Some(Class::Archive),
+            Self::Search(_) | Self::Download(_) => Some(Class::Special),
+            Self::Solver(_) => Some(Class::Stealth),
+            Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
             Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
         }
     }
@@ -160,10 +175,26 @@ impl FetcherConfig {
         if let Some(archive) = &self.archive {
             return Means::Archive(Cow::Borrowed(archive));
         }
+        if let Some(search) = &self.search {
+            return Means::Search(Cow::Borrowed(search));
+        }
+        if let Some(download) = &self.download {
+            return Means::Download(Cow::Borrowed(download));
+        }
+        if let Some(solver) = &self.solver {
+            return Means::Solver(solver);
+        }
+        if let Some(like) = &self.like {
+            return Means::Like(canonical(like));
+        }
         match canonical(&self.name) {
+            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => Means::Like(name),
+            "archive_proxy" => Means::Archive(Cow::default()),
+            "nytime_searcher" => Means::Search(Cow::default()),
+            "youtube_downloader" => Means::Download(Cow::default()),
+            _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
             PROBE_FETCHER => Means::Direct,
             "playwright" | "playwright_stealth" => Means::Browser,
-            "archive_proxy" => Means::Archive(Cow::default()),
             _ => Means::Elsewhere,
         }
     }

@@ -14,6 +14,9 @@ const NAME_MAX_BYTES: usize = 100;
 /// The shortest and the longest deadline of a request.
 const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
 
+/// What a fetcher can be like.
+const LIKENESSES: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
+
 impl Config {
     /// Finds the first value that makes no sense.
     pub(super) fn check(&self) -> Result<(), BadValue> {
@@ -131,10 +134,31 @@ impl FetcherConfig {
         if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
             return bad("command", command, "it needs a program");
         }
-        let ways = [("command", self.command.is_some()), ("archive", self.archive.is_some())];
+        let ways = [
+            ("command", self.command.is_some()),
+            ("archive", self.archive.is_some()),
+            ("search", self.search.is_some()),
+            ("download", self.download.is_some()),
+            ("solver", self.solver.is_some()),
+            ("like", self.like.is_some()),
+        ];
         let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
         if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
             return bad(second, &"there", &format!("there is another way to get pages already, {first}"));
+        }
+        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
+            return bad("like", like, &format!("it can be {}", LIKENESSES.join(", ")));
+        }
+        if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
+            return bad("proxy_user_env", variable, "there is no proxy");
+        }
+        if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
+            if search.url.as_ref().is_none_or(|url| !url.contains("{url}")) {
+                return bad("search", &search.url, "url is to say where {url} is asked for");
+            }
+            if search.title.is_none() {
+                return bad("search", &search.title, "title is to say where the title is");
+            }
         }
         let from = self.archive.iter().flat_map(|archive| &archive.from);
         for archive in from {

@@ -18,7 +18,7 @@ pub use sections::{
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
-pub use sources::{ArchiveConfig, ArchiveFrom};
+pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig, Secret};
 pub use table::load_route_table;
 pub use value::CostConfig;
 

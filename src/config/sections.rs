@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use url::Url;
 
-use super::sources::ArchiveConfig;
+use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig, Secret};
 use super::value;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
@@ -240,8 +241,21 @@ pub struct FetcherConfig {
     pub renders: Option<bool>,
     /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
     pub command: Option<Vec<String>>,
+    /// As the shipped fetcher of this name does: `direct_access`, `playwright` or `playwright_stealth`.
+    pub like: Option<String>,
+    /// The proxy that it goes through, `http://host:port` or `socks5://host:port`.
+    pub proxy: Option<Secret>,
+    /// The variable of the environment that has the proxy's `user:password`.
+    pub proxy_user_env: Option<String>,
     /// From web archives.
     pub archive: Option<ArchiveConfig>,
+    /// From a search interface.
+    pub search: Option<SearchConfig>,
+    /// Media, by yt-dlp.
+    pub download: Option<DownloadConfig>,
+    /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
+    #[serde(default, deserialize_with = "value::web_address")]
+    pub solver: Option<Url>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }

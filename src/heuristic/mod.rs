@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 pub mod files;
+pub mod platform;
 pub mod url;
 
 /// The type of the tag on an attempt that brought a page which is merely short. The value is [`SHORT_PAGE_TRUE`], or, on an attempt
