@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 
 use super::global::GlobalArgs;
 use super::{
-    ban_rate, classify, demo, explain, export, fetch, import, importance, maintain, manual, query, replay_policy,
-    select, simulate, stats,
+    ban_rate, classify, demo, explain, export, fetch, hosts, import, importance, maintain, manual, query,
+    replay_policy, select, simulate, stats,
 };
 
 /// Everything that can be written on the command line.
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Fetch(fetch::FetchArgs),
     Select(select::SelectArgs),
     Explain(explain::ExplainArgs),
+    Hosts(hosts::HostsArgs),
     Classify(classify::ClassifyArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
