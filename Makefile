@@ -7,16 +7,19 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium ## Run every test (installs Chromium when it is missing)
+test: chromium warc-tools ## Run every test (installs what is missing: Chromium, warcio, pywb)
 	$(CARGO) test --locked --workspace --all-features
 
 chromium: ## Make sure that there is a Chromium
 	@.ci/chromium
+
+warc-tools: ## Make sure that there are warcio and pywb, in target/warc-tools
+	@.ci/warc-tools
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

@@ -42,6 +42,8 @@ impl Fetcher for Saved {
                 duration: Duration::ZERO,
                 truncated: false,
                 requests: None,
+                exchange: Vec::new(),
+                elsewhere: None,
             })
         })
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::attempt::ErrorType;
 use crate::attempt::outcome::ErrorKind;
+use crate::elsewhere::Elsewhere;
 use crate::heuristic::Heuristic;
 use crate::response::Header;
 
@@ -58,8 +59,10 @@ pub enum Outcome {
     Dns,
     /// The TLS handshake failed.
     Tls,
-    /// The proxy, not the site, failed.
+    /// What stands between the crawler and the site failed, not the site: a proxy, an archive, a service.
     Proxy,
+    /// A source that was asked in the site's place does not have it.
+    NotHeld,
     /// The body ended before its announced length.
     Truncated,
     /// Too many redirects, or a redirect that goes nowhere.
@@ -171,6 +174,7 @@ impl Outcome {
             Self::Dns => ErrorKind::DnsError,
             Self::Tls => ErrorKind::TlsError,
             Self::Proxy => ErrorKind::ProxyError,
+            Self::NotHeld => ErrorKind::NotHeld,
             Self::Truncated => ErrorKind::Truncated,
             Self::RedirectLoop => ErrorKind::RedirectLoop,
             Self::TooLarge => ErrorKind::TooLarge,
@@ -221,6 +225,7 @@ impl From<ErrorKind> for Outcome {
             ErrorKind::LocalFault => Self::Local,
             ErrorKind::RateLimited => Self::Http(429),
             ErrorKind::Disallowed => Self::Disallowed,
+            ErrorKind::NotHeld => Self::NotHeld,
         }
     }
 }
@@ -260,6 +265,7 @@ impl fmt::Display for Outcome {
             Self::Dns => f.write_str("the name does not resolve"),
             Self::Tls => f.write_str("the TLS handshake failed"),
             Self::Proxy => f.write_str("the proxy failed"),
+            Self::NotHeld => f.write_str("not held by the source that was asked"),
             Self::Truncated => f.write_str("the body ended before its announced length"),
             Self::RedirectLoop => f.write_str("too many redirects, or one that goes nowhere"),
             Self::TooLarge => f.write_str("larger than the limit"),
@@ -319,6 +325,8 @@ pub struct Answer {
     pub short: Option<ShortPage>,
     /// What happened, for a person; the outcome in words without it.
     pub message: Option<String>,
+    /// Who answered in the site's place, where the site was not asked.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl From<Outcome> for Answer {
@@ -333,6 +341,7 @@ impl From<Outcome> for Answer {
             duration: None,
             short: None,
             message: None,
+            elsewhere: None,
         }
     }
 }
@@ -360,6 +369,27 @@ impl Answer {
     #[must_use]
     pub fn with_duration(self, duration: Duration) -> Self {
         Self { duration: Some(duration), ..self }
+    }
+
+    /// The same, got from somebody who was asked in the site's place: an archive's copy, a search service's record.
+    ///
+    /// It says nothing about the site of today. A copy of a wall, of a waiting room or of an error page is no copy of the page
+    /// (`not_held`), blocks nobody, and what its headers ask for was asked of somebody else. Who answered, and from which day the
+    /// copy is, become heuristics: `served_by` and `archived_at`.
+    #[must_use]
+    pub fn from_elsewhere(mut self, elsewhere: Elsewhere) -> Self {
+        if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
+            self.message = Some(format!("{} has a copy, and it is no page: {}", elsewhere.by, self.outcome));
+            (self.outcome, self.status) = (Outcome::NotHeld, None);
+        }
+        self.retry_after = None;
+        self.headers.retain(|header| !header.name.eq_ignore_ascii_case("retry-after"));
+        self.heuristics.push(Heuristic::new("served_by", elsewhere.by.to_string()));
+        if let Some(day) = elsewhere.day() {
+            self.heuristics.push(Heuristic::new("archived_at", day));
+        }
+        self.elsewhere = Some(elsewhere);
+        self
     }
 
     /// The same with a sentence for a person.

@@ -77,6 +77,8 @@ pub enum Rule {
     Explore,
     /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
     LastDitch,
+    /// Giving up: nobody gets past the host's vendor, and the best candidate is tried all the same.
+    TriedAllTheSame,
     /// The cheapest candidate that is confident.
     CheapestConfident,
     /// No candidate is confident, so the probe fetcher goes first.
@@ -118,6 +120,9 @@ impl Rule {
             }
             Self::LastAttempt => "the last attempt allowed: the highest expected worth",
             Self::Explore => "exploration: a cheaper candidate is given a chance",
+            Self::TriedAllTheSame => {
+                "nobody gets past this host's vendor, and the best candidate is tried all the same"
+            }
             Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
             Self::CheapestConfident => "the cheapest confident candidate",
             Self::ProbeFirst => "nobody is confident: the probe goes first",
@@ -165,6 +170,8 @@ pub enum Decision {
     },
     /// No further attempt is worth its cost.
     GiveUp,
+    /// Not even a first attempt is worth its cost: the host has shown whose wall stands before it, and nobody gets past that one.
+    NoFetcherGetsPast,
 }
 
 impl Decision {

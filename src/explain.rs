@@ -4,11 +4,13 @@
 //! must not decide itself.
 
 use crate::decision::{Decision, Rule};
-use crate::heuristic::Heuristic;
+use crate::evidence::{Tags, WALLED};
+use crate::heuristic::{HOST_SHOWED, Heuristic};
 use crate::registry::{FetcherId, Registry};
 use crate::score::estimate::{Step, Trace};
 use crate::score::index::{expected_cost, index};
 use crate::score::{Scored, Settings, Specificity};
+use crate::time::Timestamp;
 
 /// Why a decision is what it is.
 #[derive(Clone, Debug)]
@@ -29,6 +31,42 @@ pub struct Explanation {
     pub deciding: Option<usize>,
     /// What would be otherwise.
     pub counterfactuals: Vec<Counterfactual>,
+    /// What the host showed.
+    pub shown: Vec<TagView>,
+}
+
+/// What a host showed, and how fetchers fare on all hosts that had shown it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TagView {
+    /// The tag: `block_datadome`, `spa_framework=next`; `walled` where the vendor tells no more than that there is a wall.
+    pub tag: String,
+    /// Whether it says whose wall stands before the host.
+    pub is_vendor: bool,
+    /// The day on which the host, or where it showed no vendor its site, last showed it.
+    pub last_shown: Timestamp,
+    /// The candidates that were tried on hosts that had shown it.
+    pub fetchers: Vec<TagFetcher>,
+}
+
+/// How a fetcher fares on hosts that had shown a tag.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TagFetcher {
+    /// Its name.
+    pub fetcher: String,
+    /// The share of its attempts that delivered.
+    pub success_rate: f64,
+    /// Its decayed attempts; a host counts once a day, and 200 at most are remembered.
+    pub attempts: f64,
+    /// On how many hosts they were made.
+    pub hosts: u32,
+    /// The same share on all hosts that had shown any vendor (or any framework).
+    pub category_rate: f64,
+    /// For how many attempts that counts against the host's own: the more, the more alike the tag's hosts are.
+    pub weight: f64,
+    /// When the vendor changed its mind about it: what the fetcher did on a host before then does not count.
+    pub turned_at: Option<Timestamp>,
 }
 
 /// What would be decided, or what it would take, if something were otherwise.
@@ -133,14 +171,15 @@ impl CandidateView {
 /// Collects the steps of a walk.
 pub(crate) struct Steps<'s> {
     registry: &'s Registry,
+    tags: &'s Tags,
     depth: u32,
     pub(crate) steps: Vec<EvidenceStep>,
 }
 
 impl<'s> Steps<'s> {
     /// For a URL of the path depth `depth`.
-    pub(crate) fn new(registry: &'s Registry, depth: u32) -> Self {
-        Self { registry, depth, steps: Vec::new() }
+    pub(crate) fn new(registry: &'s Registry, tags: &'s Tags, depth: u32) -> Self {
+        Self { registry, tags, depth, steps: Vec::new() }
     }
 }
 
@@ -150,7 +189,11 @@ impl Trace for Steps<'_> {
             // What was forgotten left its cell behind.
             return;
         }
-        let value = if step.kind == "path_depth" { self.depth.to_string() } else { step.value.to_owned() };
+        let value = match step.kind {
+            "path_depth" => self.depth.to_string(),
+            HOST_SHOWED => step.tag.and_then(|id| self.tags.name_of(id)).map_or(WALLED.to_owned(), String::from),
+            _ => step.value.to_owned(),
+        };
         // Cells lie in the order they were learned in, which a snapshot does not keep: people see fetchers in theirs.
         let is_later = |known: &EvidenceStep| {
             let same = known.kind == step.kind && known.value == value;
@@ -231,7 +274,7 @@ fn is_basis(kind: &str, specificity: Specificity) -> bool {
         Specificity::Suffix => kind == "suffix",
         Specificity::Flag(_) | Specificity::Own(_) => !matches!(
             kind,
-            "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global" | "met_here"
+            "domain_path" | "domain" | "site" | "suffix" | "path_depth" | "hint" | "global" | "met_here" | HOST_SHOWED
         ),
     }
 }

@@ -89,6 +89,7 @@ pub mod config;
 pub mod decision;
 #[cfg(feature = "detect")]
 pub mod detect;
+pub mod elsewhere;
 pub mod error;
 pub mod evidence;
 pub(crate) mod explain;

@@ -216,6 +216,8 @@ impl Fetcher for Scripted {
                 duration: Duration::ZERO,
                 truncated: false,
                 requests: None,
+                exchange: Vec::new(),
+                elsewhere: None,
             })
         })
     }

@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use fetchwise::fetch::{Body, Response};
 use fetchwise::response::Header;
-use fetchwise::store::warc::{Warc, WarcError};
+use fetchwise::store::warc::{Warc, WarcError, WarcOptions};
 use fetchwise::store::{Delivered, Store};
 use fetchwise::time::Timestamp;
 use flate2::read::MultiGzDecoder;
 use url::Url;
 use warc::{WarcHeader, WarcReader};
+
+/// An archive with one record a page, so that pages and records end at the same bytes.
+fn open(path: &Path) -> Result<Warc, WarcError> {
+    Warc::with(path, WarcOptions::default().metadata(false).revisits(false))
+}
 
 const NAMES: [&str; 2] = ["crawl.warc", "crawl.warc.gz"];
 
@@ -29,6 +34,8 @@ fn put(archive: &Warc, path: &str, body: &[u8]) {
         duration: Duration::ZERO,
         truncated: false,
         requests: None,
+        exchange: Vec::new(),
+        elsewhere: None,
     };
     let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
     archive.put(&page).unwrap();
@@ -55,7 +62,7 @@ fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
     let len = || fs::metadata(&path).unwrap().len() as usize;
-    let archive = Warc::open(&path).unwrap();
+    let archive = open(&path).unwrap();
     let mut ends = vec![len()];
     for (n, body) in bodies.iter().enumerate() {
         put(&archive, &n.to_string(), body);
@@ -101,7 +108,7 @@ fn half_a_record_is_kept_beside_the_archive_and_no_whole_one_is_lost() {
         let (whole, all) = (ends[ends.len() - 2], bytes.len());
         for cut in whole..=all {
             let place = Place::with(name, &bytes[..cut]);
-            let archive = Warc::open(&place.path).unwrap();
+            let archive = open(&place.path).unwrap();
             let mut expected = vec!["-", "http://e.org/0", "http://e.org/1"];
             match archive.torn() {
                 None => {
@@ -130,7 +137,7 @@ fn an_archive_that_was_cut_in_its_first_record_begins_anew() {
         let (bytes, _) = archive(name, &[]);
         for cut in 0..bytes.len() {
             let place = Place::with(name, &bytes[..cut]);
-            let archive = Warc::open(&place.path).unwrap();
+            let archive = open(&place.path).unwrap();
             assert_eq!(archive.torn().map(|torn| torn.bytes as usize), (cut > 0).then_some(cut), "{name}");
             assert_eq!(urls(&place.path), ["-"], "{name} cut at {cut}");
         }
@@ -143,7 +150,7 @@ fn a_second_torn_tail_at_the_same_byte_does_not_overwrite_the_first() {
     let place = Place::with(NAMES[0], &bytes[..ends[1] + 20]);
     let kept = |bytes: &[u8]| {
         fs::write(&place.path, bytes).unwrap();
-        let archive = Warc::open(&place.path).unwrap();
+        let archive = open(&place.path).unwrap();
         let torn = archive.torn().unwrap();
         assert!(torn.to_string().contains(&format!("its last {} bytes", torn.bytes)), "{torn}");
         torn.kept.clone()
@@ -155,10 +162,10 @@ fn a_second_torn_tail_at_the_same_byte_does_not_overwrite_the_first() {
 #[test]
 fn an_archive_has_one_writer_at_a_time() {
     let place = Place::with(NAMES[0], b"");
-    let first = Warc::open(&place.path).unwrap();
-    assert!(matches!(Warc::open(&place.path), Err(WarcError::Busy { .. })));
+    let first = open(&place.path).unwrap();
+    assert!(matches!(open(&place.path), Err(WarcError::Busy { .. })));
     drop(first);
-    assert!(Warc::open(&place.path).is_ok());
+    assert!(open(&place.path).is_ok());
 }
 
 #[test]
@@ -180,7 +187,7 @@ fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
         ];
         for (what, bytes, from) in cases {
             let place = Place::with(name, &bytes);
-            match Warc::open(&place.path) {
+            match open(&place.path) {
                 Err(WarcError::Damaged { at, len, .. }) => assert_eq!((at as usize, len as usize), (from, bytes.len())),
                 other => panic!("{what}: {name}: {other:?}"),
             }
@@ -194,7 +201,7 @@ fn zeros_that_a_power_cut_left_are_a_torn_tail() {
     for name in NAMES {
         let (bytes, _) = archive(name, &[b"first", b"second"]);
         let place = Place::with(name, &[&bytes[..], &[0; 100_000]].concat());
-        let opened = Warc::open(&place.path).unwrap();
+        let opened = open(&place.path).unwrap();
         let torn = opened.torn().unwrap();
         assert_eq!((torn.at as usize, torn.bytes, place.files()), (bytes.len(), 100_000, 2), "{name}");
         assert_eq!(fs::read(&place.path).unwrap(), bytes, "{name}");
@@ -210,7 +217,7 @@ fn a_wrong_length_in_the_middle_does_not_make_all_that_follows_a_torn_tail() {
     bytes[digits] = b'9';
     bytes.insert(digits, b'9');
     let place = Place::with(NAMES[0], &bytes);
-    assert!(matches!(Warc::open(&place.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
+    assert!(matches!(open(&place.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
     assert_eq!(fs::read(&place.path).unwrap(), bytes);
 }
 
@@ -220,13 +227,13 @@ fn a_page_that_is_an_archive_itself_is_one_record() {
         let (inner, inner_ends) = archive(name, &[&noise(100), b"inner"]);
         let (bytes, ends) = archive(name, &[b"first", &inner]);
         let place = Place::with(name, &bytes);
-        let reopened = Warc::open(&place.path).unwrap();
+        let reopened = open(&place.path).unwrap();
         assert!(reopened.torn().is_none());
         let whole = ends[1];
         let inner_at = bytes.windows(inner.len()).position(|window| window == inner);
         for cut in whole + 1..bytes.len() {
             let place = Place::with(name, &bytes[..cut]);
-            match Warc::open(&place.path) {
+            match open(&place.path) {
                 Ok(archive) if archive.torn().is_none() => {
                     // The one thing that is not promised.
                     let of_inner = inner_at.map(|at| cut - at);
@@ -249,7 +256,7 @@ fn an_archive_that_is_compressed_as_a_whole_is_appended_to() {
     encoder.write_all(&plain).unwrap();
     let compressed = encoder.finish().unwrap();
     let place = Place::with(NAMES[1], &compressed);
-    let archive = Warc::open(&place.path).unwrap();
+    let archive = open(&place.path).unwrap();
     assert!(archive.torn().is_none());
     put(&archive, "new", b"more");
     assert_eq!(urls(&place.path), ["-", "http://e.org/0", "http://e.org/1", "http://e.org/new"]);
@@ -260,8 +267,8 @@ fn a_record_longer_than_what_is_searched_at_a_time_is_found() {
     for name in NAMES {
         let (bytes, ends) = archive(name, &[b"first", &noise(900_000)]);
         let place = Place::with(name, &bytes);
-        assert!(Warc::open(&place.path).unwrap().torn().is_none());
+        assert!(open(&place.path).unwrap().torn().is_none());
         let place = Place::with(name, &bytes[..bytes.len() - 1]);
-        assert_eq!(Warc::open(&place.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
+        assert_eq!(open(&place.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
     }
 }

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 
 use super::global::GlobalArgs;
 use super::{
-    ban_rate, classify, demo, explain, export, fetch, hosts, import, importance, maintain, manual, query,
-    replay_policy, select, simulate, stats,
+    ban_rate, classify, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual, query,
+    replay_policy, select, simulate, stats, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -41,6 +41,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Fetch(fetch::FetchArgs),
+    Fetchers(fetchers::FetchersArgs),
+    Try(try_url::TryArgs),
     Select(select::SelectArgs),
     Explain(explain::ExplainArgs),
     Hosts(hosts::HostsArgs),

@@ -2,15 +2,17 @@
 //!
 //! Owns the one answer for all commands, so that `select` and `explain` consider what `fetch` would. Starts nothing.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::failure::Failure;
 use super::settings::Settings;
-use fetchwise::config::FetcherConfig;
+use fetchwise::config::{FetcherConfig, Means};
 use fetchwise::fetch::browser::BrowserFetcher;
-use fetchwise::registry::{PROBE_FETCHER, canonical};
+use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
 
 /// Which browser there is, for every command that fetches or says how it would.
 #[derive(Clone, Debug, Default, Args)]
@@ -26,10 +28,19 @@ pub(crate) struct BrowserArgs {
 /// The names of the fetchers that are browsers.
 const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];
 
+/// Why `fetch` does not use a fetcher that the config names and somebody else brings.
+const ELSEWHERE: &str = "the config does not say how it gets pages, and fetchwise does not bring it";
+/// Why a fetcher is not to be had that fetchwise brings for those who ask for it.
+const NOT_ASKED_FOR: &str = "it is used when a config lists it as a [[fetcher]]";
+/// Why a fetcher is not to be had that is a name only.
+const UNKNOWN: &str = "fetchwise does not bring it, and no config gives it a command";
+
 /// The fetchers that are to be had.
 #[derive(Debug)]
 pub(crate) struct Available<'s> {
     configured: &'s [FetcherConfig],
+    /// Why those of the config are not to be had that are not.
+    lacking: BTreeMap<&'s str, String>,
     /// The browser's program, or why there is none.
     pub(crate) browser: Result<PathBuf, NoBrowser>,
 }
@@ -60,7 +71,9 @@ impl<'s> Available<'s> {
     /// When a browser is named that is not there.
     pub(crate) fn find(settings: &'s Settings, wanted: &BrowserArgs) -> Result<Self, Failure> {
         let config = &settings.config;
-        let found = Self { configured: &config.fetchers, browser: Err(NoBrowser::Unwanted) };
+        let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(&fetcher.means())?));
+        let lacking = config.fetchers.iter().filter_map(lacks).collect();
+        let found = Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
         let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
         if is_off || !BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name)) {
             return Ok(found);
@@ -76,25 +89,51 @@ impl<'s> Available<'s> {
     /// Whether the fetcher that fetchwise itself brings under this name is to be used: the config names it, or names none.
     pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
-        self.configured.is_empty() || configured.any(|fetcher| fetcher.command.is_none())
+        self.configured.is_empty()
+            || configured.any(|fetcher| matches!(fetcher.means(), Means::Direct | Means::Browser))
     }
 
-    /// The fetchers of the config that somebody else brings: without a command, and not shipped.
-    pub(crate) fn elsewhere(&self) -> impl Iterator<Item = &'s str> {
-        let all = self.configured.iter().filter(|fetcher| fetcher.command.is_none());
-        all.map(|fetcher| canonical(&fetcher.name)).filter(|name| *name != PROBE_FETCHER && !BROWSERS.contains(name))
+    /// The fetchers of the config that `fetch` leaves out, and why; a browser that is missing is not among them.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
+        let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
+        names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.why_left_out(name)?)))
     }
 
-    /// Why the candidate called `name` is not to be had; none when it is. What the config names without a command, and
+    /// Why `fetch` does without the candidate called `name`; none when it uses it.
+    pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
+        let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
+        let is_elsewhere = configured.any(|fetcher| fetcher.means() == Means::Elsewhere);
+        self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
+    }
+
+    /// Why the candidate called `name` is not to be had; none when it is. What the config names without saying how it gets pages, and
     /// fetchwise does not bring, counts as there: whoever wrote the config has it.
     pub(crate) fn why_not(&self, name: &str) -> Option<&str> {
         match name {
-            PROBE_FETCHER => None,
+            PROBE_FETCHER => self.lacking.get(name).map(String::as_str),
             browser if BROWSERS.contains(&browser) && self.is_shipped_and_wanted(browser) => {
                 self.browser.as_ref().err().map(NoBrowser::reason)
             }
-            _ if self.configured.is_empty() => Some("fetchwise does not bring it, and no config gives it a command"),
-            _ => None,
+            _ if !self.configured.is_empty() => self.lacking.get(name).map(String::as_str),
+            _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_ASKED_FOR),
+            _ => Some(UNKNOWN),
         }
     }
+}
+
+/// What a fetcher of the config lacks here; none when it can be used as far as can be told without asking anybody.
+fn lack(means: &Means<'_>) -> Option<String> {
+    match means {
+        Means::Command(argv) => no_program(argv.first()?),
+        _ => None,
+    }
+}
+
+/// Why `program` cannot be run: it is found neither at its path nor, where it is a bare name, on the PATH.
+fn no_program(program: &str) -> Option<String> {
+    let is_there = match Path::new(program).components().count() {
+        1 => env::split_paths(&env::var_os("PATH")?).any(|dir| dir.join(program).is_file()),
+        _ => Path::new(program).is_file(),
+    };
+    (!is_there).then(|| format!("there is no program {program}, neither at that path nor on the PATH"))
 }

@@ -17,6 +17,7 @@ use fetchwise::decision::Decision;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
 use fetchwise::journal::Loaded;
 use fetchwise::names::UnknownName;
+use fetchwise::pipeline::Report;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
@@ -197,6 +198,7 @@ impl<'s> Decider<'s> {
             Decision::Take(take) => (take.source.name(), take.rule.name(), None),
             Decision::Paused { until, .. } => ("paused", "paused", Some(rfc3339::format(until))),
             Decision::GiveUp => ("none", "none", None),
+            Decision::NoFetcherGetsPast => ("none", Report::NO_FETCHER_GETS_PAST, None),
         };
         let name = |id| self.selector.fetcher_name(id).to_owned();
         DecisionJson {
@@ -241,6 +243,7 @@ impl<'s> Decider<'s> {
                 format!("{} until {}", styled(ERROR, what), rfc3339::format(until))
             }
             Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
+            Decision::NoFetcherGetsPast => styled(ERROR, "no fetcher gets past this host's vendor"),
         }
     }
 }

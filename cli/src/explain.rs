@@ -9,8 +9,10 @@ use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
 use super::pacing::PaceJson;
 use super::settings::Settings;
 use fetchwise::decision::{Decision, Rule};
+use fetchwise::rfc3339;
 use fetchwise::router::Routed;
-use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation};
+use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
+use fetchwise::time::Timestamp;
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
 ///
@@ -38,6 +40,27 @@ struct ExplanationJson<'a> {
     counterfactuals: Vec<CounterfactualJson<'a>>,
     /// How fast the host may be asked; null for one that was never asked.
     pace: Option<PaceJson>,
+    host_showed: Vec<TagJson<'a>>,
+}
+
+/// What the host showed.
+#[derive(Serialize)]
+struct TagJson<'a> {
+    tag: &'a str,
+    vendor: bool,
+    last_shown: String,
+    fetchers: Vec<TagFetcherJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct TagFetcherJson<'a> {
+    fetcher: &'a str,
+    success_rate: f64,
+    attempts: f64,
+    hosts: u32,
+    category_rate: f64,
+    weight: f64,
+    turned_at: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -145,6 +168,7 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
                 .filter_map(|c| counterfactual_json(c, Bounds::of(&decider)))
                 .collect(),
             pace: pace.as_ref().map(PaceJson::from),
+            host_showed: explanation.shown.iter().map(tag_json).collect(),
         })?;
         return Ok(Exit::Done);
     }
@@ -164,6 +188,9 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         let (kind, value) = (plain(&step.kind), plain(&step.value));
         out.line(format_args!("decided by what {kind} {value} shows of {}", plain(&step.fetcher)))?;
     }
+    for line in explanation.shown.iter().flat_map(tag_lines) {
+        out.line(line)?;
+    }
     for line in explanation.counterfactuals.iter().filter_map(|c| counterfactual(c, chosen)) {
         out.line(line)?;
     }
@@ -171,6 +198,49 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         out.line(format_args!("\n{pace}"))?;
     }
     Ok(Exit::Done)
+}
+
+/// What the host showed, a line for each fetcher that was tried on other hosts that showed it.
+fn tag_lines(view: &TagView) -> Vec<String> {
+    let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
+    let does = if view.is_vendor { "got past it" } else { "delivered" };
+    let category = if view.is_vendor { "all walls" } else { "all such hosts" };
+    let line = |of: &TagFetcher| {
+        let turned =
+            of.turned_at.map(|at| format!("; turned on {}: what was tried here before does not count", day(at)));
+        format!(
+            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against this host's own{}",
+            plain(&of.fetcher),
+            100.0 * of.success_rate,
+            of.attempts,
+            of.hosts,
+            100.0 * of.category_rate,
+            of.weight,
+            turned.unwrap_or_default(),
+        )
+    };
+    match view.fetchers.is_empty() {
+        true => vec![format!("{head}: nothing is known of other hosts that showed it")],
+        false => view.fetchers.iter().map(line).collect(),
+    }
+}
+
+fn tag_json(view: &TagView) -> TagJson<'_> {
+    let fetchers = view.fetchers.iter().map(|of| TagFetcherJson {
+        fetcher: &of.fetcher,
+        success_rate: of.success_rate,
+        attempts: of.attempts,
+        hosts: of.hosts,
+        category_rate: of.category_rate,
+        weight: of.weight,
+        turned_at: of.turned_at.map(rfc3339::format),
+    });
+    TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
+}
+
+/// The day of a time, as people write it.
+fn day(at: Timestamp) -> String {
+    rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
 }
 
 /// What would be otherwise, in words.
@@ -260,6 +330,7 @@ fn rule_text(routed: &Routed) -> &'static str {
         Decision::Take(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
         Decision::GiveUp => "no candidate is worth its cost",
+        Decision::NoFetcherGetsPast => "no candidate is worth even a first attempt behind this host's vendor",
     }
 }
 

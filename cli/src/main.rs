@@ -28,6 +28,7 @@ mod explain;
 mod export;
 mod failure;
 mod fetch;
+mod fetchers;
 mod global;
 mod hosts;
 mod import;
@@ -46,7 +47,9 @@ mod replay_policy;
 mod select;
 mod settings;
 mod simulate;
+mod sqlite;
 mod stats;
+mod try_url;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -74,6 +77,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     let settings = Settings::resolve(&cli.global)?;
     match &cli.command {
         Command::Fetch(args) => fetch::run(args, &settings, out),
+        Command::Fetchers(args) => fetchers::run(args, &settings, out),
+        Command::Try(args) => try_url::run(args, &settings, out),
         Command::Select(args) => select::run(args, &settings, out),
         Command::Explain(args) => explain::run(args, &settings, out),
         Command::Hosts(args) => hosts::run(args, &settings, out),

@@ -19,9 +19,10 @@ use super::out::{Out, note};
 /// the same bytes.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Policies: default, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
+    after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
-    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift.\n\n\
+    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
+    with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
     Examples:\n  \
     fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
     fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \

@@ -15,6 +15,9 @@ pub(crate) enum Purpose {
     Render,
     FalseRender,
     Recognised,
+    ShowsVendor,
+    ShowsAny,
+    WhichVendor,
 }
 
 /// A number in [0, 1) for one fetcher's try of one URL.

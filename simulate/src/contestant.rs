@@ -9,8 +9,9 @@ use fetchwise::policy::{self, Policy};
 use fetchwise::registry::Class;
 
 /// The policies that can be run by name.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "default",
+    "untagged",
     "index",
     "confident",
     "published",
@@ -42,6 +43,8 @@ pub(crate) struct Player {
     pub(crate) policy: Box<dyn Policy>,
     /// Whether a URL that brought content goes to the browser too, to compare.
     pub(crate) compares: Option<Compares>,
+    /// Whether what hosts showed counts.
+    pub(crate) tags: bool,
 }
 
 impl fmt::Debug for Contestant {
@@ -69,6 +72,7 @@ impl Contestant {
             "tier_tracker" => Self::new(name, || Box::new(memory::TierTracker::default())),
             "webpeel" => Self::new(name, || Box::new(memory::WebPeel::default())),
             "one_probe" => Self::new(name, || Box::new(memory::OneProbe::default())),
+            "untagged" => Self { name: name.to_owned(), make: Some(Box::new(untagged)) },
             "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
             _ => {
                 let unknown = || SimulateError::UnknownPolicy { name: name.to_owned(), known: &NAMES };
@@ -81,7 +85,7 @@ impl Contestant {
 
     /// A policy of one's own; `make` is called once a seed.
     pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
-        let player = move || Player { policy: make(), compares: None };
+        let player = move || Player { policy: make(), compares: None, tags: true };
         Self { name: name.to_owned(), make: Some(Box::new(player)) }
     }
 
@@ -91,8 +95,13 @@ impl Contestant {
     }
 }
 
+/// `default` without what hosts showed.
+fn untagged() -> Player {
+    Player { policy: Box::new(policy::Default), compares: None, tags: false }
+}
+
 fn crawlee() -> Player {
     let crawlee = Arc::new(memory::Crawlee::default());
     let asked = Arc::clone(&crawlee);
-    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))) }
+    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))), tags: true }
 }

@@ -4,7 +4,8 @@
 //! not move another's. Must not know of fetchers or policies: the web is the same for all of them.
 
 use super::chance::Stream;
-use super::world::{Protection, Render, World};
+use super::vendor::{LEVEL_COUNT, Standing, Wall};
+use super::world::{Label, Protection, Render, World};
 
 const DAY_MS: f64 = 86_400_000.0;
 /// A site is born before this share of the days is over.
@@ -17,6 +18,8 @@ const REDRAW_SECTION: f64 = 0.25;
 const DEPTH_MAX: u32 = 7;
 /// Streams that belong to no site.
 const TRAFFIC: u64 = u64::MAX;
+/// With a site's number: the stream of what its hosts show. It is one of its own, so that a world without vendors is the same.
+const SHOWN: u64 = 1 << 40;
 
 /// Values that hold from a time on, in order of time.
 #[derive(Clone, Debug)]
@@ -87,13 +90,27 @@ pub(crate) struct Host {
     files_only: bool,
     /// Its sections have classes of their own.
     mixed: bool,
+    /// Who stands behind its protection while that is a wall, and how it differs from the vendor's setting.
+    standing: Option<(Timeline<Standing>, u8)>,
+    /// What its pages are made with, and what serves them.
+    pub(crate) framework: Option<u8>,
+    pub(crate) server: Option<u8>,
 }
 
 impl Host {
-    /// When its protection or the rendering of one of its sections last changed before `ms`.
-    pub(crate) fn last_change(&self, ms: i64) -> Option<i64> {
+    /// When its protection, the rendering of one of its sections or its vendor's mind last changed before `ms`.
+    pub(crate) fn last_change(&self, world: &World, ms: i64) -> Option<i64> {
         let rendering = self.sections.iter().filter_map(|section| section.render.last_change(ms));
-        rendering.chain(self.protection.last_change(ms)).max()
+        let vendor = self.wall(world, ms).map(|wall| &world.vendors[usize::from(wall.vendor)]);
+        let shift = vendor.and_then(|vendor| vendor.shift.as_ref()).map(|shift| shift.at_ms());
+        rendering.chain(self.protection.last_change(ms)).chain(shift.filter(|at| *at <= ms)).max()
+    }
+
+    /// The vendor's wall that it has at `ms`, if it has one.
+    pub(crate) fn wall(&self, world: &World, ms: i64) -> Option<Wall> {
+        let (standing, level) = self.standing.as_ref()?;
+        let is_wall = self.protection.at(ms) >= Protection::Captcha;
+        is_wall.then(|| Wall::at(&world.vendors, standing.at(ms), *level, ms))
     }
 }
 
@@ -150,6 +167,7 @@ impl Web {
                 let maker = HostMaker { world, site: number as u32, born_ms: born * DAY_MS };
                 maker.make_all(&mut stream, &mut hosts);
             }
+            show(world, &mut Stream::new(seed, SHOWN | number as u64), &mut hosts[first..]);
             sites.push(Site { weight, born_ms: if giant { 0.0 } else { born * DAY_MS }, hosts: first..hosts.len() });
         }
         let visits = Traffic::new(world, &sites, &hosts).generate(&mut Stream::new(seed, TRAFFIC));
@@ -186,6 +204,32 @@ struct Site {
     hosts: std::ops::Range<usize>,
 }
 
+/// Gives the hosts of one site their vendor, how they differ from its setting, and what their pages show.
+fn show(world: &World, stream: &mut Stream, hosts: &mut [Host]) {
+    let shares: Vec<f64> = world.vendors.iter().map(|vendor| vendor.share).collect();
+    let draw = |stream: &mut Stream| Standing { vendor: stream.pick(&shares) as u8, luck: stream.unit() };
+    let label = |stream: &mut Stream, labels: &[Label], render: Render| {
+        let weights: Vec<f64> = labels.iter().map(|label| label.weight.array()[render as usize]).collect();
+        let picked = stream.pick(&weights);
+        labels.get(picked).filter(|label| !label.name.is_empty()).map(|_| picked as u8)
+    };
+    let of_site = draw(stream);
+    for host in hosts {
+        let level = stream.below(LEVEL_COUNT) as u8;
+        let first = host.sections[0].render.at(0);
+        host.framework = label(stream, &world.frameworks, first);
+        host.server = label(stream, &world.servers, first);
+        let Some(tags) = world.tags.filter(|_| !world.vendors.is_empty()) else { continue };
+        let mut standing = Timeline::new(of_site);
+        for (at, _) in &host.protection.steps {
+            if stream.happens(tags.moves) {
+                standing.push(*at, draw(stream));
+            }
+        }
+        host.standing = Some((standing, level));
+    }
+}
+
 /// One static, unprotected host that never changes.
 fn giant_host(stream: &mut Stream) -> Host {
     let sections = (0..3).map(|_| Section {
@@ -206,6 +250,9 @@ fn giant_host(stream: &mut Stream) -> Host {
         flag: None,
         files_only: false,
         mixed: false,
+        standing: None,
+        framework: None,
+        server: None,
     }
 }
 
@@ -287,6 +334,9 @@ impl HostMaker<'_> {
             flag,
             files_only,
             mixed,
+            standing: None,
+            framework: None,
+            server: None,
         }
     }
 
@@ -498,7 +548,7 @@ mod tests {
         let web = Web::generate(&world, 3);
         let of_giant = web.visits.iter().filter(|visit| visit.host == 0).count() as f64 / 20_000.0;
         assert!((0.55..0.65).contains(&of_giant), "{of_giant}");
-        assert_eq!(web.hosts[0].last_change(i64::MAX), None);
+        assert_eq!(web.hosts[0].last_change(&world, i64::MAX), None);
     }
 
     #[test]

@@ -28,7 +28,8 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
-pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
+pub use report::{DrawError, PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
+pub use vendor::{Setting, Shift, Tags, Vendor};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
 mod baseline;
@@ -42,7 +43,9 @@ mod memory;
 mod oracle;
 mod report;
 mod run;
+mod shift;
 mod tally;
+mod vendor;
 mod web;
 pub mod world;
 

@@ -4,6 +4,8 @@
 //! It tries every order of at most so many fetchers and keeps the one of the highest expected worth. An order that ends
 //! early gives up there.
 
+use std::collections::HashMap;
+
 use super::web::{Chances, Condition, Tool};
 use super::world::World;
 
@@ -11,8 +13,7 @@ use super::world::World;
 pub(crate) struct Oracle<'w> {
     world: &'w World,
     tools: &'w [Tool],
-    /// By condition.
-    orders: Vec<Option<Vec<usize>>>,
+    orders: HashMap<Condition, Vec<usize>>,
 }
 
 /// One fetcher under one condition, as the search sees it.
@@ -28,17 +29,13 @@ struct Try {
 
 impl<'w> Oracle<'w> {
     pub(crate) fn new(world: &'w World, tools: &'w [Tool]) -> Self {
-        Self { world, tools, orders: vec![None; 5 * 5 * 2 * 2] }
+        Self { world, tools, orders: HashMap::new() }
     }
 
     /// The best order under `condition`.
     pub(crate) fn order(&mut self, condition: &Condition) -> &[usize] {
-        let render = condition.render as usize;
-        let place = (render * 5 + condition.protection as usize) * 4
-            + usize::from(condition.flaky) * 2
-            + usize::from(condition.banned);
         let (world, tools) = (self.world, self.tools);
-        self.orders[place].get_or_insert_with(|| search(world, tools, condition).0)
+        self.orders.entry(*condition).or_insert_with(|| search(world, tools, condition).0)
     }
 }
 
@@ -107,7 +104,7 @@ mod tests {
     fn order(render: Render, protection: Protection, banned: bool) -> (Vec<usize>, f64) {
         let world = World::parse(SHIPPED[0].1, "test").unwrap();
         let tools = Tool::all(&world);
-        search(&world, &tools, &Condition { render, protection, flaky: false, banned })
+        search(&world, &tools, &Condition { render, protection, wall: None, flaky: false, banned })
     }
 
     #[test]

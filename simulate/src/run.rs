@@ -14,13 +14,15 @@ use super::error::SimulateError;
 use super::fetched::Fetched;
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
+use super::shift::ShiftWatch;
 use super::tally::{Adaptation, Tally};
-use super::web::{End, Ground, Outcome, Tool};
+use super::web::{End, Ground, Outcome, Shown, Tool, unbanned};
 use super::world::{Role, World};
-use fetchwise::answer::{Block, Outcome as Answered};
+use fetchwise::answer::{Answer, Block, Outcome as Answered};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::decision::Source;
+use fetchwise::heuristic::Heuristic;
 use fetchwise::policy::Policy;
 use fetchwise::score::Settings;
 use fetchwise::selector::{Selector, VisitSettings};
@@ -60,7 +62,7 @@ impl Stage<'_> {
     /// Runs `policy` in a selector of its own.
     pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
         let clock = Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)));
-        let selector = self.selector(player.policy, &clock)?;
+        let selector = self.selector(player.policy, player.tags, &clock)?;
         let compares = player.compares.as_deref();
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
         let mut timing = Timing::default();
@@ -75,13 +77,14 @@ impl Stage<'_> {
         Ok(tally)
     }
 
-    fn selector(&self, policy: Box<dyn Policy>, clock: &Arc<Clock>) -> Result<Selector, SimulateError> {
+    fn selector(&self, policy: Box<dyn Policy>, tags: bool, clock: &Arc<Clock>) -> Result<Selector, SimulateError> {
         let settings = Settings {
             value: self.world.value,
             blocked_cost: self.world.blocked_cost,
             max_attempts: self.world.max_attempts,
             ..Settings::default()
         };
+        let settings = if tags { settings } else { Settings { tag_weight: 0.0, ..settings } };
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
         let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
         let begin = Timestamp::from_millis(BEGIN_MS);
@@ -97,15 +100,20 @@ impl Stage<'_> {
     fn run(&self, ground: &mut Ground<'_>, mut fetch: impl FnMut(&mut Ground<'_>, &Visit) -> Fetched) -> Tally {
         let mut tally = Tally::new(self.world);
         let mut adaptation = Adaptation::new(self.world, self.web, self.tools);
+        let mut shifts = ShiftWatch::new(self.world, self.web, self.tools);
         let mut visits_of = vec![0u32; self.web.hosts.len()];
         for visit in &self.web.visits {
             let fetched = fetch(ground, visit);
             let earlier = &mut visits_of[visit.host as usize];
-            tally.add(visit, &fetched, *earlier);
-            adaptation.see(visit, *earlier, fetched.first.map(|first| first.0), &mut tally.adapted);
+            let is_walled = unbanned(self.world, self.web, visit, visit.at_ms).wall.is_some();
+            tally.add(visit, &fetched, *earlier, is_walled);
+            let first = fetched.first.map(|first| first.0);
+            adaptation.see(visit, *earlier, first, &mut tally.adapted);
+            shifts.see(visit, *earlier, first);
             *earlier += 1;
         }
         adaptation.finish(&mut tally.adapted);
+        tally.followed = shifts.followed;
         tally
     }
 }
@@ -131,7 +139,7 @@ impl Crawl<'_> {
             fetched.first.get_or_insert((place, fetch.decision().source));
             let outcome = ground.attempt(self.visit, place);
             ended = fetched.add(self.stage.world, &self.stage.tools[place], &outcome);
-            seen(&outcome).into()
+            answer(self.stage.world, &outcome)
         });
         if ended {
             self.compare(ground, &mut fetched);
@@ -165,6 +173,23 @@ impl Crawl<'_> {
         // There is no sink that could refuse it.
         let _ = self.selector.record(attempt, now);
     }
+}
+
+/// A try as a crawler sees it, with what the answer shows.
+fn answer(world: &World, outcome: &Outcome) -> Answer {
+    let mut answer = Answer::from(seen(outcome));
+    let Shown { vendor, framework, server } = outcome.shown;
+    if let Some(vendor) = vendor {
+        answer.heuristics.push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));
+    }
+    if let Some(framework) = framework {
+        let name = world.frameworks[usize::from(framework)].name.clone();
+        answer.heuristics.push(Heuristic::new("spa_framework", name));
+    }
+    if let Some(server) = server {
+        answer.heuristics.push(Heuristic::flag(format!("server_{}", world.servers[usize::from(server)].name)));
+    }
+    answer
 }
 
 /// A try as the classifier saw it.

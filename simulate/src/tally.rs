@@ -5,7 +5,8 @@
 use super::fetched::Fetched;
 use super::generate::{Visit, Web};
 use super::oracle::Oracle;
-use super::web::{Condition, Tool};
+use super::shift::Followed;
+use super::web::{Tool, unbanned};
 use super::world::World;
 use fetchwise::decision::Source;
 
@@ -30,6 +31,12 @@ pub(crate) struct Tally {
     pub(crate) deceived: u64,
     pub(crate) cold_urls: u64,
     pub(crate) cold_utility: f64,
+    /// URLs that meet a vendor's wall, and those of them that are cold.
+    pub(crate) walled: Part,
+    pub(crate) walled_cold: Part,
+    /// URLs for which no request was made.
+    pub(crate) unasked: u64,
+    pub(crate) followed: Followed,
     /// First decisions by label, in the order of [`Source::ALL`].
     pub(crate) labels: [u64; Source::ALL.len()],
     pub(crate) stretches: Vec<Stretch>,
@@ -37,6 +44,20 @@ pub(crate) struct Tally {
     pub(crate) decide_ns: u64,
     pub(crate) decisions: u64,
     stretch_ms: f64,
+}
+
+/// The sums of some of the URLs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) urls: u64,
+    pub(crate) utility: f64,
+}
+
+impl Part {
+    fn add(&mut self, utility: f64) {
+        self.urls += 1;
+        self.utility += utility;
+    }
 }
 
 /// The sums of one stretch of time.
@@ -60,6 +81,10 @@ impl Tally {
             deceived: 0,
             cold_urls: 0,
             cold_utility: 0.0,
+            walled: Part::default(),
+            walled_cold: Part::default(),
+            unasked: 0,
+            followed: Followed::default(),
             labels: [0; Source::ALL.len()],
             stretches: vec![Stretch::default(); STRETCHES],
             adapted: Adapted::default(),
@@ -69,8 +94,8 @@ impl Tally {
         }
     }
 
-    /// Adds what one visit came to; its host had been visited `earlier` times before.
-    pub(crate) fn add(&mut self, visit: &Visit, fetched: &Fetched, earlier: u32) {
+    /// Adds what one visit came to; its host had been visited `earlier` times before, and shows a wall or does not.
+    pub(crate) fn add(&mut self, visit: &Visit, fetched: &Fetched, earlier: u32, is_walled: bool) {
         self.urls += 1;
         self.utility += fetched.utility;
         self.cost += fetched.cost;
@@ -82,6 +107,13 @@ impl Tally {
         if earlier < COLD_VISITS {
             self.cold_urls += 1;
             self.cold_utility += fetched.utility;
+        }
+        self.unasked += u64::from(fetched.attempts == 0);
+        if is_walled {
+            self.walled.add(fetched.utility);
+            if earlier < COLD_VISITS {
+                self.walled_cold.add(fetched.utility);
+            }
         }
         let stretch = ((visit.at_ms as f64 / self.stretch_ms) as usize).min(STRETCHES - 1);
         let stretch = &mut self.stretches[stretch];
@@ -129,6 +161,7 @@ pub(crate) fn quantile(waits: &[Wait], q: f64) -> Option<u32> {
 
 /// Watches hosts for changes of their best fetcher, and a policy for its answer.
 pub(crate) struct Adaptation<'w> {
+    world: &'w World,
     web: &'w Web,
     tools: &'w [Tool],
     oracle: Oracle<'w>,
@@ -152,7 +185,7 @@ struct Waiting {
 
 impl<'w> Adaptation<'w> {
     pub(crate) fn new(world: &'w World, web: &'w Web, tools: &'w [Tool]) -> Self {
-        Self { web, tools, oracle: Oracle::new(world, tools), hosts: vec![Watch::default(); web.hosts.len()] }
+        Self { world, web, tools, oracle: Oracle::new(world, tools), hosts: vec![Watch::default(); web.hosts.len()] }
     }
 
     /// Sees the first fetcher that a visit got.
@@ -161,7 +194,7 @@ impl<'w> Adaptation<'w> {
             return;
         }
         let host = &self.web.hosts[visit.host as usize];
-        let Some(change_ms) = host.last_change(visit.at_ms) else { return };
+        let Some(change_ms) = host.last_change(self.world, visit.at_ms) else { return };
         if self.hosts[visit.host as usize].change_ms != change_ms {
             self.cut(visit.host as usize, out);
             let waiting = (earlier >= WARM_VISITS).then_some(Waiting { urls: 0, dearer: None });
@@ -200,13 +233,7 @@ impl<'w> Adaptation<'w> {
 
     /// The fetcher that the oracle would have tried first at `at_ms`, had nobody been banned.
     fn best(&mut self, visit: &Visit, at_ms: i64) -> Option<usize> {
-        let host = &self.web.hosts[visit.host as usize];
-        let condition = Condition {
-            render: host.sections[usize::from(visit.section)].render.at(at_ms),
-            protection: host.protection.at(at_ms),
-            flaky: host.flaky,
-            banned: false,
-        };
+        let condition = unbanned(self.world, self.web, visit, at_ms);
         self.oracle.order(&condition).first().copied()
     }
 }

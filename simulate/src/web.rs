@@ -5,6 +5,7 @@
 
 use super::chance::{Purpose, coin};
 use super::generate::{Visit, Web};
+use super::vendor::Wall;
 use super::world::{Protection, Render, Role, World};
 
 const DAY_MS: f64 = 86_400_000.0;
@@ -33,6 +34,7 @@ pub(crate) struct Tool {
     render: [f64; 5],
     protection: [f64; 5],
     pressure: f64,
+    place: usize,
 }
 
 impl Tool {
@@ -45,6 +47,7 @@ impl Tool {
             render: fetcher.render.array(),
             protection: fetcher.protection.array(),
             pressure: fetcher.pressure,
+            place,
         };
         world.fetchers.iter().enumerate().map(of).collect()
     }
@@ -65,6 +68,8 @@ pub(crate) struct Condition {
     pub(crate) render: Render,
     /// The protection of the host as this URL meets it: an exempt file meets none.
     pub(crate) protection: Protection,
+    /// The vendor's wall that this URL meets, where the world has vendors.
+    pub(crate) wall: Option<Wall>,
     pub(crate) flaky: bool,
     pub(crate) banned: bool,
 }
@@ -91,7 +96,10 @@ impl Chances {
         let flaky = condition.flaky;
         let walled = condition.banned;
         let shut_out = walled && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
-        let pass = tool.protection[condition.protection as usize];
+        let pass = match (condition.wall, &world.tags) {
+            (Some(wall), Some(tags)) => wall.pass(&world.vendors, tags.noise, tool.place),
+            _ => tool.protection[condition.protection as usize],
+        };
         let takes_walls = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
         Self {
             timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 }).min(1.0),
@@ -135,6 +143,16 @@ pub(crate) struct Outcome {
     /// Whether the classifier can tell why it failed.
     pub(crate) recognised: bool,
     pub(crate) banned_now: bool,
+    /// What the answer shows, by place in the world's lists.
+    pub(crate) shown: Shown,
+}
+
+/// What an answer shows of who stands behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) vendor: Option<u8>,
+    pub(crate) framework: Option<u8>,
+    pub(crate) server: Option<u8>,
 }
 
 /// How one host feels about this crawler.
@@ -162,19 +180,8 @@ impl<'w> Ground<'w> {
 
     /// What it takes to read the URL of `visit` at its time.
     pub(crate) fn condition(&self, visit: &Visit) -> Condition {
-        let host = &self.web.hosts[visit.host as usize];
-        let protection = host.protection.at(visit.at_ms);
-        let exempt = visit.file && host.files_exempt && matches!(protection, Protection::Captcha | Protection::Hard);
-        Condition {
-            render: if visit.file {
-                Render::File
-            } else {
-                host.sections[usize::from(visit.section)].render.at(visit.at_ms)
-            },
-            protection: if exempt { Protection::None } else { protection },
-            flaky: host.flaky,
-            banned: visit.at_ms < self.moods[visit.host as usize].banned_until_ms,
-        }
+        let banned = visit.at_ms < self.moods[visit.host as usize].banned_until_ms;
+        Condition { banned, ..unbanned(self.world, self.web, visit, visit.at_ms) }
     }
 
     /// One try of the fetcher at `place`.
@@ -203,7 +210,29 @@ impl<'w> Ground<'w> {
             End::Empty => luck(Purpose::Recognised) < RECOGNISES_EMPTY,
             _ => true,
         };
-        Outcome { end, recognised, banned_now }
+        Outcome { end, recognised, banned_now, shown: self.shown(visit, place, end, recognised) }
+    }
+
+    /// What the answer shows: a recognised block its vendor, a page that was let through its framework and server. An archive shows
+    /// nothing of the host.
+    fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> Shown {
+        let (host, world) = (&self.web.hosts[visit.host as usize], self.world);
+        let luck = |purpose| coin(self.seed, visit.id, place, purpose);
+        let is_archive = self.tools[place].role == Role::Archive;
+        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return Shown::default() };
+        match end {
+            End::Blocked => {
+                let wall = host.wall(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
+                let any = (luck(Purpose::WhichVendor) * world.vendors.len() as f64) as u8;
+                let vendor = wall.map(|wall| if luck(Purpose::ShowsAny) < tags.wrong { any } else { wall.vendor });
+                Shown { vendor, ..Shown::default() }
+            }
+            End::Content | End::Empty if !visit.file => {
+                Shown { vendor: None, framework: host.framework, server: host.server }
+            }
+            End::Content => Shown { server: host.server, ..Shown::default() },
+            _ => Shown::default(),
+        }
     }
 
     /// The host bears one more request, or bans. True when it bans now. A try during a ban makes it longer.
@@ -233,6 +262,20 @@ impl<'w> Ground<'w> {
         mood.bans += 1;
         mood.pressure = 0.0;
         true
+    }
+}
+
+/// What it takes to read the URL of `visit` at `at_ms`, for somebody who is not banned.
+pub(crate) fn unbanned(world: &World, web: &Web, visit: &Visit, at_ms: i64) -> Condition {
+    let host = &web.hosts[visit.host as usize];
+    let protection = host.protection.at(at_ms);
+    let exempt = visit.file && host.files_exempt && matches!(protection, Protection::Captcha | Protection::Hard);
+    Condition {
+        render: if visit.file { Render::File } else { host.sections[usize::from(visit.section)].render.at(at_ms) },
+        protection: if exempt { Protection::None } else { protection },
+        wall: if exempt { None } else { host.wall(world, at_ms) },
+        flaky: host.flaky,
+        banned: false,
     }
 }
 
@@ -284,7 +327,8 @@ mod tests {
         let world = world();
         for tool in Tool::all(&world) {
             for (flaky, banned) in [(false, false), (true, false), (false, true)] {
-                let condition = Condition { render: Render::Spa, protection: Protection::Captcha, flaky, banned };
+                let condition =
+                    Condition { render: Render::Spa, protection: Protection::Captcha, wall: None, flaky, banned };
                 let (success, blocked, deceived) = Chances::of(&world, &tool, &condition).ends();
                 assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
                 assert!(success + blocked + deceived <= 1.0 + 1e-12);

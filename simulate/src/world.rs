@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::vendor::{self, Tags, Vendor};
 use fetchwise::registry::{Class, FetcherSpec};
 
 /// The most visits a world may hold: each takes about 30 bytes.
@@ -182,6 +183,16 @@ pub struct Fetcher {
     pub pressure: f64,
 }
 
+/// A framework or a server software, by what it serves.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Label {
+    /// What its answers show; empty for nothing.
+    pub name: String,
+    /// How frequent it is among the hosts whose first section has each class.
+    pub weight: ByRender,
+}
+
 /// An invented web.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,6 +254,17 @@ pub struct World {
     /// What can be tried, `direct_access` first.
     #[serde(rename = "fetcher")]
     pub fetchers: Vec<Fetcher>,
+    /// How well answers show who stands behind them. Without vendors, frameworks and servers nothing is shown.
+    pub tags: Option<Tags>,
+    /// Who stands behind captchas, bot walls and fortresses; without any, each class has its own chances.
+    #[serde(rename = "vendor", default)]
+    pub vendors: Vec<Vendor>,
+    /// What pages are made with.
+    #[serde(rename = "framework", default)]
+    pub frameworks: Vec<Label>,
+    /// What serves them.
+    #[serde(rename = "server", default)]
+    pub servers: Vec<Label>,
 }
 
 /// What part a fetcher plays: decides who is banned, whose timeouts are frequent, and who can take a wall for content.
@@ -305,6 +327,24 @@ impl World {
             }
             let sum: f64 = mix.iter().sum();
             self.expect(key, sum, sum > 0.0, "a sum above 0")?;
+        }
+        self.check_labels()?;
+        vendor::check(self.tags.as_ref(), &self.vendors, self.fetchers.len()).map_err(|(key, got, expected)| {
+            WorldError::Value { world: self.name.clone(), key: key.to_owned(), got, expected }
+        })
+    }
+
+    fn check_labels(&self) -> Result<(), WorldError> {
+        for (key, labels) in [("framework.weight", &self.frameworks), ("server.weight", &self.servers)] {
+            self.expect(key, labels.len(), labels.len() <= usize::from(u8::MAX), "at most 255 of them")?;
+            for class in 0..5 {
+                let weights = labels.iter().map(|label| label.weight.array()[class]);
+                for weight in weights.clone() {
+                    self.expect(key, weight, (0.0..=1e9).contains(&weight), "weights from 0 on")?;
+                }
+                let sum: f64 = weights.sum();
+                self.expect(key, sum, labels.is_empty() || sum > 0.0, "a sum above 0 for each class")?;
+            }
         }
         Ok(())
     }
@@ -395,7 +435,7 @@ pub const SHIPPED: [(&str, &str); 7] = [
 ];
 
 /// More worlds, made to catch a policy that is good at [`SHIPPED`] only: as name and text of the file.
-pub const MORE: [(&str, &str); 9] = [
+pub const MORE: [(&str, &str); 17] = [
     ("newsroom", include_str!("../../worlds/newsroom.toml")),
     ("flaky", include_str!("../../worlds/flaky.toml")),
     ("restless", include_str!("../../worlds/restless.toml")),
@@ -405,6 +445,14 @@ pub const MORE: [(&str, &str); 9] = [
     ("still", include_str!("../../worlds/still.toml")),
     ("captcha-flip", include_str!("../../worlds/captcha-flip.toml")),
     ("app-drift", include_str!("../../worlds/app-drift.toml")),
+    ("V1", include_str!("../../worlds/V1.toml")),
+    ("V2", include_str!("../../worlds/V2.toml")),
+    ("V3", include_str!("../../worlds/V3.toml")),
+    ("V4", include_str!("../../worlds/V4.toml")),
+    ("N1", include_str!("../../worlds/N1.toml")),
+    ("strict", include_str!("../../worlds/strict.toml")),
+    ("motley", include_str!("../../worlds/motley.toml")),
+    ("fickle", include_str!("../../worlds/fickle.toml")),
 ];
 
 #[cfg(test)]

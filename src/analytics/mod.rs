@@ -5,11 +5,13 @@
 //! attempts come from nor how numbers are shown.
 
 mod ban_rate;
+mod costs;
 mod importance;
 mod query;
 mod stats;
 
 pub use ban_rate::{BanRate, DayHistory};
+pub use costs::{Cost, Costs};
 pub use importance::{Importance, ImportanceFold, SAMPLE_MIN};
 pub use query::{Conditional, Query};
 pub use stats::{By, Row, Stats};

@@ -14,7 +14,7 @@ use uuid::{Builder, Uuid};
 use crate::time::Timestamp;
 
 /// A new id, unlike any other. Costs a look at the clock and two short hashes.
-pub(super) fn new() -> Uuid {
+pub(crate) fn new() -> Uuid {
     thread_local! {
         static BITS: Bits = Bits::default();
     }

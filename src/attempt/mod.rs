@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use outcome::ErrorKind;
 
 pub mod bounds;
-mod id;
+pub(crate) mod id;
 #[cfg(feature = "json")]
 pub mod json;
 pub mod outcome;
@@ -228,6 +228,7 @@ pub const STORED_HEADERS: &[&str] = &[
     "x-amzn-waf-action",
     "x-datadome",
     "x-vercel-mitigated",
+    "memento-datetime",
 ];
 
 /// Those of `headers` that may be stored.

@@ -58,7 +58,7 @@ error_kinds! {
     DnsError = "dns_error",
     /// The TLS handshake failed.
     TlsError = "tls_error",
-    /// The proxy, not the site, failed.
+    /// What stands between the crawler and the site failed, not the site: a proxy, an archive, a service.
     ProxyError = "proxy_error",
     /// Too many redirects, or a redirect that goes nowhere.
     RedirectLoop = "redirect_loop",
@@ -77,6 +77,8 @@ error_kinds! {
     RateLimited = "rate_limited",
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed = "disallowed",
+    /// A source that is asked in the site's place (an archive, a search service) does not have it.
+    NotHeld = "not_held",
 }
 
 /// What the pipeline does after an attempt that ended with an [`ErrorKind`].
@@ -122,6 +124,12 @@ impl ErrorKind {
         )
     }
 
+    /// Whether it says nothing about the site at all, since somebody else was asked: another fetcher may do better, and what the
+    /// site itself said before stays the last word about it.
+    pub const fn is_of_go_between(self) -> bool {
+        matches!(self, Self::ProxyError | Self::NotHeld)
+    }
+
     /// How much it moves the fetcher's weights once it is final (a transient failure: after its retry).
     pub const fn weight(self) -> f64 {
         match self {
@@ -135,7 +143,12 @@ impl ErrorKind {
     /// What comes after it.
     pub const fn next(self) -> Next {
         match self {
-            Self::BlockedCaptcha | Self::Blocked403 | Self::WrongTool | Self::EmptyContent => Next::OtherFetcher,
+            Self::BlockedCaptcha
+            | Self::Blocked403
+            | Self::WrongTool
+            | Self::EmptyContent
+            | Self::ProxyError
+            | Self::NotHeld => Next::OtherFetcher,
             Self::Timeout | Self::NetworkError | Self::Truncated => Next::RetryThenOther,
             Self::ServerError => Next::RetryThenEnd,
             _ => Next::End,

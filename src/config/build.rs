@@ -1,11 +1,12 @@
 //! What the values of a config mean for the parts: the selector's builder, the constants of the decision, pauses.
 
+use std::borrow::Cow;
 #[cfg(feature = "pace")]
 use std::time::Duration;
 
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
-use super::{Config, FetcherConfig, ImportanceMode};
+use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 #[cfg(feature = "pace")]
@@ -13,7 +14,7 @@ use crate::heuristic::url::domain_of;
 #[cfg(feature = "pace")]
 use crate::pace::{HostPace, PaceSettings};
 use crate::policy;
-use crate::registry::{BUILT_IN, FetcherSpec, canonical};
+use crate::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
 
@@ -108,10 +109,52 @@ impl Config {
     }
 }
 
+/// How a fetcher of the config gets its pages.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Means<'c> {
+    /// By a plain request of fetchwise's own.
+    Direct,
+    /// By the browser.
+    Browser,
+    /// By another program.
+    Command(&'c [String]),
+    /// From web archives.
+    Archive(Cow<'c, ArchiveConfig>),
+    /// Somebody else fetches with it: its attempts are imported.
+    Elsewhere,
+}
+
+impl Means<'_> {
+    /// What such a fetcher is, broadly, where its name does not say.
+    fn class(&self) -> Option<Class> {
+        match self {
+            Self::Archive(_) => Some(Class::Archive),
+            Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
+        }
+    }
+}
+
 impl FetcherConfig {
+    /// How it gets its pages. A built-in name that says nothing else is what fetchwise brings under it.
+    pub fn means(&self) -> Means<'_> {
+        if let Some(argv) = &self.command {
+            return Means::Command(argv);
+        }
+        if let Some(archive) = &self.archive {
+            return Means::Archive(Cow::Borrowed(archive));
+        }
+        match canonical(&self.name) {
+            PROBE_FETCHER => Means::Direct,
+            "playwright" | "playwright_stealth" => Means::Browser,
+            "archive_proxy" => Means::Archive(Cow::default()),
+            _ => Means::Elsewhere,
+        }
+    }
+
     /// What the decision has to know of it.
     pub fn spec(&self) -> FetcherSpec {
-        let mut spec = match self.class {
+        let mut spec = match self.class.or_else(|| self.means().class()) {
             Some(class) => FetcherSpec::new(canonical(&self.name), class),
             None => FetcherSpec::by_name(&self.name),
         };

@@ -123,12 +123,21 @@ impl FetcherConfig {
         if self.max_in_flight == Some(0) {
             return bad("max_in_flight", &0, "it can be 1 or more");
         }
-        match &self.command {
-            Some(command) if command.first().is_none_or(String::is_empty) => {
-                bad("command", command, "it needs a program")
-            }
-            _ => Ok(()),
+        if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
+            return bad("command", command, "it needs a program");
         }
+        let ways = [("command", self.command.is_some()), ("archive", self.archive.is_some())];
+        let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
+        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
+            return bad(second, &"there", &format!("there is another way to get pages already, {first}"));
+        }
+        let from = self.archive.iter().flat_map(|archive| &archive.from);
+        for archive in from {
+            if archive.wayback.is_some() == archive.timegate.is_some() {
+                return bad("archive", &archive, "each archive has either wayback or timegate");
+            }
+        }
+        Ok(())
     }
 }
 

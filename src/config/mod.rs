@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::router::Mode;
 
-pub use build::built_in_fetchers;
+pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
 pub use sections::{
     BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
@@ -18,12 +18,14 @@ pub use sections::{
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
+pub use sources::{ArchiveConfig, ArchiveFrom};
 pub use table::load_route_table;
 
 mod build;
 mod check;
 mod error;
 mod sections;
+mod sources;
 mod table;
 mod value;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::sources::ArchiveConfig;
 use super::value;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
@@ -234,7 +235,9 @@ pub struct FetcherConfig {
     pub renders: Option<bool>,
     /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
     pub command: Option<Vec<String>>,
-    /// Requests in flight at once through the command.
+    /// From web archives.
+    pub archive: Option<ArchiveConfig>,
+    /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use url::Url;
 
 use crate::names::UnknownName;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
 use crate::policy;
 use crate::registry::Class;
+use crate::time::Timestamp;
 
 /// A name that its type reads by itself.
 pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<T>, D::Error> {
@@ -65,6 +67,52 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Durat
 /// A time; a bare number is in milliseconds.
 pub(super) fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from, 1000.0)
+}
+
+/// A day (`"2024-05-31"`, as text or as TOML has it), or a point in time with an offset.
+pub(super) fn date<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a day, as in \"2024-05-31\"")]
+    enum Date {
+        Toml(toml::value::Datetime),
+        Text(String),
+    }
+    let text = match Date::deserialize(from)? {
+        Date::Toml(date) => date.to_string(),
+        Date::Text(text) => text,
+    };
+    let wrong = || D::Error::custom(format_args!("{text:?} is no day, as \"2024-05-31\" is, and no time in RFC 3339"));
+    let read: toml::value::Datetime = text.parse().map_err(|_| wrong())?;
+    let date = read.date.ok_or_else(wrong)?;
+    let days = days_from_epoch(i64::from(date.year), i64::from(date.month), i64::from(date.day));
+    let time = read.time.map_or(0, |time| {
+        let second = time.second.map_or(0, i64::from);
+        (i64::from(time.hour) * 60 + i64::from(time.minute)) * 60 + second
+    });
+    let offset = match read.offset {
+        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
+        _ => 0,
+    };
+    Ok(Some(Timestamp::from_millis((days * 86_400 + time - offset) * 1000)))
+}
+
+/// The number of a day, counted from 1970-01-01.
+fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let from_march = (month + 9) % 12;
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// An address of the web.
+pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
+    let text = String::deserialize(from)?;
+    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("{text:?} is no URL: {error}")))?;
+    match address.scheme() {
+        "http" | "https" if address.has_host() => Ok(Some(address)),
+        _ => Err(D::Error::custom(format_args!("{text:?} is no http or https URL"))),
+    }
 }
 
 /// A size in bytes.

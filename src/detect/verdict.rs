@@ -204,9 +204,8 @@ pub fn heuristics(page: &Page<'_>, verdict: &Verdict, out: &mut Vec<Heuristic>) 
         (verdict.high_script_ratio, "high_script_ratio"),
     ];
     out.extend(flags.iter().filter(|(is, _)| *is).map(|(_, kind)| Heuristic::flag(*kind)));
-    if verdict.has_spa
-        && let Some(framework) = &verdict.framework
-    {
+    // Of pages that are no shells, too: what a host's pages are made with says who else has to be asked there.
+    if let Some(framework) = &verdict.framework {
         out.push(Heuristic::new("spa_framework", framework.to_string()));
     }
     out.extend(verdict.waf.iter().map(|vendor| Heuristic::flag(format!("waf_{vendor}"))));

@@ -19,6 +19,12 @@ const FORGET: f32 = 2.0;
 /// The share that is left after the greatest surprise, so that one attempt alone never decides.
 const KEEP_MIN: f32 = 0.05;
 
+/// The two top bits of a cell's count of attempts are marks: the fetcher has spoken since its host shows what it shows, and how its
+/// last attempt ended, which holds where it has spoken.
+const SPOKE: u32 = 1 << 31;
+const LAST_SUCCESS: u32 = 1 << 30;
+const COUNT: u32 = LAST_SUCCESS - 1;
+
 /// What one attempt adds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Increment {
@@ -153,6 +159,8 @@ pub(crate) struct Raw {
     pub(crate) alert_total: f32,
     pub(crate) newest_s: u32,
     pub(crate) attempts: u32,
+    /// The marks, in the two lowest bits.
+    pub(crate) marks: u32,
 }
 
 #[cfg(feature = "journal")]
@@ -224,6 +232,25 @@ impl Cell {
             Ok(_) => true,
             Err(holder) => holder == tag,
         }
+    }
+
+    /// Whether the fetcher has spoken since its host shows what it shows: then when its last attempt was, in seconds, and how it
+    /// ended.
+    pub(crate) fn last(&self) -> Option<(u32, bool)> {
+        // Relaxed: a thread that records at the same moment may be taken for the one before or the one after.
+        let marks = self.attempts.load(Ordering::Relaxed);
+        (marks & SPOKE != 0).then(|| (self.newest_s.load(Ordering::Relaxed), marks & LAST_SUCCESS != 0))
+    }
+
+    /// Marks it as having spoken, with an attempt that ended so.
+    pub(crate) fn mark(&self, success: bool) {
+        let marked = |bits: u32| Some(bits & COUNT | SPOKE | if success { LAST_SUCCESS } else { 0 });
+        let _ = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked);
+    }
+
+    /// Its host shows something else from now on.
+    pub(crate) fn unmark(&self) {
+        self.attempts.fetch_and(COUNT, Ordering::Relaxed);
     }
 
     /// Adds one attempt; `recent` says whether the recent pair is kept too.
@@ -321,7 +348,7 @@ impl Cell {
             total,
             blocked,
             duration_ms: f64::from_bits(self.duration.load(Ordering::Relaxed)) * down,
-            attempts: self.attempts.load(Ordering::Relaxed),
+            attempts: self.attempts.load(Ordering::Relaxed) & COUNT,
             recent_success: f64::from(recent_success) * down,
             recent_total: f64::from(recent_total) * down,
             alert_success: f64::from(alert_success) * down,
@@ -339,7 +366,10 @@ impl Cell {
     /// they have.
     pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
         let weight = up * what.weight;
-        let last = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) == Ok(1);
+        let last = self
+            .attempts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n & COUNT).checked_sub(1).map(|_| n - 1));
+        let last = last.is_ok_and(|n| n & COUNT == 1);
         // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
         let weight_of = |counts: bool| if last { f64::INFINITY } else { weight * f64::from(u8::from(counts)) };
         sub_f64(&self.success, weight_of(what.success));
@@ -377,6 +407,7 @@ impl Cell {
         let (success, blocked) = (load(&self.success), load(&self.blocked));
         let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
         let (alert_success, alert_total) = unpack(self.alert.load(Ordering::Relaxed));
+        let attempts = self.attempts.load(Ordering::Relaxed);
         Raw {
             success,
             blocked,
@@ -387,13 +418,14 @@ impl Cell {
             alert_success,
             alert_total,
             newest_s: self.newest_s.load(Ordering::Relaxed),
-            attempts: self.attempts.load(Ordering::Relaxed),
+            attempts: attempts & COUNT,
+            marks: attempts >> 30,
         }
     }
 
     /// Adds what another cell had, its weights multiplied by `scale`.
     pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
-        if self.attempts.load(Ordering::Relaxed) == 0 {
+        if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {
             // At a start nobody else has the cell yet, so stores do. Release pairs with the Acquire in `read`, as in `add`.
             self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
             self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
@@ -404,7 +436,7 @@ impl Cell {
             self.recent.store(pair(raw.recent_success, raw.recent_total), Ordering::Relaxed);
             self.alert.store(pair(raw.alert_success, raw.alert_total), Ordering::Relaxed);
             self.newest_s.store(raw.newest_s, Ordering::Relaxed);
-            self.attempts.store(raw.attempts, Ordering::Relaxed);
+            self.attempts.store(raw.attempts & COUNT | raw.marks << 30, Ordering::Relaxed);
             self.success.store((raw.success.min(raw.total) * scale).to_bits(), Ordering::Release);
             self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
             return;
@@ -414,7 +446,7 @@ impl Cell {
         add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
         add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
-        self.attempts.fetch_add(raw.attempts, Ordering::Relaxed);
+        self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
         self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
         let plus = |packed, success: f32, total: f32| {
             let (had_success, had_total) = unpack(packed);
@@ -461,11 +493,11 @@ fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, 
     (success * keep, total * keep)
 }
 
-fn pack(success: f32, total: f32) -> u64 {
+pub(super) fn pack(success: f32, total: f32) -> u64 {
     u64::from(success.to_bits()) << 32 | u64::from(total.to_bits())
 }
 
-fn unpack(packed: u64) -> (f32, f32) {
+pub(super) fn unpack(packed: u64) -> (f32, f32) {
     (f32::from_bits((packed >> 32) as u32), f32::from_bits(packed as u32))
 }
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::cell::{Cell, Weights};
+use super::shown::Slots;
 use crate::heuristic::url::ContentKind;
 use crate::registry::FetcherId;
 use crate::time::Timestamp;
@@ -81,8 +82,10 @@ pub(crate) struct Entry {
     pub(crate) attempts: AtomicU32,
     /// Whether other domains of the site have a cell here.
     has_others: AtomicBool,
-    /// The cells of a [`Shared`] entry begin with a cache line.
-    _to_the_line: [u64; 2],
+    /// What the domain's answers showed, and what any domain of the site of its name last showed. With them the cells of a
+    /// [`Shared`] entry begin with a cache line.
+    pub(crate) shown: Slots,
+    pub(crate) site_shown: Slots,
     cells: [Cell; INLINE_CELLS],
 }
 
@@ -232,6 +235,11 @@ impl Entry {
         }
     }
 
+    /// The domain shows something else from now on: each fetcher may speak once more.
+    pub(crate) fn unmark(&self) {
+        self.each_cell(|_, _, cell| cell.unmark());
+    }
+
     /// Forgets the domain; what is known of other domains of the site of its name stays. An attempt that is recorded in the same moment may
     /// leave a part of itself behind.
     pub(crate) fn forget_domain(&self) {
@@ -246,6 +254,8 @@ impl Entry {
             });
         });
         self.attempts.store(0, Ordering::Relaxed);
+        self.shown.clear();
+        self.site_shown.clear();
         self.set_paused_until(None);
     }
 

@@ -9,7 +9,10 @@ use std::sync::atomic::Ordering;
 use super::cell::Raw;
 use super::decay::Decay;
 use super::entry::{Breaker, Entry, Shared};
+use super::shown::{Side, Slots, TagId};
+use super::tag::RawTag;
 use super::{Evidence, Key};
+use crate::heuristic::url::ContentKind;
 use crate::registry::{FetcherId, Registry, canonical};
 use crate::time::Timestamp;
 
@@ -53,6 +56,20 @@ pub(crate) struct BreakerRow {
     pub(crate) last: Timestamp,
 }
 
+/// What a host was remembered by: the tag's place in [`Image::tags`], and the day.
+pub(crate) type SlotRow = Option<(u32, u16)>;
+
+/// One tag and fetcher.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TagRow {
+    /// The tag's place in [`Image::tags`].
+    pub(crate) tag: u32,
+    /// The fetcher's place in [`Image::fetchers`].
+    pub(crate) fetcher: u32,
+    pub(crate) is_file: bool,
+    pub(crate) raw: RawTag,
+}
+
 /// One entry: its cells and breakers follow those of the entries before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryRow {
@@ -60,6 +77,8 @@ pub(crate) struct EntryRow {
     pub(crate) attempts: u32,
     pub(crate) cells: u32,
     pub(crate) breakers: u32,
+    /// What the domain's answers showed by blocks and by pages, then the same of the site.
+    pub(crate) shown: [SlotRow; 4],
 }
 
 /// All evidence at one time.
@@ -73,6 +92,9 @@ pub(crate) struct Image {
     pub(crate) entries: Vec<EntryRow>,
     pub(crate) cells: Vec<CellRow>,
     pub(crate) breakers: Vec<BreakerRow>,
+    /// The names of tags, in order, and their cells.
+    pub(crate) tags: Vec<String>,
+    pub(crate) tag_cells: Vec<TagRow>,
 }
 
 impl Evidence {
@@ -81,9 +103,14 @@ impl Evidence {
     pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
         let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
         let down = self.decay.down(as_of);
+        let places = self.image_tags(&mut image);
+        let slot = |slot: Option<(TagId, u16)>| {
+            slot.filter(|(id, _)| self.tags().row(*id).is_some())
+                .and_then(|(id, day)| Some((*places.get(id.place())?, day)))
+        };
         let fixed = |kind, entries: &[Shared], image: &mut Image| {
             for (key, entry) in (0u64..).zip(entries) {
-                image.push(Place { kind, key }, entry, |_| true);
+                image.push(Place { kind, key }, entry, [None; 4], |_| true);
             }
         };
         fixed(Place::GLOBAL, std::slice::from_ref(&self.global), &mut image);
@@ -95,11 +122,32 @@ impl Evidence {
         keys.sort_unstable();
         for key in keys {
             if let Some(entry) = self.entries.get(&key, &guard) {
-                image.push(Place { kind: Place::MAP, key }, entry, |total| total * down >= FADED);
+                let [[a, b], [c, d]] = [entry.shown.all(), entry.site_shown.all()];
+                let shown = [a, b, c, d].map(slot);
+                image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= FADED);
             }
         }
         image.name_fetchers(registry, seen);
         image
+    }
+
+    /// Puts the tags and their cells into an image, with the fetchers' ids; returns where the tag of each place stands in it.
+    fn image_tags(&self, image: &mut Image) -> Vec<u32> {
+        let names = self.tags().names();
+        image.tags = names.iter().map(|name| String::from(&**name)).collect();
+        image.tags.sort_unstable();
+        let place = |name: &str| image.tags.partition_point(|other| other.as_str() < name) as u32;
+        let places: Vec<u32> = names.iter().map(|name| place(name)).collect();
+        for (index, tag) in places.iter().enumerate() {
+            self.tags().each_cell(index, |fetcher, kind, cell| {
+                let raw = cell.raw();
+                if raw != RawTag::default() {
+                    let is_file = kind == ContentKind::File;
+                    image.tag_cells.push(TagRow { tag: *tag, fetcher: u32::from(fetcher.0), is_file, raw });
+                }
+            });
+        }
+        places
     }
 
     /// An evidence with the same scale and nothing in it.
@@ -138,6 +186,16 @@ impl Evidence {
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // Grown once: each doubling on the way would move every entry.
         self.entries.reserve(image.entries.len(), &self.guard());
+        let tags: Vec<TagId> = image.tags.iter().map(|name| self.tags().id(name)).collect();
+        for TagRow { tag, fetcher, is_file, raw } in &image.tag_cells {
+            let row = tags.get(*tag as usize).and_then(|id| self.tags().row(*id));
+            let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
+            let fetcher = ids.get(*fetcher as usize).copied().flatten();
+            if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind)) {
+                cell.absorb(raw, scale);
+            }
+        }
+        self.tags().judge(self.decay.down(image.as_of));
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
@@ -146,13 +204,13 @@ impl Evidence {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
                 let part = Part { entries, cells: own_cells, breakers: own_breakers };
-                let ids = &ids;
-                scope.spawn(move || self.absorb_part(&part, ids, scale, image.as_of));
+                let (ids, tags) = (&ids, &tags);
+                scope.spawn(move || self.absorb_part(&part, ids, tags, scale, image.as_of));
             }
         });
     }
 
-    fn absorb_part(&self, part: &Part<'_>, ids: &[Option<FetcherId>], scale: f64, as_of: Timestamp) {
+    fn absorb_part(&self, part: &Part<'_>, ids: &[Option<FetcherId>], tags: &[TagId], scale: f64, as_of: Timestamp) {
         let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
         let guard = self.guard();
         let (mut cells, mut breakers) = (part.cells, part.breakers);
@@ -179,10 +237,21 @@ impl Evidence {
                     entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
                 }
             }
+            for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.shown) {
+                if let Some((tag, day)) = shown {
+                    slots.set(side, tags.get(tag as usize).copied(), day);
+                }
+            }
             // Relaxed: a counter that seeds a hash.
             entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
         }
     }
+}
+
+/// The slots of an entry, in the order of [`EntryRow::shown`].
+fn slots_of(entry: &Entry) -> [(&Slots, Side); 4] {
+    let [blocked, served] = Side::BOTH;
+    [(&entry.shown, blocked), (&entry.shown, served), (&entry.site_shown, blocked), (&entry.site_shown, served)]
 }
 
 /// Entries of an image with their cells and breakers.
@@ -204,7 +273,7 @@ fn at(entries: &[Shared], key: u64) -> Option<&Entry> {
 
 impl Image {
     /// Adds an entry, with the fetchers' ids in place of their places among the names.
-    fn push(&mut self, place: Place, entry: &Entry, keep: impl FnOnce(f64) -> bool) {
+    fn push(&mut self, place: Place, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
         let (first, first_breaker) = (self.cells.len(), self.breakers.len());
         let mut total = 0.0;
         entry.each_cell(|group, fetcher, cell| {
@@ -229,6 +298,7 @@ impl Image {
             attempts: entry.attempts.load(Ordering::Relaxed),
             cells: (self.cells.len() - first) as u32,
             breakers: (self.breakers.len() - first_breaker) as u32,
+            shown,
         });
     }
 
@@ -237,7 +307,8 @@ impl Image {
         let known: Vec<&str> = registry.names().collect();
         let mut is_used = vec![false; known.len()];
         let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);
-        for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)) {
+        let tagged = self.tag_cells.iter().map(|cell| cell.fetcher as usize);
+        for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)).chain(tagged) {
             if let Some(used) = is_used.get_mut(id) {
                 *used = true;
             }
@@ -255,6 +326,10 @@ impl Image {
         for breaker in &mut self.breakers {
             breaker.fetcher = places[breaker.fetcher as usize] as u32;
         }
+        for cell in &mut self.tag_cells {
+            cell.fetcher = places[cell.fetcher as usize] as u32;
+        }
+        self.tag_cells.sort_unstable_by_key(|cell| (cell.tag, cell.fetcher, cell.is_file));
         let (mut cells, mut breakers) = (&mut self.cells[..], &mut self.breakers[..]);
         for entry in &self.entries {
             let (own, rest) = cells.split_at_mut(entry.cells as usize);

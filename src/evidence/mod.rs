@@ -5,28 +5,38 @@
 //! loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's. Must not know how
 //! weights become a decision.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::attempt::{Attempt, Hint};
 use crate::heuristic::url::{ContentKind, FLAGS, kind_of};
-use crate::heuristic::{SHORT_PAGE, SHORT_PAGE_TRUE};
+use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
+pub(crate) use hearing::Known;
+pub(crate) use keys::Hashed;
+pub(crate) use shown::{Side, TagId, day_of};
+pub(crate) use tag::Voice;
+pub(crate) use tags::{Row, Tags, WALLED};
 
 pub mod decay;
 
 pub(crate) mod cell;
 pub(crate) mod entry;
 mod evict;
+mod hearing;
 #[cfg(feature = "journal")]
 pub(crate) mod image;
+mod keys;
+pub(crate) mod shown;
+pub(crate) mod tag;
+pub(crate) mod tags;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -74,24 +84,6 @@ impl Key {
 /// The hash of a section or suffix within a domain's entry.
 pub(crate) fn part_hash(part: &str) -> u64 {
     xxh3_64(part.as_bytes())
-}
-
-/// Keys are hashes already.
-#[derive(Default)]
-pub(crate) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, self.0);
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }
 
 /// What evidence reads of an attempt, whether it is in memory or in the bytes of a record.
@@ -178,6 +170,7 @@ pub(crate) struct Evidence {
     flags: [Shared; 4],
     hints: [Shared; 4],
     depths: [Shared; DEPTHS],
+    tags: Tags,
     cap: evict::Cap,
 }
 
@@ -216,6 +209,7 @@ impl Evidence {
             flags: Default::default(),
             hints: Default::default(),
             depths: Default::default(),
+            tags: Tags::new(),
             cap: evict::Cap::new(keys_max),
         }
     }
@@ -264,18 +258,23 @@ impl Evidence {
     /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: a map look-up for each heuristic and an atomic addition
     /// for each weight; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
-        self.learn(self, attempt, registry, Writers::Many);
+        if let Some(voice) = self.learn(self, attempt, registry, Writers::Many) {
+            self.hear(&voice);
+        }
     }
 
     /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its domains
-    /// and nobody else from any: the cells that domains share are in `shared`, and little has to be done in one step.
+    /// and nobody else from any: the cells that domains share are in `shared`, and little has to be done in one step. What the attempt
+    /// says about the tags of its host is returned: tags listen to attempts in the order of the log.
     #[cfg(feature = "journal")]
-    pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) {
-        self.learn(shared, attempt, registry, Writers::One);
+    pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) -> Option<Voice> {
+        self.learn(shared, attempt, registry, Writers::One)
     }
 
-    fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) {
-        let Some(moved) = self.moved_by(attempt, registry) else { return };
+    fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) -> Option<Voice> {
+        let moved = self.moved_by(attempt, registry)?;
+        let showing = self.showing(attempt);
+        let mut voice = None;
         let Facts { at, success, is_banned, .. } = attempt.facts();
         self.each_cell_of(
             shared,
@@ -285,6 +284,9 @@ impl Evidence {
             |entry, cell, role| {
                 // Which site a domain is of may have been known otherwise when the attempt was recorded.
                 let writers = if role == Role::Site { Writers::Many } else { writers };
+                if role == Role::Domain && showing.was_tagged() {
+                    voice = showing.voice(cell, &moved);
+                }
                 cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
                 if role == Role::Domain {
                     // A counter that seeds a hash; a stale value seeds it with the value before.
@@ -301,6 +303,8 @@ impl Evidence {
                 cell.credit(credit.up, role.is_recent(), writers);
             });
         }
+        self.remember(attempt, &showing, &moved, registry);
+        voice
     }
 
     /// Who is credited by an attempt that rendered a page and found no more text than the plain answer before it: the fetcher that had
@@ -416,6 +420,8 @@ impl Evidence {
                 "domain_path" => part(Level::Path, Role::Path),
                 "domain_suffix" => part(Level::Suffix, Role::Suffix),
                 "site" => site = Some(value),
+                // What a host showed is kept in its entry and in the rows of tags.
+                HOST_SHOWED | HOST_SHOWS => {}
                 _ if !wants(Role::Plain) => {}
                 _ => match shared.fixed(kind, value) {
                     Some(entry) => visit(entry, Level::Own, 0, Role::Plain),

@@ -3,6 +3,7 @@
 //! [`Fetcher`] is the trait that a crawler's own fetchers implement. What a fetcher owns is transport: it dials, follows
 //! redirects, decodes and bounds the body, and says how long it took. It does not judge the page: that is [`crate::detect`].
 
+pub mod archive;
 pub mod body;
 #[cfg(feature = "browser")]
 pub mod browser;
@@ -13,15 +14,18 @@ pub mod guard;
 pub mod http;
 pub mod limits;
 pub mod proxy;
+mod rest;
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
 use url::Url;
 
 use crate::attempt::outcome::ErrorKind;
+use crate::elsewhere::Elsewhere;
 use crate::response::{Header, Page};
 
 pub use body::Body;
@@ -85,6 +89,32 @@ pub struct Response {
     /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
     /// page. Without it the page and its redirects count.
     pub requests: Option<u16>,
+    /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
+    pub exchange: Vec<Exchange>,
+    /// Who answered in the site's place, where the site was not asked.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// One request as it went out, for those who keep archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What was asked for.
+    pub url: Url,
+    /// The headers of the request.
+    pub request: Vec<Header>,
+    /// The address that answered.
+    pub peer: Option<IpAddr>,
+    /// The answer, when it was a redirect; that of the last request is the [`Response`] itself.
+    pub redirect: Option<Redirect>,
+}
+
+/// An answer that led elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// HTTP status.
+    pub status: u16,
+    /// All response headers, in order.
+    pub headers: Vec<Header>,
 }
 
 impl Response {

@@ -11,6 +11,12 @@ pub mod url;
 /// that rendered the page and found nothing more, the fetcher whose plain answer was all there is: it is credited with it.
 pub const SHORT_PAGE: &str = "thin";
 
+/// The type of the tag that says what an attempt's host had shown before it: `block_datadome`, `spa_framework=next`.
+pub const HOST_SHOWED: &str = "host_showed";
+
+/// The type of the tag on an attempt whose answer showed something that its host is remembered by from now on.
+pub const HOST_SHOWS: &str = "host_shows";
+
 /// See [`SHORT_PAGE`].
 pub const SHORT_PAGE_TRUE: &str = "true";
 

@@ -326,6 +326,12 @@ pub(crate) fn kind_of(url: &str) -> ContentKind {
     Suffix::of_segment(segment).map_or(ContentKind::Page, |suffix| suffix.kind())
 }
 
+/// Whether a heuristic of this type is known before the fetch, a user's own types aside.
+pub(crate) fn is_of_url(kind: &str) -> bool {
+    matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
+        || FLAGS.contains(&kind)
+}
+
 /// The URL without its fragment: what identifies the page.
 pub(crate) fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]

@@ -17,7 +17,7 @@ use super::read::{Replayed, SETTLE, open, pass};
 use super::schema::{self, Clamped, SchemaError};
 use super::snapshot::Contents;
 use super::start::Start;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Voice};
 use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
 use crate::time::Timestamp;
@@ -161,10 +161,14 @@ impl Fold {
         {
             return Err(JournalError::Record { seq, source });
         }
-        for shard in shards {
+        let mut voices = Vec::new();
+        for mut shard in shards {
             selector.merge(&shard.shared);
+            voices.append(&mut shard.voices);
             self.merge(shard, stones);
         }
+        voices.sort_unstable_by_key(|(seq, _)| *seq);
+        selector.hear(voices.into_iter().map(|(_, voice)| voice));
         self.newest = self.newest.min(now);
         Ok(summary.torn)
     }
@@ -237,6 +241,9 @@ impl Fold {
 struct Shard {
     /// What its attempts show of keys that the other threads' domains have too.
     shared: Evidence,
+    /// What they say about the tags of their hosts. Tags remember the last attempts of all domains in order, so they wait for the other
+    /// threads'.
+    voices: Vec<(u64, Voice)>,
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
@@ -253,6 +260,7 @@ impl Shard {
     fn new(selector: &Selector) -> Self {
         Self {
             shared: selector.apart(),
+            voices: Vec::new(),
             last_seq: 0,
             newest: Timestamp::default(),
             attempts: 0,
@@ -278,7 +286,9 @@ impl Shard {
             self.attempts += 1;
             self.newest = self.newest.max(attempt.at());
             note(&mut self.fetchers, attempt.fetcher());
-            selector.learn(&self.shared, &Clamped(attempt, now));
+            if let Some(voice) = selector.learn(&self.shared, &Clamped(attempt, now)) {
+                self.voices.push((seq, voice));
+            }
             return Ok(());
         }
         match schema::decode(record.kind, record.schema, record.payload)? {

@@ -11,7 +11,8 @@ use super::error::JournalError;
 use super::schema;
 use crate::evidence::cell::Raw;
 use crate::evidence::decay::Decay;
-use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place};
+use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place, TagRow};
+use crate::evidence::tag::RawTag;
 use crate::selector::Prior;
 use crate::time::Timestamp;
 
@@ -29,6 +30,11 @@ mod kind {
     /// The alert pairs of all cells, in their order. Releases that know nothing of it leave it alone; without it the recent
     /// pairs stand in.
     pub(super) const ALERTS: u32 = 10;
+    /// What hosts are remembered by. Releases that know nothing of these leave them alone; without them nothing is known.
+    pub(super) const TAGS: u32 = 11;
+    pub(super) const TAG_CELLS: u32 = 12;
+    pub(super) const SHOWN: u32 = 13;
+    pub(super) const MARKS: u32 = 14;
 }
 
 /// The version of every section that this release writes.
@@ -107,6 +113,21 @@ impl Contents {
         put(kind::ALERTS, cells.len(), &|c| {
             c.u32s(cells.iter().map(|cell| cell.raw.alert_success.to_bits()));
             c.u32s(cells.iter().map(|cell| cell.raw.alert_total.to_bits()));
+        });
+        put(kind::TAGS, image.tags.len(), &|c| c.texts(image.tags.iter().map(String::as_str)));
+        put(kind::TAG_CELLS, image.tag_cells.len(), &|c| tag_columns(&image.tag_cells, c));
+        let shown = || (0u32..).zip(entries).filter(|(_, e)| e.shown != [None; 4]);
+        put(kind::SHOWN, shown().count(), &|c| {
+            c.u32s(shown().map(|(place, _)| place));
+            for slot in 0..4 {
+                c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(tag, _)| tag + 1)));
+                c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(_, day)| u32::from(day))));
+            }
+        });
+        let marked = || (0u32..).zip(cells).filter(|(_, cell)| cell.raw.marks != 0);
+        put(kind::MARKS, marked().count(), &|c| {
+            c.u32s(marked().map(|(place, _)| place));
+            c.u32s(marked().map(|(_, cell)| cell.raw.marks));
         });
         put(kind::BREAKERS, breakers.len(), &|c| {
             c.i64s(breakers.iter().map(|b| b.last.as_millis()));
@@ -203,10 +224,15 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
             attempts: attempts[i],
             cells: cells[i],
             breakers: breakers[i],
+            shown: [None; 4],
         })
         .collect();
     contents.image.cells = decode_cells(open(kind::CELLS)?)?;
     decode_alerts(open(kind::ALERTS)?, &mut contents.image.cells)?;
+    decode_marks(open(kind::MARKS)?, &mut contents.image.cells)?;
+    contents.image.tags = open(kind::TAGS)?.texts()?;
+    contents.image.tag_cells = decode_tags(open(kind::TAG_CELLS)?)?;
+    decode_shown(open(kind::SHOWN)?, &mut contents.image.entries)?;
     let mut rows = open(kind::BREAKERS)?;
     let (last, fetchers, blocks) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
     contents.image.breakers = (0..rows.rows)
@@ -267,6 +293,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             alert_total: 0.0,
             newest_s: newest[i],
             attempts: attempts[i],
+            marks: 0,
         },
     };
     let cells: Vec<CellRow> = (0..rows.rows).map(row).collect();
@@ -293,6 +320,71 @@ fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
         let is_weight = |weight: f32| weight.is_finite() && weight >= 0.0;
         if !is_weight(cell.raw.alert_success) || !is_weight(cell.raw.alert_total) {
             return None;
+        }
+    }
+    Some(())
+}
+
+/// Puts the marks on the cells that have any.
+fn decode_marks(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
+    let (places, marks) = (rows.u32s()?, rows.u32s()?);
+    for (place, marks) in places.into_iter().zip(marks) {
+        cells.get_mut(place as usize)?.raw.marks = marks & 3;
+    }
+    Some(())
+}
+
+/// The columns of the tags' cells.
+fn tag_columns(cells: &[TagRow], c: &mut Columns) {
+    c.u32s(cells.iter().map(|cell| cell.tag));
+    c.u32s(cells.iter().map(|cell| cell.fetcher));
+    c.u32s(cells.iter().map(|cell| u32::from(cell.is_file)));
+    let weights: [fn(&RawTag) -> f32; 7] =
+        [|r| r.pair.0, |r| r.pair.1, |r| r.short.0, |r| r.short.1, |r| r.alike.0, |r| r.alike.1, |r| r.both];
+    for weight in weights {
+        c.u32s(cells.iter().map(|cell| weight(&cell.raw).to_bits()));
+    }
+    c.u32s(cells.iter().map(|cell| cell.raw.newest_s));
+    c.u32s(cells.iter().map(|cell| cell.raw.turned_s));
+    c.u32s(cells.iter().map(|cell| cell.raw.hosts));
+}
+
+fn decode_tags(mut rows: Rows<'_>) -> Option<Vec<TagRow>> {
+    let (tags, fetchers, files) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
+    let mut weights = [const { Vec::new() }; 7];
+    for column in &mut weights {
+        *column = rows.u32s()?.into_iter().map(f32::from_bits).collect();
+        // A sum of weights is neither infinite nor negative.
+        if column.iter().any(|weight: &f32| !weight.is_finite() || *weight < 0.0) {
+            return None;
+        }
+    }
+    let (newest, turned, hosts) = (rows.u32s()?, rows.u32s()?, rows.u32s()?);
+    let row = |i: usize| TagRow {
+        tag: tags[i],
+        fetcher: fetchers[i],
+        is_file: files[i] != 0,
+        raw: RawTag {
+            pair: (weights[0][i], weights[1][i]),
+            short: (weights[2][i], weights[3][i]),
+            alike: (weights[4][i], weights[5][i]),
+            both: weights[6][i],
+            newest_s: newest[i],
+            turned_s: turned[i],
+            hosts: hosts[i],
+        },
+    };
+    Some((0..rows.rows).map(row).collect())
+}
+
+/// Puts what hosts showed where it belongs.
+fn decode_shown(mut rows: Rows<'_>, entries: &mut [EntryRow]) -> Option<()> {
+    let places = rows.u32s()?;
+    for slot in 0..4 {
+        let (tags, days) = (rows.u32s()?, rows.u32s()?);
+        for ((place, tag), day) in places.iter().zip(tags).zip(days) {
+            let shown = tag.checked_sub(1).map(|tag| Some((tag, u16::try_from(day).ok()?)));
+            entries.get_mut(*place as usize)?.shown[slot] = shown.flatten();
         }
     }
     Some(())

@@ -173,3 +173,76 @@ fn a_flipped_bit_in_the_middle_is_refused() {
     assert!(error.is_refusal() && error.to_string().contains("damaged"), "{error}");
     assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
 }
+
+/// Attempts at many hosts behind three vendors, one of which changes its mind, in an order that mixes hosts.
+fn tagged_attempts(selector: &Selector) {
+    for n in 0..4000u64 {
+        let host = (n * 7919) % 97;
+        let vendor = host % 3;
+        let fetcher = ["direct_access", "playwright", "playwright_stealth"][(n % 5 % 3) as usize];
+        let at = minutes(n * 20);
+        let a = attempt(&format!("https://www{}.site{host}.org/s{}/{n}", n % 2, n % 3), fetcher, at);
+        let passes = match (vendor, n > 2500) {
+            (0, _) => fetcher != "direct_access",
+            (1, false) | (2, true) => fetcher == "playwright_stealth",
+            _ => n % 11 == 0,
+        };
+        let mut a = if passes { a.delivered() } else { a.failed(ErrorKind::BlockedCaptcha) };
+        let shown = match passes {
+            true => crate::heuristic::Heuristic::new("spa_framework", ["next", "vue"][(host % 2) as usize]),
+            false => crate::heuristic::Heuristic::flag(["block_a", "block_b", "block_c"][vendor as usize]),
+        };
+        a.heuristics.push(shown.into());
+        a.heuristics.push(crate::heuristic::Heuristic::flag("server_nginx").into());
+        selector.record(a, at).unwrap();
+    }
+}
+
+/// What a selector remembers of hosts by what they showed.
+fn tags_of(selector: &Selector) -> crate::evidence::image::Image {
+    let image = selector.image(minutes(80_000), &[]);
+    let mut entries = image.entries;
+    entries.iter_mut().for_each(|entry| entry.attempts = 0);
+    let cells = image.cells.into_iter().map(|mut cell| {
+        cell.raw = crate::evidence::cell::Raw { marks: cell.raw.marks, ..Default::default() };
+        cell
+    });
+    crate::evidence::image::Image { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
+}
+
+#[test]
+fn a_replay_learns_of_tags_what_the_live_process_did_to_the_last_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let mut live = selector();
+    live.set_sink(Box::new(Arc::new(journal)));
+    tagged_attempts(&live);
+    let learned = tags_of(&live);
+    // Dropping the sink closes the journal.
+    drop(live);
+    let again = selector();
+    load(dir.path(), &again, minutes(80_000)).unwrap();
+    assert_eq!(tags_of(&again), learned);
+    for name in ["block_a", "block_b", "block_c", "spa_framework=next", "spa_framework=vue"] {
+        assert!(learned.tags.iter().any(|tag| tag == name), "{name} is not among {:?}", learned.tags);
+    }
+    assert!(learned.entries.iter().filter(|entry| entry.shown[0].is_some()).count() > 90);
+    assert!(learned.tag_cells.iter().any(|cell| cell.raw.turned_s > 0), "a vendor has changed its mind");
+    assert!(learned.tag_cells.iter().any(|cell| cell.raw.alike.1 > 10.0));
+}
+
+#[test]
+fn a_snapshot_carries_what_hosts_showed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let mut live = selector();
+    live.set_sink(Box::new(Arc::new(journal)));
+    tagged_attempts(&live);
+    let learned = tags_of(&live);
+    drop(live);
+    maintain::snapshot(dir.path(), &selector(), minutes(80_000), &mut |_, _| {}).unwrap();
+    let again = selector();
+    let loaded = load(dir.path(), &again, minutes(80_000)).unwrap();
+    assert!(loaded.snapshot.is_some() && loaded.replayed.attempts == 0, "{loaded:?}");
+    assert_eq!(tags_of(&again), learned);
+}

@@ -67,6 +67,7 @@ impl Heard {
             | Outcome::RefusedAddress
             | Outcome::InvalidUrl
             | Outcome::Disallowed
+            | Outcome::NotHeld
             | Outcome::Local
             | Outcome::Other(_) => Self::NotAsked,
         }

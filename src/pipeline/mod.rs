@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::decision::Source;
 use crate::detect::{Detector, ResponseExtractor};
+use crate::elsewhere::Elsewhere;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Limits, Response};
 use crate::registry::{FetcherId, FetcherSet, canonical};
@@ -80,6 +81,8 @@ pub struct Report {
     pub requests: u32,
     /// Bytes of the delivered body.
     pub bytes: u64,
+    /// Who delivered in the site's place, and from when the copy is, where the site itself did not.
+    pub elsewhere: Option<Elsewhere>,
     /// How long it all took.
     pub duration: Duration,
     /// Where the body was stored.
@@ -100,6 +103,8 @@ impl Report {
     pub const NO_ROUTE: &'static str = "no_route";
     /// The error type of a link for which no fetcher is to be had.
     pub const NO_FETCHER: &'static str = "no_fetcher";
+    /// `error_type` of a link for which no request was made, since nobody gets past its host's vendor. The link is paused.
+    pub const NO_FETCHER_GETS_PAST: &'static str = "no_fetcher_gets_past";
     /// The error type of a page that came and could not be stored.
     pub const STORE_ERROR: &'static str = "store_error";
 

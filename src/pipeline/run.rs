@@ -119,7 +119,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     visit.waited();
                 }
             }
-            Step::Wait(wait) => break visit.give_up(&wait),
+            Step::Wait(wait) => break visit.stop_waiting(&wait),
             Step::End(end) => break end,
         }
     };
@@ -178,7 +178,10 @@ fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> Answer {
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }
-    answer
+    match &response.elsewhere {
+        Some(elsewhere) => answer.from_elsewhere(elsewhere.clone()),
+        None => answer,
+    }
 }
 
 /// How many requests to the host of `url` it was.
@@ -206,6 +209,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
         Ended::Paused { whom: Whom::Pace, .. } => Some(Report::PACED),
         Ended::Paused { .. } => Some(Report::PAUSED),
         Ended::NoRoute(_) => Some(Report::NO_ROUTE),
+        Ended::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
         Ended::NoFetcher => Some(Report::NO_FETCHER),
     };
     let success = error_type.is_none();
@@ -227,6 +231,7 @@ fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
 
 /// Hands a delivered page to the store, or into the report where there is none.
 async fn keep(pipeline: &Pipeline, mut report: Report, response: Response, url: &Url) -> Report {
+    report.elsewhere.clone_from(&response.elsewhere);
     let Some(store) = pipeline.store.clone() else {
         report.response = Some(response);
         return report;

@@ -25,6 +25,7 @@ const BLOCK_RISK: f64 = 10.0;
 mod purpose {
     pub(super) const EXPLORE: u8 = 1;
     pub(super) const LAST_DITCH: u8 = 2;
+    pub(super) const ALL_THE_SAME: u8 = 3;
 }
 
 /// The shipped policy.
@@ -125,6 +126,9 @@ fn best<'v, 'a: 'v>(
 
 /// Exploration: now and then a first attempt goes to a cheaper candidate, when that one looks best without this site's evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
+    if view.behind_vendor && chosen.index <= -view.settings.value {
+        return nobody_gets_past(view, chosen);
+    }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
         .filter(|c| c.spec.cost < chosen.spec.cost && !c.open);
     let Some(other) = cheaper else { return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 }) };
@@ -132,6 +136,17 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
     Some(match view.chance(purpose::EXPLORE) < explore {
         true => Choice { fetcher: other.id, rule: Rule::Explore, propensity: explore },
         false => Choice { fetcher: chosen.id, rule, propensity: 1.0 - explore },
+    })
+}
+
+/// Giving up: behind this vendor nobody is worth even a first attempt. Now and then the best is tried all the same, since that is how it
+/// is learned when the vendor changes its mind.
+fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
+    let share = view.settings.try_all_the_same;
+    (view.chance(purpose::ALL_THE_SAME) < share).then_some(Choice {
+        fetcher: best.id,
+        rule: Rule::TriedAllTheSame,
+        propensity: share,
     })
 }
 

@@ -39,6 +39,8 @@ pub struct View<'a> {
     pub domain_attempts: u32,
     /// The time of the decision.
     pub now: Timestamp,
+    /// Whether the host has shown whose wall stands before it.
+    pub behind_vendor: bool,
 }
 
 impl View<'_> {

@@ -10,9 +10,10 @@ use std::hash::BuildHasherDefault;
 use super::confidence::{Basis, Specificity};
 use super::importance::Importances;
 use super::index::{index, last_worth};
+use super::shown::ShownHere;
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
-use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Level, Weights, part_hash};
+use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
 use crate::heuristic::UrlExtractor;
 use crate::heuristic::url::{FLAGS, UrlFeatures};
 use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
@@ -139,6 +140,8 @@ pub(crate) struct Step<'s> {
     pub(crate) attempts: u32,
     pub(crate) estimate_before: f64,
     pub(crate) estimate_after: f64,
+    /// The tag of the host that it is about.
+    pub(crate) tag: Option<TagId>,
 }
 
 /// Sees the steps of a walk.
@@ -163,6 +166,7 @@ pub(crate) struct Local<'l> {
     site_key: Key,
     pub(crate) domain: Option<&'l Entry>,
     site: Option<&'l Entry>,
+    pub(crate) shown: ShownHere<'l>,
 }
 
 impl<'l> Local<'l> {
@@ -177,7 +181,20 @@ impl<'l> Local<'l> {
             }
         };
         domain.into_iter().chain(site.filter(|_| !features.is_site())).for_each(Entry::touch);
-        Self { domain_key, site_key, domain, site }
+        Self { domain_key, site_key, domain, site, shown: ShownHere::default() }
+    }
+
+    /// With what the host showed, as far as it still holds.
+    #[inline]
+    pub(crate) fn showing(mut self, evidence: &'l Evidence, now: Timestamp) -> Self {
+        self.shown = ShownHere::find(evidence.tags(), self.known(day_of(now)));
+        self
+    }
+
+    /// The tags that the host is remembered by on a day.
+    #[inline]
+    pub(crate) fn known(&self, today: u16) -> Known {
+        Evidence::known(self.domain, self.site, today)
     }
 }
 
@@ -208,6 +225,8 @@ struct At<'l> {
     prior_weight: f64,
     /// The estimate reads the alert pair.
     recent: bool,
+    /// What a tag of the host weighs against this level is the candidate's.
+    of_host: bool,
     /// The chance of a block is estimated here, too.
     blocks: bool,
     specificity: Option<Specificity>,
@@ -333,19 +352,22 @@ impl<'w> Walk<'w> {
 
     /// Site, domain and section. Here the alert pair is read, and the chance of a block is estimated.
     fn specific(&self, candidates: &mut Candidates<'_>, local: Local<'_>, trace: &mut impl Trace) {
-        self.pull_by_what_was_met(candidates, local.site, Some(self.others), trace);
+        self.pull_by_what_was_shown(candidates, &local.shown, trace);
+        let is_walled = local.shown.is_walled();
+        self.pull_by_what_was_met(candidates, local.site, Some(self.others), is_walled, trace);
         let at = At {
             also: Some(self.others),
             priors: self.priors.of_key(site_key(local.site_key)),
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Site),
+            of_host: true,
             ..self.level("site", self.features.site, local.site)
         };
         self.pull(candidates, &at, trace);
         // Where site and domain are one, what was met there is known already.
         if !self.features.is_site() {
-            self.pull_by_what_was_met(candidates, local.domain, None, trace);
+            self.pull_by_what_was_met(candidates, local.domain, None, is_walled, trace);
         }
         let key = local.domain_key;
         let at = At {
@@ -353,6 +375,7 @@ impl<'w> Walk<'w> {
             recent: true,
             blocks: true,
             specificity: Some(Specificity::Domain),
+            of_host: true,
             ..self.level("domain", self.features.domain, local.domain)
         };
         self.pull(candidates, &at, trace);
@@ -380,6 +403,7 @@ impl<'w> Walk<'w> {
             priors: &[],
             prior_weight: self.settings.level_weight,
             recent: false,
+            of_host: false,
             blocks: false,
             specificity: None,
             scale: 1.0,
@@ -433,10 +457,16 @@ impl<'w> Walk<'w> {
 
     #[inline(always)]
     fn pull_one(&self, candidate: &mut Scored<'_>, at: &At<'_>, weights: &Weights, trace: &mut impl Trace) {
-        let (success, total) =
-            if at.recent { (weights.alert_success, weights.alert_total) } else { (weights.success, weights.total) };
+        // The host's vendor has changed its mind since: what the fetcher did here before says nothing now.
+        let is_past = at.recent && weights.newest_s != 0 && weights.newest_s < candidate.turned_s;
+        let (success, total) = match at.recent {
+            true if is_past => (0.0, 0.0),
+            true => (weights.alert_success, weights.alert_total),
+            false => (weights.success, weights.total),
+        };
         let before = candidate.success;
-        candidate.success = (success + at.prior_weight * before) / (total + at.prior_weight);
+        let prior_weight = if at.of_host { candidate.host_weight } else { at.prior_weight };
+        candidate.success = (success + prior_weight * before) / (total + prior_weight);
         if at.blocks {
             let prior_weight = self.settings.level_weight;
             candidate.block = (weights.blocked + prior_weight * candidate.block) / (weights.total + prior_weight);
@@ -444,7 +474,9 @@ impl<'w> Walk<'w> {
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((weights.recent_success, weights.recent_total));
             let basis = Basis::new(specificity, weights.success, weights.total, recent);
-            candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
+            if !is_past {
+                candidate.basis = Some(candidate.basis.map_or(basis, |other| other.stronger(basis, self.settings)));
+            }
             if specificity == Specificity::Domain {
                 candidate.domain_attempts = weights.total;
                 candidate.domain_newest_s = weights.newest_s;
@@ -462,6 +494,7 @@ impl<'w> Walk<'w> {
             attempts: weights.attempts,
             estimate_before: before,
             estimate_after: candidate.success,
+            tag: None,
         });
     }
 }

@@ -15,17 +15,20 @@ const FAILURES_MIN: f64 = 0.1;
 
 impl Walk<'_> {
     /// Moves the estimates of all candidates but the plain one towards how they do where the plain one meets what it has met under
-    /// `entry`, with the group `also` added.
+    /// `entry`, with the group `also` added. Where the host has shown whose wall it is, how they do there is known better than how they
+    /// do after a block anywhere.
     pub(super) fn pull_by_what_was_met(
         &self,
         candidates: &mut Candidates<'_>,
         entry: Option<&Entry>,
         also: Option<Group>,
+        is_walled: bool,
         trace: &mut impl Trace,
     ) {
         let weight = self.settings.met_weight;
         let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
-        let Some(plain) = candidates.iter().find(|c| c.spec.class == Class::Plain).map(|c| c.id) else { return };
+        let Some(of_plain) = candidates.iter().find(|c| c.spec.class == Class::Plain) else { return };
+        let (plain, turned_s) = (of_plain.id, of_plain.turned_s);
         let mut met = Weights::default();
         entry.each_weights(self.own, also, self.down, |id, weights| {
             if id == plain {
@@ -33,7 +36,7 @@ impl Walk<'_> {
             }
         });
         let failed = met.alert_total - met.alert_success;
-        if failed < FAILURES_MIN {
+        if failed < FAILURES_MIN || met.newest_s < turned_s {
             return;
         }
         // Blocks are kept as exact weights only: their share of all failures is applied to the failures of the alert pair.
@@ -47,7 +50,8 @@ impl Walk<'_> {
             let chance = |(success, total): (f64, f64)| {
                 (success + self.settings.level_weight * c.success) / (total + self.settings.level_weight)
             };
-            let there = chance(after_block[c.id.index()]) * blocked + chance(after_empty[c.id.index()]) * empty;
+            let past_wall = if is_walled { c.success } else { chance(after_block[c.id.index()]) };
+            let there = past_wall * blocked + chance(after_empty[c.id.index()]) * empty;
             let (success, total) = (met.alert_success * c.success + there, met.alert_success + failed);
             let before = c.success;
             c.success = (success + weight * before) / (total + weight);
@@ -63,6 +67,7 @@ impl Walk<'_> {
                 attempts: 0,
                 estimate_before: before,
                 estimate_after: c.success,
+                tag: None,
             });
         }
     }

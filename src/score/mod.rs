@@ -10,6 +10,7 @@ pub(crate) mod estimate;
 pub(crate) mod importance;
 pub(crate) mod index;
 mod met;
+pub(crate) mod shown;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;
@@ -48,6 +49,11 @@ pub struct Settings {
     /// For how many attempts a fetcher's estimate counts against what the plain fetcher met on the same site. 0 leaves out what
     /// it met.
     pub met_weight: f64,
+    /// For how many attempts the estimate counts against what is known of other hosts that showed the same vendor or framework. 0
+    /// leaves out what hosts showed, and nobody is given up before the first attempt.
+    pub tag_weight: f64,
+    /// The share of first attempts that are made although everybody fails behind the host's vendor.
+    pub try_all_the_same: f64,
     /// What recorded importance does to the evidence of general heuristics.
     pub importance: ImportanceUse,
 }
@@ -69,6 +75,8 @@ impl Default for Settings {
             level_weight: 2.0,
             path_weight: 1.0,
             met_weight: 0.5,
+            tag_weight: 5.0,
+            try_all_the_same: 0.05,
             importance: ImportanceUse::Off,
         }
     }
@@ -105,6 +113,10 @@ pub struct Scored<'a> {
     pub domain_attempts: f64,
     /// When it was last tried on this domain, in seconds since 1970; 0 when that is not known.
     pub domain_newest_s: u32,
+    /// For how many attempts the estimate so far counts against what this host has shown of it.
+    pub(crate) host_weight: f64,
+    /// When the host's vendor changed its mind about it, in seconds since 1970; 0 for never.
+    pub(crate) turned_s: u32,
 }
 
 impl Scored<'_> {

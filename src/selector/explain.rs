@@ -19,7 +19,7 @@ impl Selector {
     pub fn explain(&self, url: &Url, situation: &Situation) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
-        let mut steps = Steps::new(&self.registry, features.path_depth);
+        let mut steps = Steps::new(&self.registry, self.evidence.tags(), features.path_depth);
         let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
         let link = LinkState { paused_until: None, ..situation.link };
         let awake = Situation { link, host_trial: true, ..*situation };
@@ -40,8 +40,9 @@ impl Selector {
                 .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
         }
         let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
+        let shown = self.shown_by_host(url, situation.now)?;
         let url = identity(url).to_owned();
-        Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals })
+        Ok(Explanation { url, heuristics, steps: steps.steps, candidates, decision, deciding, counterfactuals, shown })
     }
 
     /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
@@ -53,7 +54,7 @@ impl Selector {
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
         walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
-        let decision = self.choose(url, &candidates, &settings, 0, situation);
+        let decision = self.choose(url, &candidates, &settings, (0, false), situation);
         let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::attempt::{Attempt, Hint};
+use crate::attempt::{Attempt, Hint, Tag};
 use crate::backoff::{BackoffSettings, LinkState};
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
-use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity};
-use crate::heuristic::{Heuristic, UrlExtractor};
+use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
+use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
 #[cfg(feature = "pace")]
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
@@ -30,6 +30,7 @@ use crate::time::{Clock, Timestamp};
 
 mod builder;
 mod explain;
+mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
 mod properties;
@@ -38,7 +39,7 @@ mod replay;
 mod route;
 mod sink;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation};
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
 pub use sink::{Sink, SinkError};
@@ -191,8 +192,24 @@ impl Selector {
             // Relaxed: a count for people.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
+        self.carry(&mut attempt);
         self.observe(&attempt);
         self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
+    }
+
+    /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
+    fn carry(&self, attempt: &mut Attempt) {
+        let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
+        if self.settings.tag_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
+            return;
+        }
+        let own = match self.extractors.is_empty() {
+            true => Vec::new(),
+            false => Url::parse(&attempt.url).ok().and_then(|url| self.heuristics(&url).ok()).unwrap_or_default(),
+        };
+        let is_of_url = |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic);
+        let carried = self.evidence.carried(attempt, &self.registry, is_of_url);
+        attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
 
     /// Learns from an attempt without handing it on: for replay.
@@ -365,7 +382,10 @@ impl Selector {
             return Decision::Paused { until, host: false };
         }
         let guard = self.evidence.guard();
-        let local = Local::find(&self.evidence, features, &guard);
+        let mut local = Local::find(&self.evidence, features, &guard);
+        if self.settings.tag_weight > 0.0 {
+            local = local.showing(&self.evidence, situation.now);
+        }
         let domain = local.domain;
         if domain.is_some_and(|entry| entry.paused_until().is_some() || entry.has_breakers()) {
             *seen = HostSeen::AtRisk;
@@ -383,7 +403,7 @@ impl Selector {
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        self.choose(url, candidates, &self.settings, domain_attempts, situation)
+        self.choose(url, candidates, &self.settings, (domain_attempts, local.shown.vendor().is_some()), situation)
     }
 
     /// Asks the policy, and labels what it answers.
@@ -392,7 +412,7 @@ impl Selector {
         url: &Url,
         candidates: &Candidates<'_>,
         settings: &Settings,
-        domain_attempts: u32,
+        (domain_attempts, behind_vendor): (u32, bool),
         situation: &Situation,
     ) -> Decision {
         let view = View {
@@ -403,8 +423,12 @@ impl Selector {
             url: identity(url),
             domain_attempts,
             now: situation.now,
+            behind_vendor,
         };
-        let Some(choice) = self.policy.choose(&view) else { return Decision::GiveUp };
+        let Some(choice) = self.policy.choose(&view) else {
+            let nobody_passes = view.is_first() && behind_vendor;
+            return if nobody_passes { Decision::NoFetcherGetsPast } else { Decision::GiveUp };
+        };
         let Some(chosen) = candidates.get(choice.fetcher.index()) else { return Decision::GiveUp };
         let source = match choice.rule {
             Rule::Explore => Source::Explore,
@@ -434,6 +458,8 @@ impl Selector {
                 basis: None,
                 domain_attempts: 0.0,
                 domain_newest_s: 0,
+                host_weight: self.settings.level_weight,
+                turned_s: 0,
             });
         }
     }

@@ -2,13 +2,19 @@
 
 use super::Selector;
 use crate::attempt::Attempt;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Voice};
 use crate::time::Timestamp;
 
 impl Selector {
-    /// Learns from an attempt where it lies, what domains share apart; the policy does not see it.
-    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) {
-        self.evidence.observe_apart(shared, attempt, &self.registry);
+    /// Learns from an attempt where it lies, what domains share apart; the policy does not see it. What it says about the tags of its
+    /// host is returned, for [`hear`](Self::hear).
+    pub(crate) fn learn(&self, shared: &Evidence, attempt: &impl crate::evidence::Observed) -> Option<Voice> {
+        self.evidence.observe_apart(shared, attempt, &self.registry)
+    }
+
+    /// Learns what attempts say about tags; in the order of the log.
+    pub(crate) fn hear(&self, voices: impl IntoIterator<Item = Voice>) {
+        voices.into_iter().for_each(|voice| self.evidence.hear(&voice));
     }
 
     /// Says that attempts of sites with these hashes come next.

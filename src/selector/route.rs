@@ -27,7 +27,7 @@ impl Router {
         let settled = match learned {
             Decision::Paused { .. } => true,
             Decision::Take(take) => take.source == Source::Requested,
-            Decision::GiveUp => false,
+            Decision::GiveUp | Decision::NoFetcherGetsPast => false,
         };
         if settled || !serve_table {
             let shadow = if ask_both && !settled { self.route(selector, domain).ok() } else { None };

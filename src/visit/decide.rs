@@ -41,6 +41,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Ok(decided) => decided,
                 Err(Stop::Ended(how)) => return Step::End(self.end(how, now)),
                 Err(Stop::Failed(error)) => return Step::End(self.fail(error, now)),
+                Err(Stop::NobodyGetsPast) => return Step::End(self.give_up(now)),
                 Err(Stop::Wait(wait)) => return Step::Wait(wait),
             };
             if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
@@ -133,7 +134,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Decision::Paused { .. } if !first => Err(self.without_fetcher()),
             Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
             Decision::Paused { until, .. } => Err(Stop::Ended(Ended::Paused { until, whom: Whom::Link })),
-            Decision::GiveUp => Err(self.without_fetcher()),
+            Decision::NoFetcherGetsPast if first && self.last.error.is_none() => Err(Stop::NobodyGetsPast),
+            Decision::GiveUp | Decision::NoFetcherGetsPast => Err(self.without_fetcher()),
         }
     }
 
@@ -229,7 +231,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             };
             source = Some(Source::Paused);
             paused_until = Some(until);
-        } else if matches!(how, Ended::Failed(_)) {
+        } else if matches!(how, Ended::Failed(_) | Ended::NoFetcherGetsPast { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
         let end = End {
@@ -253,5 +255,7 @@ enum Stop {
     Ended(Ended),
     /// Nobody else is worth a try after a failure.
     Failed(ErrorType),
+    /// Nobody is worth even a first try.
+    NobodyGetsPast,
     Wait(Wait),
 }

@@ -96,13 +96,23 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         self.requests += 1;
         self.record(take, at, &answer, error.clone(), weight, now);
-        self.keep(take, &answer, error.as_ref(), at);
+        let of_go_between = kind.is_some_and(ErrorKind::is_of_go_between);
+        // What the site itself said before stays the last word: that an archive has no copy does not undo a block.
+        let told = if of_go_between { self.last.error.take() } else { None };
+        if told.is_none() {
+            self.keep(take, &answer, error.as_ref());
+        }
+        self.last_attempt_at = Some(at);
         (self.redirected, self.redirects) = (None, 0);
         if let Word::Held(until) = word {
             self.hold_host_until(until, now);
         }
         let Some(error) = error else {
             held.settle();
+            if answer.elsewhere.is_some() {
+                // The host was not asked, so a trial of it has not taken place.
+                self.host_trial = None;
+            }
             self.deliver(now);
             return;
         };
@@ -116,7 +126,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.attempts += 1;
         self.excluded.insert(take.fetcher);
         let hint = kind.map_or(Hint::Unknown, Hint::after);
-        self.hint = Some(hint);
+        self.hint = self.hint.filter(|_| of_go_between).or(Some(hint));
+        let error = told.unwrap_or(error);
         let next = kind.map_or(After::OtherFetcher, ErrorKind::next);
         let ends = matches!(next, After::End | After::RetryThenEnd);
         let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
@@ -235,7 +246,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Keeps what the visit's end tells of its last attempt.
-    fn keep(&mut self, take: Take, answer: &Answer, error: Option<&ErrorType>, at: Timestamp) {
+    fn keep(&mut self, take: Take, answer: &Answer, error: Option<&ErrorType>) {
         let last = &mut self.last;
         last.fetcher = Some(take.fetcher);
         last.source = Some(take.source);
@@ -246,7 +257,6 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             None => String::new(),
             Some(error) => answer.message.clone().unwrap_or_else(|| describe(error, answer)),
         };
-        self.last_attempt_at = Some(at);
     }
 
     fn deliver(&mut self, now: Timestamp) {
@@ -333,6 +343,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.keep_link(end, hint, now);
         self.end(Ended::Failed(error), now)
+    }
+
+    /// The visit ends without a request: nobody gets past the host's vendor.
+    pub(super) fn give_up(&mut self, now: Timestamp) -> End {
+        let given_up = self.selector.why_given_up(self.url.borrow(), now);
+        self.last.message = given_up.to_string();
+        self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
+        self.end(Ended::NoFetcherGetsPast { vendor: given_up.vendor }, now)
     }
 
     /// Brings the link's state up to date, from what it is now.

@@ -296,6 +296,11 @@ pub enum Ended {
         /// What is paused.
         whom: Whom,
     },
+    /// No request was made: the host has shown whose wall stands before it, and nobody gets past that one. The link is paused.
+    NoFetcherGetsPast {
+        /// The vendor, as blocks show it: `block_datadome`.
+        vendor: String,
+    },
     /// The table should serve and has no route.
     NoRoute(RouteError),
     /// None of the fetchers that this visit could use is to be had.

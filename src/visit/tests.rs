@@ -10,8 +10,9 @@ use url::Url;
 use super::*;
 use crate::answer::{Answer, Block, Outcome, ShortPage};
 use crate::attempt::outcome::ErrorKind;
-use crate::attempt::{Arm, Attempt};
+use crate::attempt::{Arm, Attempt, Tag};
 use crate::backoff::LinkState;
+use crate::heuristic::Heuristic;
 use crate::registry::FetcherSpec;
 use crate::router::{Mode, Router};
 use crate::selector::{SelectorBuilder, Sink, SinkError, VisitSettings};
@@ -594,4 +595,117 @@ fn a_visit_can_be_told_how_far_a_block_goes() {
     let world = World::with(|builder| builder.visits(visits));
     let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into()]);
     assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::BlockedCaptcha)));
+}
+
+/// A block whose page shows this vendor.
+fn blocked_by(vendor: &str) -> Answer {
+    let mut answer = Answer::from(Outcome::Blocked(Block::challenge()));
+    answer.heuristics.push(Heuristic::flag(format!("block_{vendor}")));
+    answer
+}
+
+/// Sixty other hosts have met this vendor, and each fetcher was tried there after that: `passes` says who got past at one host in
+/// so many.
+fn met_elsewhere(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
+    for host in 0..60 {
+        for (n, name) in ["direct_access", "direct_access", "playwright", "playwright_stealth"].into_iter().enumerate()
+        {
+            let url = Url::parse(&format!("https://{vendor}{host}.net/{n}")).unwrap();
+            let attempt = Attempt::new(&url, name, BEGIN).unwrap();
+            let attempt = match passes.contains(&name) && host % one_in == 0 {
+                true => attempt.delivered(),
+                false => {
+                    let mut attempt = attempt.failed(ErrorKind::BlockedCaptcha);
+                    attempt.heuristics.push(Heuristic::flag(format!("block_{vendor}")).into());
+                    attempt
+                }
+            };
+            world.selector.record(attempt, BEGIN).unwrap();
+        }
+    }
+}
+
+/// Many hosts without a wall, so that the plain fetcher is the one to begin with.
+fn met_no_wall(world: &World) {
+    for n in 0..2000 {
+        let url = Url::parse(&format!("https://open{}.net/{n}", n % 200)).unwrap();
+        world.selector.record(Attempt::new(&url, "direct_access", BEGIN).unwrap().delivered(), BEGIN).unwrap();
+    }
+}
+
+fn carried(attempt: &Attempt, kind: &str) -> Vec<String> {
+    let tags = attempt.heuristics.iter().filter(|tag| tag.heuristic.kind == kind);
+    tags.map(|tag| tag.heuristic.value.to_string()).collect()
+}
+
+#[test]
+fn what_a_wall_shows_counts_for_the_next_step_of_the_same_visit() {
+    let world = World::new();
+    met_no_wall(&world);
+    met_elsewhere(&world, "tarpit", &["playwright"], 1);
+    met_elsewhere(&world, "gate", &["playwright_stealth"], 1);
+    let (asked, _) = world.run("/a", &[blocked_by("tarpit"), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "playwright"], "elsewhere a browser gets past this one");
+    let other = Visit::new(Arc::clone(&world.selector), Url::parse("https://f.org/").unwrap()).unwrap();
+    let (asked, _) = drive(other, &[blocked_by("gate"), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "playwright_stealth"], "and past that one stealth does");
+}
+
+#[test]
+fn an_attempt_carries_what_its_host_had_shown_before_it_and_what_it_shows_from_then_on() {
+    let world = World::new();
+    world.run("/a", &[blocked_by("gate"), Outcome::Content.into()]);
+    world.run("/b", &[blocked_by("wall"), Outcome::Content.into()]);
+    let made = world.attempts();
+    let of = |kind| made.iter().map(|attempt| carried(attempt, kind)).collect::<Vec<_>>();
+    assert_eq!(of("host_shows")[0], ["block_gate"]);
+    let showed = of("host_showed");
+    assert!(showed[0].is_empty(), "the attempt that shows it did not know it");
+    assert!(showed[1..].iter().all(|names| !names.is_empty()));
+    assert!(showed[1] == ["block_gate"], "{showed:?}");
+    let url = Url::parse("https://www.app.e.org/").unwrap();
+    let situation = crate::selector::Situation::first(world.clock.now());
+    let shown = world.selector.explain(&url, &situation).unwrap().shown;
+    assert_eq!(shown.len(), 1, "a host that showed no vendor has its site's: {shown:?}");
+}
+
+#[test]
+fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
+    let world = World::new();
+    met_elsewhere(&world, "fortress", &[], 1);
+    world.run("/first", &[blocked_by("fortress")]);
+    world.pass(Duration::from_secs(86_400));
+    let visit = |n| {
+        world.pass(Duration::from_secs(7200));
+        world.run(&format!("/p{n}"), &[blocked_by("fortress")]).1
+    };
+    let ends: Vec<End> = (0..200).map(visit).collect();
+    let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, Ended::NoFetcherGetsPast { .. })).collect();
+    assert!((150..200).contains(&given_up.len()), "one in twenty is tried all the same: {}", given_up.len());
+    for end in given_up {
+        assert_eq!(end.how, Ended::NoFetcherGetsPast { vendor: "block_fortress".to_owned() });
+        assert_eq!(end.requests, 0);
+        assert!(end.paused_until.is_some(), "{end:?}");
+        assert!(end.message.contains("fortress") && end.message.contains("one URL in 20"), "{}", end.message);
+    }
+    let tried = world.attempts().into_iter().filter(|attempt| attempt.rule.as_deref() == Some("tried_all_the_same"));
+    assert!(tried.inspect(|attempt| assert_eq!(attempt.propensity, Some(0.05))).count() > 0);
+}
+
+#[test]
+fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given_up_before_a_request() {
+    let world = World::new();
+    met_elsewhere(&world, "mixed", &["playwright_stealth"], 2);
+    let nameless = Answer::from(Outcome::Blocked(Block::challenge()));
+    for (place, answer) in [blocked_by("mixed"), nameless].into_iter().enumerate() {
+        for host in 0..30 {
+            let url = Url::parse(&format!("https://new{place}-{host}.org/")).unwrap();
+            let mut seen = Attempt::new(&url, "direct_access", BEGIN).unwrap().failed(ErrorKind::BlockedCaptcha);
+            seen.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
+            world.selector.record(seen, BEGIN).unwrap();
+            let visit = Visit::new(Arc::clone(&world.selector), url).unwrap();
+            let (asked, end) = drive(visit, std::slice::from_ref(&answer));
+            assert!(!asked.is_empty() && end.how == failed(ErrorKind::BlockedCaptcha), "{end:?}");
+        }
+    }
 }

@@ -25,6 +25,8 @@ fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
         duration: Duration::ZERO,
         truncated: false,
         requests: None,
+        exchange: Vec::new(),
+        elsewhere: None,
     }
 }
 

@@ -42,6 +42,12 @@ pub(crate) struct FetchArgs {
     /// Keep pages in this WARC archive (compressed when the name ends in .gz)
     #[arg(long, value_name = "FILE")]
     pub(crate) warc: Option<PathBuf>,
+    /// Go on in a new file (crawl-00001.warc.gz ..) once one is so long, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "warc")]
+    pub(crate) warc_size: Option<u64>,
+    /// When done, bring this CDXJ index of the archive up to date
+    #[arg(long, value_name = "FILE", requires = "warc")]
+    pub(crate) cdx: Option<PathBuf>,
     /// URLs under way at once
     #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
@@ -129,7 +135,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 /// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => {
@@ -143,7 +149,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `500`, `64KiB`, `10MB` or `1.5GiB`.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let size: bytesize::ByteSize =
         text.parse().map_err(|error| format!("{error}: expected a size, as in 10MB or 10MiB"))?;
     if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }

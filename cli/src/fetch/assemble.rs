@@ -9,32 +9,27 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::args::PaceArgs;
+use super::make::{Children, Made};
 use super::{FetchArgs, hangup};
-use crate::available::{Available, BrowserArgs, NoBrowser};
+use crate::available::{Available, BrowserArgs};
 use crate::decide::candidate;
 use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::{Settings, say_torn};
 use fetchwise::config::DurabilityName;
-use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
-use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
-use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::Limits;
+use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
-use fetchwise::fetch::http::HttpFetcher;
-use fetchwise::fetch::{Fetcher, Limits};
 use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
-use fetchwise::registry::{PROBE_FETCHER, canonical};
+use fetchwise::registry::canonical;
 use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
-use fetchwise::store::warc::Warc;
+use fetchwise::store::warc::{Warc, WarcOptions};
 use fetchwise::time::Clock;
-
-/// Other programs get so long to end.
-const CLOSE_TIME: Duration = Duration::from_secs(3);
 
 /// What a crawl needs, whoever asks for it.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +54,8 @@ pub(crate) struct Wishes {
     pub(crate) pace: PaceArgs,
     /// Whoever asks has a queue of its own, and wants nothing to wait inside.
     pub(crate) has_queue: bool,
+    /// Whether requests and redirects are kept for an archive.
+    pub(crate) keep_exchange: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -74,6 +71,7 @@ impl From<&FetchArgs> for Wishes {
             ca_file: args.ca_file.clone(),
             pace: args.pace.clone(),
             has_queue: true,
+            keep_exchange: args.warc.is_some(),
         }
     }
 }
@@ -83,13 +81,6 @@ pub(crate) struct Crawler {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
     children: Children,
-}
-
-/// Fetchers that run other programs, which are ended in good order.
-#[derive(Default)]
-struct Children {
-    browsers: Vec<Arc<BrowserFetcher>>,
-    commands: Vec<Arc<CommandFetcher>>,
 }
 
 impl Crawler {
@@ -115,10 +106,17 @@ impl Crawler {
             is_known(&available, &selector, name)?;
         }
         selector.set_sink(Box::new(Arc::clone(&journal)));
-        let builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
-        let builder = if wishes.has_queue { builder.wait_at_most(Duration::ZERO) } else { builder };
-        let mut children = Children::default();
-        let builder = fetchers(builder, &mut children, settings, wishes, &available, guard)?;
+        let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
+        if wishes.has_queue {
+            builder = builder.wait_at_most(Duration::ZERO);
+        }
+        let Made { plain, fetchers, missing, children } = Made::of(settings, wishes, &available, guard)?;
+        let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        builder = builder.robots(RobotsTxt::new(plain, agent));
+        for (name, why) in missing {
+            builder = builder.missing(&name, why);
+        }
+        builder = fetchers.into_iter().fold(builder, PipelineBuilder::fetcher);
         let builder = match store {
             Some(store) => builder.store(store),
             None => builder,
@@ -134,23 +132,11 @@ impl Crawler {
     /// Ends other programs, then writes and syncs what is left.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         drop(self.pipeline);
-        // A program that does not end in time is killed when its fetcher is dropped.
-        let _ = tokio::time::timeout(CLOSE_TIME, self.children.close()).await;
+        self.children.close().await;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => Ok(journal.close()?),
             // A task that was abandoned still holds it for a moment; dropping the last one closes it.
             Err(journal) => journal.flush().wait().map_err(Failure::failed),
-        }
-    }
-}
-
-impl Children {
-    async fn close(&self) {
-        for browser in &self.browsers {
-            browser.close().await;
-        }
-        for command in &self.commands {
-            command.close().await;
         }
     }
 }
@@ -172,7 +158,9 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
             }
-            let archive = Warc::open(path)?;
+            let options = WarcOptions::default();
+            let options = args.warc_size.map_or(options.clone(), |bytes| options.rotate_at(bytes));
+            let archive = Warc::with(path, options)?;
             if let Some(torn) = archive.torn() {
                 note(format_args!("fetchwise: {torn}"));
             }
@@ -183,13 +171,13 @@ pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure>
 }
 
 /// What a request may cost, its time and redirects apart.
-fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
+pub(crate) fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
     let base = Limits::default();
     Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
 }
 
 /// How a visit goes.
-fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
+pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
     let (http, base) = (&settings.config.http, VisitSettings::default());
     let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
     VisitSettings {
@@ -210,7 +198,7 @@ fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
     }
 }
 
-fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
+pub(crate) fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
     let network = &settings.config.network;
     let mut guard =
         AddressGuard::new(wishes.allow_network.clone(), wishes.allow_private_network || network.allow_private);
@@ -243,77 +231,8 @@ fn journal_options(settings: &Settings) -> JournalOptions {
 fn is_known(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
     let name = canonical(name);
     candidate(selector, name)?;
-    let elsewhere = available.elsewhere().any(|other| other == name).then_some(ELSEWHERE);
-    if let Some(reason) = available.why_not(name).or(elsewhere) {
+    if let Some(reason) = available.why_left_out(name) {
         note(format_args!("warning: --fetcher {name} is not available, others are tried: {reason}"));
     }
     Ok(())
-}
-
-/// Why `fetch` does not use a fetcher that the config names.
-const ELSEWHERE: &str = "the config gives it no command, and fetchwise does not bring it";
-
-/// Adds every fetcher that is to be had, and why the others are not. Starts none.
-fn fetchers(
-    mut builder: PipelineBuilder,
-    children: &mut Children,
-    settings: &Settings,
-    wishes: &Wishes,
-    available: &Available<'_>,
-    guard: AddressGuard,
-) -> Result<PipelineBuilder, Failure> {
-    let config = &settings.config;
-    let dialer = Dialer::new(guard.clone());
-    let mut http = HttpFetcher::builder().guard(guard).name(PROBE_FETCHER);
-    if let Some(agent) = &config.http.user_agent {
-        http = http.user_agent(agent);
-    }
-    if let Some(file) = wishes.ca_file.as_ref().or(config.http.ca_file.as_ref()) {
-        http = http.ca_file(file).map_err(Failure::usage)?;
-    }
-    let http = Arc::new(http.build().map_err(Failure::usage)?);
-    // It asks for robots.txt also where pages are fetched by others only.
-    let agent = config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    builder = builder.robots(RobotsTxt::new(Arc::clone(&http) as Arc<dyn Fetcher>, agent));
-    if available.is_shipped_and_wanted(PROBE_FETCHER) {
-        builder = builder.fetcher(http);
-    }
-    if let Err(NoBrowser::Missing(reason)) = &available.browser {
-        note(format_args!("warning: pages that need a browser will fail: {reason}"));
-    }
-    for options in browsers(wishes).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name)) {
-        match &available.browser {
-            Ok(program) => {
-                let tabs = config.browser.tabs.unwrap_or(options.tabs);
-                let browser = BrowserFetcher::new(program.clone(), BrowserOptions { tabs, ..options }, dialer.clone());
-                let browser = Arc::new(browser.map_err(Failure::usage)?);
-                children.browsers.push(Arc::clone(&browser));
-                builder = builder.fetcher(browser);
-            }
-            Err(none) => builder = builder.missing(&options.name, none.reason()),
-        }
-    }
-    for name in available.elsewhere() {
-        note(format_args!("warning: the fetcher {name} is left out: {ELSEWHERE}"));
-        builder = builder.missing(name, ELSEWHERE);
-    }
-    for fetcher in &config.fetchers {
-        let Some(argv) = &fetcher.command else { continue };
-        let mut options = CommandOptions::new(canonical(&fetcher.name), argv);
-        options.renders = fetcher.spec().renders;
-        options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
-        let command = Arc::new(CommandFetcher::new(options, dialer.clone()));
-        children.commands.push(Arc::clone(&command));
-        builder = builder.fetcher(command);
-    }
-    Ok(builder)
-}
-
-/// The browsers that are shipped.
-fn browsers(wishes: &Wishes) -> [BrowserOptions; 2] {
-    let mut stealth = BrowserOptions::stealth();
-    if let Some(agent) = &wishes.stealth_agent {
-        stealth.user_agent = UserAgent::Custom(agent.clone());
-    }
-    [BrowserOptions::default(), stealth]
 }

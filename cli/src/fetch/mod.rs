@@ -8,6 +8,7 @@
 //! Links are read ahead, and those of a host that has to wait stand in a queue of their own: they take no place from the others.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::journal::{Health, Journal};
 use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::store::warc::{Warc, cdxj};
 use queue::{Queue, host_of};
 use report::Show;
 use resume::Resume;
@@ -30,12 +32,13 @@ use stop::{GRACE, Stop};
 
 pub(crate) use args::{FetchArgs, PaceArgs};
 
-mod args;
+pub(super) mod args;
 pub(super) mod assemble;
 mod eta;
 pub(super) mod feed;
 mod files;
 mod hangup;
+pub(super) mod make;
 mod queue;
 pub(super) mod report;
 mod resume;
@@ -104,7 +107,18 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
     });
     // A name that is being looked up holds a thread that nobody can stop.
     runtime.shutdown_timeout(Duration::from_millis(500));
+    if let (Some(archive), Some(cdx)) = (&args.warc, &args.cdx) {
+        index(archive, cdx)?;
+    }
     ended
+}
+
+/// Brings the index of an archive up to date. What an interrupted run wrote is in it, too.
+fn index(archive: &Path, cdx: &Path) -> Result<(), Failure> {
+    cdxj::update(&Warc::files(archive), cdx).map(drop).map_err(|error| {
+        Failure::failed(format_args!("cannot bring the index {} up to date: {error}", cdx.display()))
+            .advise("the archive is whole; the next run with --cdx makes up for it")
+    })
 }
 
 /// A run under way.

@@ -42,6 +42,10 @@ pub(crate) struct ReportJson<'a> {
     duration_ms: u64,
     file: Option<&'a Path>,
     paused_until: Option<String>,
+    /// Who delivered in the site's place.
+    served_by: Option<&'a str>,
+    /// From when an archive's copy is.
+    archived_at: Option<String>,
 }
 
 impl<'a> ReportJson<'a> {
@@ -66,6 +70,8 @@ impl<'a> ReportJson<'a> {
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             file: report.file.as_deref(),
             paused_until: report.paused_until.map(rfc3339::format),
+            served_by: report.elsewhere.as_ref().map(|elsewhere| &*elsewhere.by),
+            archived_at: report.elsewhere.as_ref().and_then(|elsewhere| elsewhere.captured).map(rfc3339::format),
         }
     }
 }
@@ -234,6 +240,11 @@ fn words(place: Place, url: &str, report: &Report) -> String {
     if report.success {
         let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
         let bytes = HumanBytes(report.bytes);
+        let copy = report.elsewhere.as_ref().map(|elsewhere| match elsewhere.day() {
+            Some(day) => format!(", {}'s copy of {day}", plain(&elsewhere.by)),
+            None => format!(", from {}", plain(&elsewhere.by)),
+        });
+        let how = format!("{how}{}", copy.unwrap_or_default());
         let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
         return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
     }

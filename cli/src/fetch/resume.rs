@@ -169,7 +169,14 @@ mod tests {
             let later = matches!(kind, ErrorKind::LocalFault | ErrorKind::RateLimited);
             assert_eq!(ended(kind.name()), !later, "{kind}");
         }
-        let later = [Report::STORE_ERROR, Report::NO_ROUTE, Report::NO_FETCHER, Report::PAUSED, "internal_error"];
+        let later = [
+            Report::STORE_ERROR,
+            Report::NO_ROUTE,
+            Report::NO_FETCHER,
+            Report::NO_FETCHER_GETS_PAST,
+            Report::PAUSED,
+            "internal_error",
+        ];
         assert!(later.into_iter().all(|error_type| !ended(error_type)));
         // A page that came and could not be stored is not there.
         assert!(!is_through(&Report { success: false, status: Some(200), ..Report::default() }));

@@ -163,3 +163,57 @@ fn importance_prunes_what_the_config_says() {
     let bad = place.write("bad.toml", "[importance]\nuse = 'maybe'\n");
     assert_eq!(place.run(&["select", "https://e.org/", "--config", &bad]).code, 2);
 }
+
+#[test]
+fn an_exported_database_answers_the_usual_queries_as_the_commands_do() {
+    let place = Place::new();
+    place.import((0..400_i64).map(|n| {
+        let error = match n % 5 {
+            0 => json!("blocked_captcha"),
+            1 if n % 3 == 0 => json!("timeout"),
+            _ => Value::Null,
+        };
+        let fetcher = ["direct_access", "playwright"][(n / 5) as usize % 2];
+        let url = format!("https://h{}.org/{}.{}", n % 9, n, ["html", "pdf"][n as usize % 2]);
+        json!({"url": url, "fetcher": fetcher, "success": error.is_null(), "error_type": error, "attempted_at": now() - n * 1000})
+    }));
+    assert_eq!(place.run(&["export", "--sqlite", "attempts.db"]).code, 0);
+    let db = rusqlite::Connection::open(place.path("attempts.db")).unwrap();
+    let baseline: f64 = db.query_row("SELECT avg(success) FROM fetcher_attempts", (), |row| row.get(0)).unwrap();
+    let gains = "SELECT count(*), avg(a.success), abs(avg(a.success) - ?3) FROM fetcher_attempts a
+        JOIN attempt_heuristics h ON a.id = h.attempt WHERE heuristic_type = ?1 AND heuristic_value = ?2";
+    let rows = place.run(&["importance", "--json", "--limit", "1000"]).json();
+    let mut compared = 0;
+    for row in rows.iter().filter(|row| !row["value"].is_null()) {
+        let (kind, value) = (row["type"].as_str().unwrap(), row["value"].as_str().unwrap());
+        let (n, rate, gain): (i64, f64, f64) = db
+            .query_row(gains, rusqlite::params![kind, value, baseline], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .unwrap();
+        let close = |field: &str, want: f64| (row[field].as_f64().unwrap() - want).abs() < 1e-9;
+        assert!(
+            row["n"] == n && close("baseline", baseline) && close("conditional_rate", rate) && close("gain", gain),
+            "{row}"
+        );
+        compared += 1;
+    }
+    assert!(compared > 10, "{rows:?}");
+    for row in place.run(&["stats", "--by", "domain", "--json"]).json() {
+        let want: (i64, f64, f64) = db
+            .query_row(
+                "SELECT count(*), avg(success), avg(is_banned) FROM fetcher_attempts a JOIN attempt_heuristics h ON h.attempt = a.id
+                 WHERE heuristic_type = 'domain' AND heuristic_value = ?1",
+                [row["key"].as_str().unwrap()],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .unwrap();
+        let close = |field: &str, want: f64| (row[field].as_f64().unwrap() - want).abs() < 1e-9;
+        assert!(
+            row["attempts"] == want.0 && close("success_rate", want.1) && close("ban_rate", want.2),
+            "{row} {want:?}"
+        );
+    }
+    let again = place.run(&["export", "--sqlite", "attempts.db"]);
+    assert!(again.code == 2 && again.stderr.contains("is there already"), "{}", again.stderr);
+}

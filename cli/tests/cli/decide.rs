@@ -116,9 +116,9 @@ fn a_wish_for_a_fetcher_that_fetch_cannot_use_is_said_and_others_are_tried() {
         ),
         (
             &["--fetcher", "archive_proxy"],
-            "--fetcher archive_proxy is not available, others are tried: fetchwise does not",
+            "--fetcher archive_proxy is not available, others are tried: it is used when a config",
         ),
-        (&["--fetcher", "my_fetcher", "--config", &config], "the config gives it no command"),
+        (&["--fetcher", "my_fetcher", "--config", &config], "the config does not say how it gets pages"),
     ] {
         // Nobody listens there: an attempt by the plain fetcher, and its retry.
         let line =

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod analytics;
+mod archive;
 mod classify;
 mod decide;
 mod fetch;
 mod full_disk;
 mod log;
 mod maintain;
+mod pocketbase;
+mod sources;
 mod support;

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::tally::{Tally, Wait, quantile};
+use super::shift::{Followed, Right};
+use super::tally::{Part, Tally, Wait, quantile};
 use super::world::World;
 use fetchwise::decision::Source;
 
@@ -54,12 +55,82 @@ pub struct PolicyReport {
     pub adapt_better_p50: Option<u32>,
     /// The same for four of five changes.
     pub adapt_better_p80: Option<u32>,
+    /// What vendors' walls make of it, in a world that has vendors.
+    #[serde(flatten)]
+    pub walls: Option<WallReport>,
     /// Nanoseconds a decision, when they were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decide_ns: Option<f64>,
     /// What plots are drawn from.
     #[serde(skip)]
     pub(crate) curves: Curves,
+}
+
+/// The results of one policy where vendors' walls stand.
+#[derive(Clone, Debug, Serialize)]
+pub struct WallReport {
+    /// Regret a URL over those that meet a vendor's wall.
+    pub walled_regret: f64,
+    /// The same over the first three visits of each host.
+    pub walled_cold_regret: f64,
+    /// The share of URLs for which no request was made.
+    pub unasked_share: f64,
+    /// How a change of mind of a vendor is followed, where one changes it.
+    #[serde(flatten)]
+    pub shift: Option<ShiftReport>,
+}
+
+/// How often the first fetcher of a page behind a vendor that changes its mind is the one that the oracle would try first. Null
+/// where there was no such page.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShiftReport {
+    /// At known hosts before the change.
+    pub shift_known: Option<f64>,
+    /// At the first page of hosts that were not seen from the change until two days after it or longer, where a dearer fetcher (or
+    /// none) is best now.
+    pub shift_harder_first: Option<f64>,
+    /// At their second page.
+    pub shift_harder_second: Option<f64>,
+    /// At the first page where a cheaper fetcher is best now.
+    pub shift_easier_first: Option<f64>,
+    /// At their second page.
+    pub shift_easier_second: Option<f64>,
+}
+
+impl WallReport {
+    fn new(world: &World, tallies: &[Tally], oracle: &[Tally]) -> Option<Self> {
+        let lost = |of: fn(&Tally) -> Part| {
+            let urls: u64 = tallies.iter().map(|t| of(t).urls).sum();
+            let lost: f64 = tallies.iter().zip(oracle).map(|(t, o)| of(o).utility - of(t).utility).sum();
+            lost / (urls as f64).max(1.0)
+        };
+        let urls: u64 = tallies.iter().map(|t| t.urls).sum();
+        let unasked: u64 = tallies.iter().map(|t| t.unasked).sum();
+        let report = Self {
+            walled_regret: lost(|t| t.walled),
+            walled_cold_regret: lost(|t| t.walled_cold),
+            unasked_share: unasked as f64 / (urls as f64).max(1.0),
+            shift: world.vendors.iter().any(|vendor| vendor.shift.is_some()).then(|| ShiftReport::new(tallies)),
+        };
+        (!world.vendors.is_empty()).then_some(report)
+    }
+}
+
+impl ShiftReport {
+    fn new(tallies: &[Tally]) -> Self {
+        let share = |of: fn(&Followed) -> Right| {
+            let sum = |part: fn(Right) -> u64| tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>();
+            let count = sum(|right| right.of);
+            (count > 0).then(|| sum(|right| right.right) as f64 / count as f64)
+        };
+        Self {
+            shift_known: share(|f| f.known),
+            shift_harder_first: share(|f| f.harder[0]),
+            shift_harder_second: share(|f| f.harder[1]),
+            shift_easier_first: share(|f| f.easier[0]),
+            shift_easier_second: share(|f| f.easier[1]),
+        }
+    }
 }
 
 /// Results over time.
@@ -109,6 +180,7 @@ impl PolicyReport {
             adapt_worse_p80: quantile(&curves.worse, 0.8),
             adapt_better_p50: quantile(&curves.better, 0.5),
             adapt_better_p80: quantile(&curves.better, 0.8),
+            walls: WallReport::new(world, tallies, oracle),
             decide_ns: (decisions > 0.0).then(|| sum(&|t| t.decide_ns as f64) / decisions),
             curves,
         }

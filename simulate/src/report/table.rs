@@ -30,7 +30,7 @@ pub(super) fn mean_regret(reports: &[PolicyReport], worlds: &[&str], policy: &st
 }
 
 /// An aligned table of regret a URL, the least mean first: one line a policy, one column a world. Below it, for each world
-/// where a baseline has less regret than `default`, a line that says so.
+/// where a baseline has less regret than `default`, a line that says so. Worlds with vendors have a table of their own behind it.
 pub fn table(reports: &[PolicyReport]) -> String {
     let worlds = distinct(reports, |report| &report.world);
     let mut policies = distinct(reports, |report| &report.policy);
@@ -56,6 +56,100 @@ pub fn table(reports: &[PolicyReport]) -> String {
     for line in baseline_wins(reports) {
         out.push_str(&line);
         out.push('\n');
+    }
+    out.push_str(&walls(reports));
+    out
+}
+
+/// The policy that everything is compared with where vendors' walls stand: the same without what hosts showed.
+const WITHOUT_TAGS: &str = "untagged";
+
+/// What vendors' walls make of each policy, in worlds that have vendors: as shares of `untagged`'s where that ran too, and the mean of
+/// those over worlds; then how changes of mind of whole vendors are followed. Empty without such worlds.
+fn walls(reports: &[PolicyReport]) -> String {
+    let walled: Vec<&PolicyReport> = reports.iter().filter(|report| report.walls.is_some()).collect();
+    if walled.is_empty() {
+        return String::new();
+    }
+    let names = walled.iter().map(|report| report.world.len() + report.policy.len() + 1);
+    let first = names.max().unwrap_or(0).max("after a vendor's shift".len());
+    let mut out = format!(
+        "\n{:first$}  {:>7}  {:>7}  {:>7}  {:>11}  {:>7}  {:>7}  {:>7}  {:>9}\n",
+        "where vendors stand", "regret", "cold", "walled", "walled cold", "bans", "blocks", "unasked", "delivered"
+    );
+    let mut means: Vec<(&str, Vec<[f64; 6]>)> = Vec::new();
+    for report in &walled {
+        let Some(base) = walled.iter().find(|base| base.world == report.world && base.policy == WITHOUT_TAGS) else {
+            let _ =
+                writeln!(out, "{:first$}{}", format!("{} {}", report.world, report.policy), cells(measures(report), 2));
+            continue;
+        };
+        let shares = ratio(measures(report), measures(base));
+        let is_base = report.policy == WITHOUT_TAGS;
+        let shown = if is_base { measures(report) } else { shares };
+        let unasked = report.walls.as_ref().map_or(0.0, |walls| walls.unasked_share);
+        let name = format!("{} {}", report.world, report.policy);
+        let _ = writeln!(
+            out,
+            "{name:first$}{}  {unasked:>7.3}  {:>9.4}{}",
+            cells(shown, if is_base { 2 } else { 3 }),
+            report.success_rate,
+            if is_base { "" } else { "  of untagged" }
+        );
+        if !is_base {
+            match means.iter_mut().find(|(policy, _)| *policy == report.policy) {
+                Some((_, all)) => all.push(shares),
+                None => means.push((&report.policy, vec![shares])),
+            }
+        }
+    }
+    for (policy, all) in means {
+        let mean = std::array::from_fn(|place| all.iter().map(|of| of[place]).sum::<f64>() / all.len() as f64);
+        let _ =
+            writeln!(out, "{:first$}{}  {:>7}  {:>9}  of untagged", format!("mean {policy}"), cells(mean, 3), "", "");
+    }
+    out.push_str(&shifts(&walled, first));
+    out
+}
+
+/// Regret, cold regret, the same behind walls, bans, blocks.
+fn measures(report: &PolicyReport) -> [f64; 6] {
+    let (walled, cold) =
+        report.walls.as_ref().map_or((0.0, 0.0), |walls| (walls.walled_regret, walls.walled_cold_regret));
+    [report.regret, report.cold_regret, walled, cold, report.bans_per_1k, report.blocked_per_1k]
+}
+
+fn ratio(of: [f64; 6], to: [f64; 6]) -> [f64; 6] {
+    std::array::from_fn(|place| if to[place] == 0.0 { 1.0 } else { of[place] / to[place] })
+}
+
+fn cells(of: [f64; 6], digits: usize) -> String {
+    let widths = [7, 7, 7, 11, 7, 7];
+    of.iter().zip(widths).map(|(value, width)| format!("  {value:>width$.digits$}")).collect()
+}
+
+/// How often the first fetcher is the oracle's, where a vendor changed its mind.
+fn shifts(walled: &[&PolicyReport], first: usize) -> String {
+    let mut out = String::new();
+    for report in walled {
+        let Some(shift) = report.walls.as_ref().and_then(|walls| walls.shift.as_ref()) else { continue };
+        if out.is_empty() {
+            let _ = writeln!(
+                out,
+                "\n{:first$}  {:>7}  {:>15}  {:>15}",
+                "after a vendor's shift", "known", "harder 1st, 2nd", "easier 1st, 2nd"
+            );
+        }
+        let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.2}"));
+        let both = |a, b| format!("{}, {}", share(a), share(b));
+        let _ = writeln!(
+            out,
+            "{:first$}  {:>7}  {:>15}  {:>15}",
+            format!("{} {}", report.world, report.policy),
+            share(shift.shift_known),
+            both(shift.shift_harder_first, shift.shift_harder_second),
+            both(shift.shift_easier_first, shift.shift_easier_second)
+        );
     }
     out
 }

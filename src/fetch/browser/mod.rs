@@ -471,8 +471,18 @@ fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, 
         say_utf8(&mut headers);
     }
     let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
-    let (truncated, requests) = (document.truncated, Some(document.requests));
-    Ok(Response { status, headers, body, final_url, chain: Vec::new(), duration, truncated, requests })
+    Ok(Response {
+        status,
+        headers,
+        body,
+        final_url,
+        chain: Vec::new(),
+        duration,
+        truncated: document.truncated,
+        requests: Some(document.requests),
+        exchange: Vec::new(),
+        elsewhere: None,
+    })
 }
 
 /// The document's text is in UTF-8, whatever the server's bytes were in.

@@ -172,7 +172,19 @@ impl CommandFetcher {
         match result {
             Ok(body) => {
                 let (chain, duration) = (Vec::new(), Duration::ZERO);
-                Ok(Response { status, headers, body, final_url, chain, duration, truncated, requests: None })
+                let (elsewhere, exchange, requests) = (None, Vec::new(), None);
+                Ok(Response {
+                    status,
+                    headers,
+                    body,
+                    final_url,
+                    chain,
+                    duration,
+                    truncated,
+                    requests,
+                    exchange,
+                    elsewhere,
+                })
             }
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }

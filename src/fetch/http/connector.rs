@@ -4,6 +4,7 @@
 //! nothing of TLS (hyper-rustls wraps it) nor of requests.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,9 +75,16 @@ impl Drop for OpenCount {
     }
 }
 
+/// The address that a connection goes to, among the extensions of each answer that came over it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
-        let connected = Connected::new();
+        let connected = match self.io.inner().peer_addr() {
+            Ok(peer) => Connected::new().extra(PeerAddress(peer.ip().to_canonical())),
+            Err(_) => Connected::new(),
+        };
         if !self.keep {
             // Serves the request that it was dialled for, and is closed then.
             connected.poison();

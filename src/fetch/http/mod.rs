@@ -45,11 +45,12 @@ use url::Url;
 use super::body::BodyCollector;
 use super::dial::{Dialer, Resolve, SystemResolver};
 use super::guard::AddressGuard;
-use super::{FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
+use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request, Response};
 use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
 
 pub(crate) use connector::Connector;
+use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
 use redirect::{Chain, is_redirect};
@@ -105,6 +106,7 @@ pub struct HttpFetcher {
     client: Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>,
     headers: HeaderMap,
     temp_dir: Option<PathBuf>,
+    keeps_exchange: bool,
 }
 
 impl HttpFetcher {
@@ -171,6 +173,7 @@ struct Done {
     decoded: decode::Decoded,
     final_url: Url,
     chain: Vec<Url>,
+    exchange: Vec<Exchange>,
 }
 
 impl Done {
@@ -185,6 +188,8 @@ impl Done {
             duration,
             truncated: self.decoded.truncated,
             requests: None,
+            exchange: self.exchange,
+            elsewhere: None,
         }
     }
 }
@@ -194,14 +199,22 @@ impl HttpFetcher {
         let limits = request.limits;
         let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
         let mut cookies = Cookies::default();
+        let mut exchange = Vec::new();
         loop {
             *answer = None;
             let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
-            let (response, _flight) = self.get(chain.current(), same_origin, &cookies).await?;
+            let (response, _flight, sent) = self.get(chain.current(), same_origin, &cookies).await?;
             let (head, body) = response.into_parts();
+            if let Some(request) = sent {
+                let peer = head.extensions.get().map(|PeerAddress(address)| *address);
+                exchange.push(Exchange { url: chain.current().clone(), request, peer, redirect: None });
+            }
             let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
             check_head(headers, limits)?;
             if is_redirect(*status) {
+                if let Some(last) = exchange.last_mut() {
+                    last.redirect = Some(Redirect { status: status.as_u16(), headers: headers_as_text(headers) });
+                }
                 cookies.keep(headers, chain.current());
                 chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
                 drain(body).await;
@@ -213,17 +226,18 @@ impl HttpFetcher {
             let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
             let decoded = decode::read(body, headers, limits, collector).await?;
             let (final_url, chain) = chain.into_urls();
-            return Ok(Done { decoded, final_url, chain });
+            return Ok(Done { decoded, final_url, chain, exchange });
         }
     }
 
-    /// The head of the answer to one request, and what says that the request is still under way while its body is read.
+    /// The head of the answer to one request, what says that the request is still under way while its body is read, and the headers
+    /// that were sent, where they are kept.
     async fn get(
         &self,
         url: &Url,
         same_origin: bool,
         cookies: &Cookies,
-    ) -> Result<(http::Response<Incoming>, Option<InFlight>), Failure> {
+    ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
         let uri = uri_of(url)?;
         let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
         // All connections that the pool keeps to a host may have been closed by it.
@@ -240,11 +254,12 @@ impl HttpFetcher {
             if let Some(cookies) = &cookies {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
+            let sent = self.keeps_exchange.then(|| as_sent(url, request.headers()));
             let (ended, flight) = self.send(request).await;
             match ended {
                 Ok(response) => {
                     Link::answered(&response);
-                    return Ok((response, flight));
+                    return Ok((response, flight, sent));
                 }
                 Err(error) if stale < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => stale += 1,
                 Err(error) => return Err(Failure::of_request(&error)),
@@ -312,6 +327,25 @@ fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
     headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
 }
 
+/// The headers of a request with the one that the client adds, named as HTTP/1.1 writes them.
+fn as_sent(url: &Url, headers: &HeaderMap) -> Vec<Header> {
+    let host = url.host_str().unwrap_or_default();
+    let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    let mut sent = vec![Header::new("Host", host)];
+    sent.extend(headers_as_text(headers).into_iter().map(|header| Header::new(title_case(&header.name), header.value)));
+    sent
+}
+
+fn title_case(name: &str) -> String {
+    let mut begins = true;
+    let case = |c: char| {
+        let cased = if begins { c.to_ascii_uppercase() } else { c };
+        begins = c == '-';
+        cased
+    };
+    name.chars().map(case).collect()
+}
+
 async fn drain(mut body: Incoming) {
     if body.size_hint().lower() > DRAIN_AT_MOST {
         return;
@@ -337,6 +371,7 @@ pub struct HttpFetcherBuilder {
     roots: Vec<CertificateDer<'static>>,
     headers: Vec<(String, String)>,
     temp_dir: Option<PathBuf>,
+    keeps_exchange: bool,
 }
 
 impl fmt::Debug for HttpFetcherBuilder {
@@ -358,6 +393,7 @@ impl Default for HttpFetcherBuilder {
             roots: Vec::new(),
             headers: Vec::new(),
             temp_dir: None,
+            keeps_exchange: false,
         }
     }
 }
@@ -429,6 +465,14 @@ impl HttpFetcherBuilder {
         self
     }
 
+    /// Whether each response tells which requests were made for it ([`Response::exchange`]), as archives want to know. Default: no,
+    /// since it copies the headers of every request.
+    #[must_use]
+    pub fn keep_exchange(mut self, keep: bool) -> Self {
+        self.keeps_exchange = keep;
+        self
+    }
+
     /// The fetcher, with an empty connection pool.
     ///
     /// # Errors
@@ -456,7 +500,13 @@ impl HttpFetcherBuilder {
             .http2_initial_stream_window_size(H2_STREAM_WINDOW)
             .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
             .build(connector);
-        Ok(HttpFetcher { name: self.name, client, headers: request_headers(&self.headers)?, temp_dir: self.temp_dir })
+        Ok(HttpFetcher {
+            name: self.name,
+            client,
+            headers: request_headers(&self.headers)?,
+            temp_dir: self.temp_dir,
+            keeps_exchange: self.keeps_exchange,
+        })
     }
 }
 

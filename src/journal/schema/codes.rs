@@ -60,7 +60,7 @@ pub(super) const NONE: u8 = 0;
 pub(super) const OTHER: u8 = 255;
 
 /// Error types by number, from 1 on. Only ever added to.
-pub(super) const ERROR_CODES: [ErrorKind; 22] = [
+pub(super) const ERROR_CODES: [ErrorKind; 23] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
     ErrorKind::WrongTool,
@@ -83,6 +83,7 @@ pub(super) const ERROR_CODES: [ErrorKind; 22] = [
     ErrorKind::LocalFault,
     ErrorKind::RateLimited,
     ErrorKind::Disallowed,
+    ErrorKind::NotHeld,
 ];
 
 /// Sources by number, from 1 on. Only ever added to.
@@ -97,7 +98,7 @@ pub(super) const SOURCE_CODES: [Source; 7] = [
 ];
 
 /// Rules by number, from 1 on. Only ever added to.
-pub(super) const RULE_CODES: [Rule; 13] = [
+pub(super) const RULE_CODES: [Rule; 14] = [
     Rule::Index,
     Rule::DomainConfident,
     Rule::LastAttempt,
@@ -111,6 +112,7 @@ pub(super) const RULE_CODES: [Rule; 13] = [
     Rule::SharedProbe,
     Rule::Paused,
     Rule::Custom,
+    Rule::TriedAllTheSame,
 ];
 
 /// Arms by number, from 1 on. Only ever added to.

@@ -5,7 +5,7 @@ mod codes;
 mod records;
 mod view;
 
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 pub(crate) use codec::encode;
 pub(crate) use codec::{
     Encoded, decode, encode_attempt, encode_host, encode_importance, encode_link, encode_tombstone,

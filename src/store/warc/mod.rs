@@ -1,34 +1,36 @@
-//! One WARC archive for all pages: a `response` record a page, appended to the file, one gzip member a record when the name
+//! An archive of all pages in WARC 1.1: what was asked for, what came, and how it was brought; one gzip member a record when the name
 //! ends in `.gz`.
 //!
-//! The block of a record is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding` and
-//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. One record is appended at a time, and
-//! what could not be appended as a whole is taken back, so that a crash can only cut the last one. Memory does not grow with
-//! the page: a long body goes from its temporary file to the archive piece by piece. [`Warc::open`] cuts what is left of that off and keeps it
-//! beside the archive: no record that is whole is ever lost, and nothing is appended to half a record.
+//! `record` owns how records are written, `seen` which payloads are there already, `tail` how an archive ends, [`cdxj`] its index.
+//!
+//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding` and
+//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. A payload that is there already is a `revisit`. Where
+//! the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)), each is a `request`, and each redirect a
+//! `response` of its own. A `metadata` record names the fetcher. One record is appended at a time, and what could not be appended as a
+//! whole is taken back, so that a crash can only cut the last one. Memory does not grow with the page: a long body goes from its
+//! temporary file to the archive piece by piece. [`Warc::open`] cuts what is left of a torn record off and keeps it beside the archive:
+//! no record that is whole is ever lost, and nothing is appended to half a record.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use chrono::{DateTime, Utc};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use warc::{RecordBuilder, RecordType, WarcHeader, WarcWriter};
+use uuid::Uuid;
 
 use super::{Delivered, Store};
+use crate::time::Timestamp;
+use record::{Digest, Head, Kind, Original};
+use seen::Seen;
 use tail::Tail;
 
+pub mod cdxj;
+mod record;
+mod seen;
 mod tail;
-
-/// Headers that speak of the transfer, which the stored block no longer has.
-const TRANSFER_HEADERS: [&str; 5] =
-    ["content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"];
-
-/// What a record ends with.
-const RECORD_END: &[u8] = b"\r\n\r\n";
 
 /// Of a long body so much is in memory at a time.
 const CHUNK: usize = 256 << 10;
@@ -36,13 +38,61 @@ const CHUNK: usize = 256 << 10;
 /// Records whose block is not longer are made in memory and appended in one write.
 const IN_MEMORY: u64 = 4 << 20;
 
+/// How an archive is written.
+#[derive(Clone, Debug)]
+pub struct WarcOptions {
+    rotate_at: Option<u64>,
+    metadata: bool,
+    revisits: bool,
+}
+
+impl Default for WarcOptions {
+    fn default() -> Self {
+        Self { rotate_at: None, metadata: true, revisits: true }
+    }
+}
+
+impl WarcOptions {
+    /// Begins a new file once one has so many bytes: `crawl.warc.gz` goes on in `crawl-00001.warc.gz`. Default: one file.
+    #[must_use]
+    pub fn rotate_at(mut self, bytes: u64) -> Self {
+        self.rotate_at = Some(bytes.max(1));
+        self
+    }
+
+    /// Whether each page has a `metadata` record that names the fetcher, its time and the URL that was asked for. Default: yes.
+    #[must_use]
+    pub fn metadata(mut self, write: bool) -> Self {
+        self.metadata = write;
+        self
+    }
+
+    /// Whether a payload that was written before is left out, by a `revisit` record. Default: yes.
+    #[must_use]
+    pub fn revisits(mut self, write: bool) -> Self {
+        self.revisits = write;
+        self
+    }
+}
+
 /// An archive that is appended to.
 #[derive(Debug)]
 pub struct Warc {
+    /// The name that was asked for; files after the first are called after it.
     path: PathBuf,
     gzip: bool,
-    file: Mutex<File>,
+    options: WarcOptions,
+    current: Mutex<Current>,
+    seen: Mutex<Seen>,
     torn: Option<Torn>,
+}
+
+/// The file that is written.
+#[derive(Debug)]
+struct Current {
+    number: u32,
+    path: PathBuf,
+    file: File,
 }
 
 /// Half a record that a crash had left at the end of an archive, and where it is now.
@@ -101,7 +151,16 @@ pub enum WarcError {
 }
 
 impl Warc {
-    /// Opens the archive at `path`, which gets a `warcinfo` record when it is new, and is nobody else's until it is closed.
+    /// Opens the archive at `path`, as [`Warc::with`] does with the defaults.
+    ///
+    /// # Errors
+    /// See [`WarcError`].
+    pub fn open(path: &Path) -> Result<Self, WarcError> {
+        Self::with(path, WarcOptions::default())
+    }
+
+    /// Opens the archive at `path`, which gets a `warcinfo` record when it is new, and is nobody else's until it is closed. One that was
+    /// rotated goes on in its last file.
     ///
     /// An archive that ends with half a record is cut there; the half is kept in a file beside it, and [`Warc::torn`] tells of
     /// it. Cost: reading the last record. Only when the archive does not end with a whole record is more of it read: the heads
@@ -109,27 +168,34 @@ impl Warc {
     ///
     /// # Errors
     /// See [`WarcError`].
-    pub fn open(path: &Path) -> Result<Self, WarcError> {
-        let failed = |source| WarcError::Io { path: path.to_owned(), source };
-        // A pipe has no end to be looked at; opened for reading, too, it would be its own reader.
-        let is_pipe = fs::metadata(path).is_ok_and(|about| !about.is_file());
-        let file = OpenOptions::new().read(!is_pipe).create(true).append(true).open(path).map_err(failed)?;
-        // Where there are no locks, there is none.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(WarcError::Busy { path: path.to_owned() });
-        }
+    pub fn with(path: &Path, options: WarcOptions) -> Result<Self, WarcError> {
         let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        let mut number = 0;
+        if options.rotate_at.is_some() {
+            while name_of(path, number + 1).exists() {
+                number += 1;
+            }
+        }
+        let current = name_of(path, number);
+        let failed = |source| WarcError::Io { path: current.clone(), source };
+        // A pipe has no end to be looked at; opened for reading, too, it would be its own reader.
+        let is_pipe = fs::metadata(&current).is_ok_and(|about| !about.is_file());
+        let file = open_alone(&current, !is_pipe)?;
         let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
-        let torn = if !is_pipe && len(&file)? > 0 { mend(path, &file, gzip)? } else { None };
+        let torn = if !is_pipe && len(&file)? > 0 { mend(&current, &file, gzip)? } else { None };
         let is_new = len(&file)? == 0;
-        let archive = Self { path: path.to_owned(), gzip, file: Mutex::new(file), torn };
+        let archive = Self {
+            path: path.to_owned(),
+            gzip,
+            options,
+            current: Mutex::new(Current { number, path: current.clone(), file }),
+            seen: Mutex::default(),
+            torn,
+        };
         if is_new {
-            let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.0\r\n", env!("CARGO_PKG_VERSION"));
-            let record = RecordBuilder::default()
-                .warc_type(RecordType::WarcInfo)
-                .date(Utc::now())
-                .header(WarcHeader::ContentType, "application/warc-fields");
-            archive.append(record, info.len() as u64, &mut info.as_bytes()).map_err(failed)?;
+            let info = archive.info(&current).map_err(failed)?;
+            let mut open = archive.current.lock().unwrap_or_else(PoisonError::into_inner);
+            append(&mut open.file, |file| file.write_all(&info)).map_err(failed)?;
         }
         Ok(archive)
     }
@@ -139,22 +205,44 @@ impl Warc {
         self.torn.as_ref()
     }
 
-    /// Appends one record whose block is the `len` bytes of `block`.
-    fn append(&self, record: RecordBuilder, len: u64, block: &mut dyn Read) -> io::Result<()> {
-        let head = head_of(record, len)?;
+    /// The files that the archive at `path` has, in order: itself, and those that it went on in.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        (0..).map(|number| name_of(path, number)).take_while(|file| file.exists()).collect()
+    }
+
+    /// The first record of the file at `path`.
+    fn info(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::now()) };
+        self.in_memory(&head, info.as_bytes())
+    }
+
+    /// A record whose block is in memory.
+    fn in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
+        let len = block.len() as u64;
+        self.made(&head.to_bytes(record::digest(block), len), len, &mut &*block)
+    }
+
+    fn made(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<Vec<u8>> {
+        if self.gzip {
+            return compress(Vec::new(), head, len, block);
+        }
+        let mut bytes = Vec::new();
+        record::write(&mut bytes, head, len, block)?;
+        Ok(bytes)
+    }
+
+    /// Appends one record whose block is the `len` bytes of `block`. Says in which file it is.
+    fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<PathBuf> {
         // Compressing takes its time: not while others wait for the file.
         if len <= IN_MEMORY {
-            let mut bytes = Vec::new();
-            if self.gzip {
-                bytes = compress(bytes, &head, len, block)?;
-            } else {
-                write_record(&mut bytes, &head, len, block)?;
-            }
+            let bytes = self.made(head, len, block)?;
             self.take_in(|file| file.write_all(&bytes))
         } else if !self.gzip {
-            self.take_in(|file| write_record(file, &head, len, block))
+            self.take_in(|file| record::write(file, head, len, block))
         } else {
-            let mut member = compress(self.scratch_file()?, &head, len, block)?;
+            let mut member = compress(self.scratch_file()?, head, len, block)?;
             member.rewind()?;
             self.take_in(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
         }
@@ -166,39 +254,117 @@ impl Warc {
     }
 
     /// Has the file for `write` alone; takes back what it wrote when it fails.
-    fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let whole = file.metadata()?.len();
-        // Half a record would swallow the next one.
-        write(&mut file).inspect_err(|_| drop(file.set_len(whole)))
+    fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(max) = self.options.rotate_at
+            && current.file.metadata()?.len() >= max
+        {
+            *current = self.next_file(current.number + 1)?;
+        }
+        append(&mut current.file, write)?;
+        Ok(current.path.clone())
+    }
+
+    fn next_file(&self, number: u32) -> io::Result<Current> {
+        let path = name_of(&self.path, number);
+        let mut file = open_alone(&path, true).map_err(io::Error::other)?;
+        if file.metadata()?.len() == 0 {
+            let info = self.info(&path)?;
+            append(&mut file, |file| file.write_all(&info))?;
+        }
+        Ok(Current { number, path, file })
+    }
+
+    /// The record that has this payload already.
+    fn original(&self, payload: &Digest, is_empty: bool) -> Option<Original> {
+        // An empty payload is no less than a reference to one.
+        if !self.options.revisits || is_empty {
+            return None;
+        }
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
+    }
+
+    /// The redirects on the way to a page, each with its request, and the request for the page itself.
+    fn put_requests(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+        for exchange in &page.response.exchange {
+            let mut answered = response;
+            let url = Some(exchange.url.clone());
+            if let Some(redirect) = &exchange.redirect {
+                let block = record::answer_head(redirect.status, &redirect.headers, 0);
+                let (_, payload, _) = record::digests(&block, &mut io::empty())?;
+                let head = Head {
+                    url: url.clone(),
+                    peer: exchange.peer,
+                    payload: Some(payload),
+                    ..Head::new(Kind::Response, page.at)
+                };
+                answered = head.id;
+                let len = block.len() as u64;
+                self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+            }
+            let block = record::request_head(&exchange.url, &exchange.request);
+            let (at, peer) = (page.at, exchange.peer);
+            let head = Head { url, peer, concurrent_to: Some(answered), ..Head::new(Kind::Request, at) };
+            let len = block.len() as u64;
+            self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+        }
+        Ok(())
+    }
+
+    /// What brought a page, and how long that took.
+    fn put_metadata(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+        if !self.options.metadata {
+            return Ok(());
+        }
+        let mut text = format!("fetcher: {}\r\n", page.fetcher.replace(['\r', '\n'], " "));
+        if *page.url != page.response.final_url {
+            text.push_str(&format!("asked-for: {}\r\n", page.url));
+        }
+        text.push_str(&format!("fetchTimeMs: {}\r\n", page.response.duration.as_millis()));
+        let head = Head {
+            url: Some(page.response.final_url.clone()),
+            concurrent_to: Some(response),
+            ..Head::new(Kind::Metadata, page.at)
+        };
+        let len = text.len() as u64;
+        self.append(&head.to_bytes(record::digest(text.as_bytes()), len), len, &mut text.as_bytes()).map(drop)
     }
 }
 
-/// The head of a record whose block has `len` bytes, with the empty line at its end.
-fn head_of(record: RecordBuilder, len: u64) -> io::Result<Vec<u8>> {
-    let (mut headers, _) = record.body(Vec::new()).build().map_err(io::Error::other)?.into_raw_parts();
-    headers.as_mut().insert(WarcHeader::ContentLength, len.to_string().into_bytes());
-    let mut head = WarcWriter::new(BufWriter::new(Vec::new()));
-    head.write_raw(headers, b"")?;
-    let mut head = head.into_inner().map_err(io::Error::other)?;
-    // The writer ends a record; here the block is still to come.
-    head.truncate(head.len() - RECORD_END.len());
-    Ok(head)
+/// The `number`th file of the archive at `path`: its number stands before all that follows the first dot of its name.
+fn name_of(path: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, rest) = match name.split_once('.') {
+        Some((stem, rest)) => (stem, format!(".{rest}")),
+        None => (name.as_str(), String::new()),
+    };
+    path.with_file_name(format!("{stem}-{number:05}{rest}"))
 }
 
-fn write_record(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<()> {
-    out.write_all(head)?;
-    let copied = io::copy(&mut BufReader::with_capacity(CHUNK, block.take(len)), out)?;
-    if copied != len {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came"));
+/// Opens a file to append to that nobody else writes.
+fn open_alone(path: &Path, readable: bool) -> Result<File, WarcError> {
+    let failed = |source| WarcError::Io { path: path.to_owned(), source };
+    let file = OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
+    // Where there are no locks, there is none.
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(WarcError::Busy { path: path.to_owned() }),
+        _ => Ok(file),
     }
-    out.write_all(RECORD_END)
+}
+
+/// Has `write` append to the file, and takes back what it wrote when it fails: half a record would swallow the next one.
+fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let whole = file.metadata()?.len();
+    write(file).inspect_err(|_| drop(file.set_len(whole)))
 }
 
 /// The record as one gzip member, in `out`.
 fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<W> {
     let mut encoder = GzEncoder::new(out, Compression::default());
-    write_record(&mut encoder, head, len, block)?;
+    record::write(&mut encoder, head, len, block)?;
     encoder.finish()
 }
 
@@ -256,29 +422,32 @@ fn folder_of(path: &Path) -> &Path {
 impl Store for Warc {
     fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
         let response = page.response;
-        let reason = http::StatusCode::from_u16(response.status).ok().and_then(|status| status.canonical_reason());
-        let mut block = format!("HTTP/1.1 {} {}\r\n", response.status, reason.unwrap_or_default()).into_bytes();
-        let kept =
-            response.headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
-        for header in kept {
-            // A header with a line break in it would be two; it cannot come from a parser, and must not go into an archive.
-            if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
-                continue;
-            }
-            let value: String = header.value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-            block.extend_from_slice(format!("{}: {value}\r\n", header.name).as_bytes());
+        let answer = record::answer_head(response.status, &response.headers, response.body.len());
+        let (of_block, of_payload, len) = record::digests(&answer, &mut response.body.reader())?;
+        let is_empty = response.body.is_empty();
+        let original = self.original(&of_payload, is_empty);
+        let is_revisit = original.is_some();
+        let head = Head {
+            url: Some(response.final_url.clone()),
+            peer: response.exchange.last().and_then(|exchange| exchange.peer),
+            payload: Some(of_payload),
+            // The server closed the connection before the length that it had announced.
+            truncated: response.truncated.then_some("disconnect"),
+            ..Head::new(original.map_or(Kind::Response, Kind::Revisit), page.at)
+        };
+        let file = if is_revisit {
+            let answered = answer.len() as u64;
+            self.append(&head.to_bytes(record::digest(&answer), answered), answered, &mut answer.as_slice())?
+        } else {
+            let mut block = answer.as_slice().chain(response.body.reader());
+            self.append(&head.to_bytes(of_block, len), len, &mut block)?
+        };
+        if !is_revisit && !is_empty && self.options.revisits {
+            let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, original);
         }
-        block.extend_from_slice(format!("Content-Length: {}\r\n\r\n", response.body.len()).as_bytes());
-        let date = DateTime::<Utc>::from_timestamp_millis(page.at.as_millis()).unwrap_or_default();
-        let record = RecordBuilder::default()
-            .warc_type(RecordType::Response)
-            .date(date)
-            .header(WarcHeader::TargetURI, response.final_url.as_str())
-            .header(WarcHeader::ContentType, "application/http; msgtype=response")
-            .header(WarcHeader::Unknown("x-fetchwise-fetcher".to_owned()), page.fetcher)
-            .header(WarcHeader::Unknown("x-fetchwise-asked-for".to_owned()), page.url.as_str());
-        let len = block.len() as u64 + response.body.len();
-        self.append(record, len, &mut block.as_slice().chain(response.body.reader()))?;
-        Ok(self.path.clone())
+        self.put_requests(page, head.id)?;
+        self.put_metadata(page, head.id)?;
+        Ok(file)
     }
 }

@@ -51,6 +51,47 @@ const MEMBER: &[u8] = b"\x1f\x8b\x08";
 const RECORD: &[u8] = b"WARC/";
 const END: &[u8; 4] = b"\r\n\r\n";
 
+/// The whole records of an archive, from some byte on.
+pub(super) struct Records<'f> {
+    archive: Archive<'f>,
+    at: u64,
+}
+
+/// Where a record is, and how it begins.
+pub(super) struct Record {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Its head and the beginning of its block, decompressed.
+    pub(super) head: Vec<u8>,
+}
+
+/// So much of each record is shown.
+const SHOWN: u64 = 64 << 10;
+
+impl<'f> Records<'f> {
+    /// The records of `file` that begin at `from` or later; a record begins there.
+    pub(super) fn of(file: &'f File, gzip: bool, from: u64) -> io::Result<Self> {
+        Ok(Self { archive: Archive { file, len: file.metadata()?.len(), gzip }, at: from })
+    }
+
+    /// The next one; none at the end, or where no whole record begins.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        let start = self.at;
+        if start >= self.archive.len {
+            return Ok(None);
+        }
+        let Found::Whole(end) = self.archive.record_at(start)? else { return Ok(None) };
+        self.at = end;
+        let mut head = Vec::new();
+        let reader = self.archive.reader_at(start)?.take(end - start);
+        match self.archive.gzip {
+            true => GzDecoder::new(reader).take(SHOWN).read_to_end(&mut head)?,
+            false => reader.take(SHOWN).read_to_end(&mut head)?,
+        };
+        Ok(Some(Record { start, end, head }))
+    }
+}
+
 struct Archive<'f> {
     file: &'f File,
     len: u64,

@@ -1,0 +1,157 @@
+//! Fetchers that ask somebody else for a page: what the config says of them, what they bring, and what is said of those that are
+//! not to be had.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::services::archive::{Capture, WebArchive};
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+const SITE: &str = "127.0.0.31";
+const ARCHIVE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 32));
+
+fn story() -> String {
+    let text =
+        "The council met on Tuesday and agreed on the plan for the harbour, which had been put off twice. ".repeat(20);
+    format!("<html><head><title>Harbour</title></head><body><h1>Harbour</h1><p>{text}</p></body></html>")
+}
+
+fn by_name<'j>(rows: &'j [Value], key: &str, name: &str) -> &'j Value {
+    rows.iter().find(|row| row[key] == name).unwrap_or_else(|| panic!("no {name} in {rows:?}"))
+}
+
+#[test]
+fn fetchers_says_what_there_is_and_why_something_is_not() {
+    let place = Place::new();
+    let names = ["direct_access", "playwright", "playwright_stealth", "archive_proxy", "youtube_downloader"];
+    let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
+    for (name, class, is_there, why) in [
+        (names[0], "plain", true, ""),
+        (names[1], "rendering", false, "there is to be no browser"),
+        (names[2], "stealth", false, "there is to be no browser"),
+        (names[3], "archive", false, "when a config lists it"),
+        (names[4], "special", false, "when a config lists it"),
+    ] {
+        let row = by_name(&rows, "name", name);
+        assert_eq!((&row["class"], &row["available"]), (&json!(class), &json!(is_there)), "{row}");
+        assert!(row["why"].as_str().unwrap_or_default().contains(why), "{row}");
+        assert_eq!(row["why"].is_null(), is_there, "{row}");
+        assert!(row["cost"].as_f64().unwrap() > 0.0, "{row}");
+        assert_eq!((&row["attempts"], &row["median_ms"]), (&json!(0), &Value::Null), "{row}");
+    }
+    place.write(
+        "c.toml",
+        "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'archive_proxy'\n\
+         [[fetcher]]\nname = 'mine'\ncommand = ['no-such-program-here']\n[[fetcher]]\nname = 'theirs'\ncost = 3.5\n",
+    );
+    let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
+    assert_eq!(rows.len(), 4);
+    assert_eq!(by_name(&rows, "name", "archive_proxy")["available"], true);
+    assert_eq!(by_name(&rows, "name", "mine")["available"], false);
+    assert!(by_name(&rows, "name", "mine")["why"].as_str().unwrap().contains("no-such-program-here"));
+    assert_eq!(
+        (&by_name(&rows, "name", "theirs")["cost"], &by_name(&rows, "name", "theirs")["available"]),
+        (&json!(3.5), &json!(false))
+    );
+    let text = place.run(&["fetchers", "--config", "c.toml"]).stdout;
+    assert!(text.contains("archive_proxy") && text.contains("no: "), "{text}");
+}
+
+#[test]
+fn what_requests_took_is_learned_from_attempts() {
+    let place = Place::new();
+    place.import((0..5).map(|n| {
+        json!({"url": format!("https://example.org/{n}"), "fetcher": "direct_access", "success": true,
+               "attempted_at": "2026-01-01T00:00:00Z", "duration_ms": 100 * (n + 1), "http_status": 200,
+               "response_headers": {"content-length": (1000 * (n + 1)).to_string()}})
+    }));
+    let rows = place.run(&["fetchers", "--no-browser", "--json"]).json();
+    let row = by_name(&rows, "name", "direct_access");
+    assert_eq!((&row["attempts"], &row["median_ms"], &row["median_bytes"]), (&json!(5), &json!(300), &json!(3000)));
+}
+
+#[test]
+fn select_names_no_fetcher_that_cannot_be_had() {
+    let place = Place::new();
+    let lines = ["archive_proxy", "mine"].into_iter().flat_map(|fetcher| {
+        (0..30).map(move |n| {
+            json!({"url": format!("https://example.org/{n}"), "fetcher": fetcher, "success": true,
+                   "attempted_at": chrono::Utc::now().to_rfc3339()})
+        })
+    });
+    let blocked = (0..30).map(|n| {
+        json!({"url": format!("https://example.org/{n}"), "fetcher": "direct_access", "success": false,
+               "error_type": "blocked_403", "attempted_at": chrono::Utc::now().to_rfc3339()})
+    });
+    place.import(lines.chain(blocked));
+    place.write(
+        "c.toml",
+        "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'mine'\ncost = 1.5\ncommand = ['no-such-program-here']\n\
+         [[fetcher]]\nname = 'archive_proxy'\n",
+    );
+    let ran = place.run(&["select", "--config", "c.toml", "--json", "https://example.org/7"]);
+    let decided = ran.one();
+    assert_eq!(decided["fetcher"], "archive_proxy", "{decided}");
+    assert_eq!(decided["unavailable_fetcher"], "mine", "{decided}");
+    let ran = place.run(&["select", "--no-browser", "--json", "https://example.org/7"]);
+    assert_ne!(ran.one()["fetcher"], "archive_proxy", "no config asks for it");
+}
+
+#[test]
+fn a_blocked_page_comes_from_the_archive_of_the_config_and_the_result_says_from_when() {
+    let place = Place::new();
+    let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
+    let url = origin.url(SITE, "/a");
+    let captures =
+        vec![Capture::page("20240601080000", &url, &story()), Capture::page("20100101000000", &url, &story())];
+    let archive = WebArchive::start(ARCHIVE, captures).unwrap();
+    place.write(
+        "c.toml",
+        format!(
+            "[network]\nallow_private = true\n[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'archive_proxy'\nprior = 0.9\n\
+             [fetcher.archive]\nwanted = 2011-05-31\n[[fetcher.archive.from]]\nwayback = '{}'\n",
+            archive.service().url("/")
+        ),
+    );
+    let ran = place.run(&["fetch", "--config", "c.toml", "--json", "--out", "pages", &url]);
+    let result = ran.one();
+    assert_eq!(
+        (&result["fetcher"], &result["success"]),
+        (&json!("archive_proxy"), &json!(true)),
+        "{result}{}",
+        ran.stderr
+    );
+    assert_eq!(result["served_by"], "127.0.0.32");
+    assert_eq!(result["archived_at"], "2010-01-01T00:00:00.000Z");
+    assert!(std::fs::read_to_string(place.path(result["file"].as_str().unwrap())).unwrap().contains("Harbour"));
+    let attempts = place.run(&["export"]).json();
+    let last = attempts.last().unwrap();
+    let tags = last["heuristics"].as_array().unwrap();
+    assert!(tags.iter().any(|tag| tag["type"] == "archived_at" && tag["value"] == "2010-01-01"), "{last}");
+
+    let tried = place.run(&["try", "--config", "c.toml", "--json", &url]).json();
+    let (direct, copy) = (by_name(&tried, "fetcher", "direct_access"), by_name(&tried, "fetcher", "archive_proxy"));
+    assert_eq!((&direct["error_type"], &direct["status"]), (&json!("blocked_403"), &json!(403)), "{direct}");
+    assert_eq!((&copy["success"], &copy["archived_at"]), (&json!(true), &result["archived_at"]), "{copy}");
+    let text = place.run(&["try", "--config", "c.toml", &url]).stdout;
+    assert!(text.contains("blocked_403") && text.contains("127.0.0.32's copy of 2010-01-01"), "{text}");
+    assert_eq!(place.run(&["export"]).json().len(), attempts.len(), "a try records nothing");
+}
+
+#[test]
+fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
+    let place = Place::new();
+    for (text, part) in [
+        ("[[fetcher]]\nname = 'a'\ncommand = ['x']\narchive = {}", "line 4: fetcher.0.archive is"),
+        ("[[fetcher]]\nname = 'a'\narchive = { from = [{}] }", "either wayback or timegate"),
+        ("[[fetcher]]\nname = 'a'\narchive = { wanted = 'soon' }", "is no day"),
+        ("[[fetcher]]\nname = 'a'\narchive = { from = [{ timegate = 'ftp://e' }] }", "no http or https URL"),
+    ] {
+        place.write("c.toml", text);
+        let ran = place.run(&["fetchers", "--config", "c.toml"]);
+        assert_eq!(ran.code, 2, "{text}");
+        assert!(ran.stderr.contains(part), "{text}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,23 @@
+//! Hashes as keys of a map: they are not hashed again.
+
+use std::hash::Hasher;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

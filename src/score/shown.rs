@@ -1,0 +1,109 @@
+//! What a host's answers showed says who gets past it: hosts that showed the same vendor or framework are alike, some more than
+//! others.
+//!
+//! Owns the level between the general evidence and a host's own. Each tag moves the estimate of every candidate towards how it does
+//! on other hosts that had shown the tag: the framework, then all walls, then the vendor, so that the one that tells most has the last
+//! word. Must not know how a host came by its tags.
+
+use super::estimate::{Candidates, Step, Trace, Walk};
+use crate::evidence::{Known, Row, Side, TagId, Tags};
+use crate::heuristic::HOST_SHOWED;
+
+/// All walls count for so many times as many attempts before they move an estimate as one vendor does.
+const CATEGORY_WEIGHS: f64 = 2.0;
+
+/// The tags of one host, looked up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ShownHere<'t> {
+    served: Option<(TagId, &'t Row)>,
+    walled: Option<&'t Row>,
+    /// None where all that is known is that there is a wall.
+    vendor: Option<(TagId, &'t Row)>,
+}
+
+impl<'t> ShownHere<'t> {
+    /// The rows of what is known of a host.
+    #[inline]
+    pub(crate) fn find(tags: &'t Tags, known: Known) -> Self {
+        let [blocked, served] = known;
+        let of = |slot: Option<(TagId, u16)>| slot.and_then(|(id, _)| Some((id, tags.row(id)?)));
+        let (blocked, served) = (of(blocked), of(served));
+        Self {
+            served,
+            walled: blocked.and_then(|_| tags.category(Side::Blocked)),
+            vendor: blocked.filter(|(id, _)| !Tags::is_category(*id)),
+        }
+    }
+
+    /// Whether the host has a wall.
+    #[inline]
+    pub(crate) fn is_walled(&self) -> bool {
+        self.walled.is_some()
+    }
+
+    /// Whose wall it is, if that is known.
+    #[inline]
+    pub(crate) fn vendor(&self) -> Option<TagId> {
+        self.vendor.map(|(id, _)| id)
+    }
+}
+
+impl Walk<'_> {
+    /// Moves the estimates of all candidates towards how they do on other hosts that showed the same, and notes how much that counts
+    /// against this host's own evidence.
+    pub(super) fn pull_by_what_was_shown(
+        &self,
+        candidates: &mut Candidates<'_>,
+        here: &ShownHere<'_>,
+        trace: &mut impl Trace,
+    ) {
+        let weight = self.settings.tag_weight;
+        if let Some((id, row)) = here.served {
+            self.pull_by_row(candidates, row, weight, Some(id), false, trace);
+        }
+        if let Some(row) = here.walled {
+            self.pull_by_row(candidates, row, weight * CATEGORY_WEIGHS, None, false, trace);
+        }
+        if let Some((id, row)) = here.vendor {
+            self.pull_by_row(candidates, row, weight, Some(id), true, trace);
+        }
+    }
+
+    #[inline]
+    fn pull_by_row(
+        &self,
+        candidates: &mut Candidates<'_>,
+        row: &Row,
+        weight: f64,
+        tag: Option<TagId>,
+        is_vendor: bool,
+        trace: &mut impl Trace,
+    ) {
+        for c in candidates.iter_mut() {
+            let Some(cell) = row.cell(c.id, self.features.kind()) else { continue };
+            let heard = cell.read(self.down);
+            if is_vendor {
+                (c.host_weight, c.turned_s) = (heard.alike, heard.turned_s);
+            }
+            if heard.total <= 0.0 {
+                continue;
+            }
+            let before = c.success;
+            c.success = (heard.success + weight * before) / (heard.total + weight);
+            trace.step(Step {
+                kind: HOST_SHOWED,
+                value: "",
+                fetcher: c.id,
+                success: heard.success,
+                total: heard.total,
+                exact_success: heard.success,
+                exact_total: heard.total,
+                blocked: 0.0,
+                attempts: heard.hosts,
+                estimate_before: before,
+                estimate_after: c.success,
+                tag,
+            });
+        }
+    }
+}
