@@ -33,18 +33,12 @@ impl Fetcher for Saved {
         Box::pin(async move {
             let missing = || FetchError::new(ErrorKind::EmptyContent, "this page was not saved", Duration::ZERO);
             let page = self.pages.get(request.url.as_str()).ok_or_else(missing)?;
-            Ok(Response {
-                status: 200,
-                headers: vec![Header::new("Content-Type", "text/html")],
-                body: Body::in_memory(page.clone()),
-                final_url: request.url.clone(),
-                chain: Vec::new(),
-                duration: Duration::ZERO,
-                truncated: false,
-                requests: None,
-                exchange: Vec::new(),
-                elsewhere: None,
-            })
+            Ok(Response::new(
+                200,
+                vec![Header::new("Content-Type", "text/html")],
+                Body::in_memory(page.clone()),
+                request.url.clone(),
+            ))
         })
     }
 }

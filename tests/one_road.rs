@@ -207,18 +207,7 @@ impl Fetcher for Scripted {
         Box::pin(async move {
             let (status, headers, body) =
                 meets.response().map_err(|kind| FetchError::new(kind, kind.to_string(), Duration::ZERO))?;
-            Ok(Response {
-                status,
-                headers,
-                body: Body::in_memory(body),
-                final_url: request.url.clone(),
-                chain: Vec::new(),
-                duration: Duration::ZERO,
-                truncated: false,
-                requests: None,
-                exchange: Vec::new(),
-                elsewhere: None,
-            })
+            Ok(Response::new(status, headers, Body::in_memory(body), request.url.clone()))
         })
     }
 }

@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use fetchwise::fetch::{Body, Response};
 use fetchwise::response::Header;
@@ -25,18 +24,12 @@ const NAMES: [&str; 2] = ["crawl.warc", "crawl.warc.gz"];
 
 fn put(archive: &Warc, path: &str, body: &[u8]) {
     let url: Url = format!("http://e.org/{path}").parse().unwrap();
-    let response = Response {
-        status: 200,
-        headers: vec![Header::new("content-type", "text/plain")],
-        body: Body::in_memory(body.to_vec()),
-        final_url: url.clone(),
-        chain: Vec::new(),
-        duration: Duration::ZERO,
-        truncated: false,
-        requests: None,
-        exchange: Vec::new(),
-        elsewhere: None,
-    };
+    let response = Response::new(
+        200,
+        vec![Header::new("content-type", "text/plain")],
+        Body::in_memory(body.to_vec()),
+        url.clone(),
+    );
     let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
     archive.put(&page).unwrap();
 }

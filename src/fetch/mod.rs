@@ -86,13 +86,13 @@ pub struct Response {
     pub duration: Duration,
     /// The server ended the body before its announced length. What came is in `body`.
     pub truncated: bool,
-    /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
-    /// page. Without it the page and its redirects count.
-    pub requests: Option<u16>,
     /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
     pub exchange: Vec<Exchange>,
     /// Who answered in the site's place, where the site was not asked.
     pub elsewhere: Option<Elsewhere>,
+    /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
+    /// page. Without it the page and its redirects count.
+    pub requests: Option<u16>,
 }
 
 /// One request as it went out, for those who keep archives.
@@ -118,6 +118,22 @@ pub struct Redirect {
 }
 
 impl Response {
+    /// An answer of `final_url`, with nothing else known of how it came.
+    pub fn new(status: u16, headers: Vec<Header>, body: Body, final_url: Url) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            final_url,
+            chain: Vec::new(),
+            duration: Duration::ZERO,
+            truncated: false,
+            exchange: Vec::new(),
+            elsewhere: None,
+            requests: None,
+        }
+    }
+
     /// The response as the detector reads it.
     pub fn page<'a>(&'a self, url: &'a Url) -> Page<'a> {
         Page {

@@ -119,7 +119,7 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                     visit.waited();
                 }
             }
-            Step::Wait(wait) => break visit.stop_waiting(&wait),
+            Step::Wait(wait) => break visit.give_up(&wait),
             Step::End(end) => break end,
         }
     };

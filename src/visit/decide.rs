@@ -41,7 +41,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Ok(decided) => decided,
                 Err(Stop::Ended(how)) => return Step::End(self.end(how, now)),
                 Err(Stop::Failed(error)) => return Step::End(self.fail(error, now)),
-                Err(Stop::NobodyGetsPast) => return Step::End(self.give_up(now)),
+                Err(Stop::NobodyGetsPast) => return Step::End(self.nobody_gets_past(now)),
                 Err(Stop::Wait(wait)) => return Step::Wait(wait),
             };
             if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {

@@ -323,7 +323,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Says that this is not waited for: the visit ends, with the failure that it has, or as paused until then.
-    pub fn stop_waiting(&mut self, wait: &Wait) -> End {
+    pub fn give_up(&mut self, wait: &Wait) -> End {
         let now = self.selector.now();
         match (self.last.error.take(), std::mem::replace(&mut self.next, Next::Decide)) {
             (_, Next::Ended(end)) => {

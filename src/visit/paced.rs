@@ -232,7 +232,7 @@ fn whoever_does_not_wait_gets_the_time_back_and_leaves_nothing_behind() {
     let first = world.fetch(&mut world.visit("/a"));
     let mut b = world.visit("/b");
     let Step::Wait(wait) = b.next() else { panic!("the host has no place") };
-    let end = b.stop_waiting(&wait);
+    let end = b.give_up(&wait);
     assert_eq!((end.how.clone(), end.requests), (Ended::Paused { until: wait.until(), whom: Whom::Pace }, 0));
     assert!(matches!(b.next(), Step::End(again) if again == end));
     assert_eq!(world.kept.attempts.lock().unwrap().len(), 8);

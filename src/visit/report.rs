@@ -346,7 +346,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// The visit ends without a request: nobody gets past the host's vendor.
-    pub(super) fn give_up(&mut self, now: Timestamp) -> End {
+    pub(super) fn nobody_gets_past(&mut self, now: Timestamp) -> End {
         let given_up = self.selector.why_given_up(self.url.borrow(), now);
         self.last.message = given_up.to_string();
         self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::time::Duration;
 
 use fetchwise::fetch::{Body, Limits, Response};
 use fetchwise::response::Header;
@@ -16,18 +15,7 @@ use crate::support::{alone, bounded, builder, get, is_alone, within};
 use crate::tempers::{Hostile, Temper, noise};
 
 fn page(url: &Url, headers: Vec<Header>, body: Body) -> Response {
-    Response {
-        status: 200,
-        headers,
-        body,
-        final_url: url.clone(),
-        chain: Vec::new(),
-        duration: Duration::ZERO,
-        truncated: false,
-        requests: None,
-        exchange: Vec::new(),
-        elsewhere: None,
-    }
+    Response::new(200, headers, body, url.clone())
 }
 
 fn put(store: &dyn Store, url: &Url, response: &Response) -> std::path::PathBuf {

@@ -50,12 +50,12 @@ pub(crate) struct Wishes {
     pub(crate) max_body: Option<u64>,
     /// Certificate authorities to trust beside Mozilla's.
     pub(crate) ca_file: Option<PathBuf>,
+    /// Whether requests and redirects are kept for an archive.
+    pub(crate) keep_exchange: bool,
     /// How fast hosts are asked.
     pub(crate) pace: PaceArgs,
     /// Whoever asks has a queue of its own, and wants nothing to wait inside.
     pub(crate) has_queue: bool,
-    /// Whether requests and redirects are kept for an archive.
-    pub(crate) keep_exchange: bool,
 }
 
 impl From<&FetchArgs> for Wishes {
@@ -69,9 +69,9 @@ impl From<&FetchArgs> for Wishes {
             timeout: args.timeout,
             max_body: args.max_body,
             ca_file: args.ca_file.clone(),
+            keep_exchange: args.warc.is_some(),
             pace: args.pace.clone(),
             has_queue: true,
-            keep_exchange: args.warc.is_some(),
         }
     }
 }

@@ -471,18 +471,8 @@ fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, 
         say_utf8(&mut headers);
     }
     let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
-    Ok(Response {
-        status,
-        headers,
-        body,
-        final_url,
-        chain: Vec::new(),
-        duration,
-        truncated: document.truncated,
-        requests: Some(document.requests),
-        exchange: Vec::new(),
-        elsewhere: None,
-    })
+    let (truncated, requests) = (document.truncated, Some(document.requests));
+    Ok(Response { duration, truncated, requests, ..Response::new(status, headers, body, final_url) })
 }
 
 /// The document's text is in UTF-8, whatever the server's bytes were in.

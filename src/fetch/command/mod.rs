@@ -170,22 +170,7 @@ impl CommandFetcher {
             }
         };
         match result {
-            Ok(body) => {
-                let (chain, duration) = (Vec::new(), Duration::ZERO);
-                let (elsewhere, exchange, requests) = (None, Vec::new(), None);
-                Ok(Response {
-                    status,
-                    headers,
-                    body,
-                    final_url,
-                    chain,
-                    duration,
-                    truncated,
-                    requests,
-                    exchange,
-                    elsewhere,
-                })
-            }
+            Ok(body) => Ok(Response { truncated, ..Response::new(status, headers, body, final_url) }),
             Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
         }
     }

@@ -179,18 +179,10 @@ struct Done {
 impl Done {
     fn into_response(self, answer: Option<Answer>, duration: Duration) -> Response {
         let (status, headers) = answer.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
-        Response {
-            status: status.as_u16(),
-            headers,
-            body: self.decoded.body,
-            final_url: self.final_url,
-            chain: self.chain,
-            duration,
-            truncated: self.decoded.truncated,
-            requests: None,
-            exchange: self.exchange,
-            elsewhere: None,
-        }
+        let Self { decoded, final_url, chain, exchange } = self;
+        let truncated = decoded.truncated;
+        let response = Response::new(status.as_u16(), headers, decoded.body, final_url);
+        Response { chain, duration, truncated, exchange, ..response }
     }
 }
 
