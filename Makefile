@@ -7,12 +7,12 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium warc-tools ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium nginx limits warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium warc-tools ## Run every test (installs what is missing: Chromium, warcio, pywb)
+test: chromium nginx warc-tools ## Run every test (installs what is missing: Chromium, nginx, warcio, pywb)
 	$(CARGO) test --locked --workspace --all-features
 
 chromium: ## Make sure that there is a Chromium
@@ -20,6 +20,12 @@ chromium: ## Make sure that there is a Chromium
 
 warc-tools: ## Make sure that there are warcio and pywb, in target/warc-tools
 	@.ci/warc-tools
+
+nginx: ## Make sure that there is an nginx
+	@.ci/nginx
+
+limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
+	$(CARGO) test --locked -p fetchwise-cli --test limits -- --ignored --nocapture --test-threads 4
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

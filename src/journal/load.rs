@@ -17,6 +17,8 @@ use super::read::{Replayed, pass, replay};
 use super::schema::{self, SchemaError};
 use super::start::{Start, Started};
 use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
+#[cfg(feature = "pace")]
+use crate::pace::{Level, State};
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
@@ -200,6 +202,15 @@ fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: 
         if let Some(until) = host.paused_until {
             host_pauses.insert(domain.clone(), within(until));
             host_levels.insert(domain, level_after(until.since(host.at), backoff.blocked_base));
+        }
+    }
+    #[cfg(feature = "pace")]
+    if let Some(pace) = selector.pace() {
+        for ((level, name), (_, entry)) in &fold.paces {
+            // A level that a newer release has made up is nobody's here.
+            if let Some(level) = Level::from_repr(*level) {
+                pace.restore(level, name, &State(entry.state), now);
+            }
         }
     }
     let mut importance: Vec<ImportanceEntry> = fold.importance.into_values().map(|(_, of)| of).collect();

@@ -14,8 +14,8 @@ use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
 /// Loopback opened, no browser: these tests are about the program, not about fetchers. Requests are counted, so that nothing is asked
-/// for on the side.
-const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+/// for on the side, and this machine's own servers may be asked as fast as can be.
+const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["fetch", "--json"][..], &PLAIN[..], more].concat()

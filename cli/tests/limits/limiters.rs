@@ -76,7 +76,7 @@ fn a_fixed_window_is_found_and_kept_to() {
 
 #[test]
 fn retry_after_is_kept_to() {
-    crawl("20 in 5 s, told when", "127.0.61.2", fixed_window(20, Duration::from_secs(5), true), 80, 10);
+    crawl("20 in 5 s, told when", "127.0.61.2", fixed_window(20, Duration::from_secs(5), true), 45, 10);
 }
 
 #[test]
