@@ -33,7 +33,6 @@ pub(crate) struct HostsArgs {
 struct HostJson<'a> {
     host: &'a str,
     paused_until: Option<String>,
-    #[serde(flatten)]
     pace: Option<PaceJson>,
 }
 

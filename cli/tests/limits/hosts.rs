@@ -79,7 +79,7 @@ fn interrupted(first: usize, many: usize, times: usize) {
     let known = place.run(&["hosts", "--json"]).json();
     for n in 0..10 {
         let of = known.iter().find(|line| line["host"] == host(first + n)).unwrap();
-        assert!(of["rate"].as_f64().unwrap() > 0.0, "{of}");
+        assert!(of["pace"]["rate"].as_f64().unwrap() > 0.0, "{of}");
     }
 }
 

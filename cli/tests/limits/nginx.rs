@@ -29,7 +29,7 @@ impl Nginx {
     fn start(host: &str, zones: &str, limits: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port();
-        let here = dir.path().display();
+        let here = dir.path().display().to_string();
         let mut page = "<!doctype html><title>Ferries</title><h1>Ferries</h1>".to_owned();
         for n in 0..40 {
             write!(page, "<p>Ferry {n} leaves at noon and comes back in the evening, on every day of the week.</p>")
@@ -48,19 +48,15 @@ impl Nginx {
              }}\n"
         );
         std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
-        let process = Command::new(program())
-            .args(["-p", &here.to_string(), "-c", &format!("{here}/nginx.conf")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("nginx is needed here: make nginx installs it");
+        // From here on it ends with this.
+        let nginx = Self { process: run(&here), dir, port };
         for _ in 0..500 {
             if TcpStream::connect((host, port)).is_ok() {
-                return Self { process, dir, port };
+                return nginx;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("nginx does not listen: {:?}", std::fs::read_to_string(dir.path().join("error.log")));
+        panic!("nginx does not listen: {:?}", std::fs::read_to_string(nginx.dir.path().join("error.log")));
     }
 
     fn log(&self) -> Vec<Line> {
@@ -82,6 +78,13 @@ impl Drop for Nginx {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn run(dir: &str) -> Child {
+    let config = format!("{dir}/nginx.conf");
+    let mut nginx = Command::new(program());
+    nginx.args(["-p", dir, "-c", &config]).stdout(Stdio::null()).stderr(Stdio::null());
+    nginx.spawn().expect("nginx is needed here: make nginx installs it")
 }
 
 /// nginx is often not where programs of users are looked for.
