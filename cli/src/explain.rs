@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::decide::{Decider, DecisionJson, SituationArgs, read_url, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
+use super::pacing::PaceJson;
 use super::settings::Settings;
 use fetchwise::decision::{Decision, Rule};
 use fetchwise::rfc3339;
@@ -37,6 +38,8 @@ struct ExplanationJson<'a> {
     candidates: Vec<CandidateJson<'a>>,
     steps: Vec<StepJson<'a>>,
     counterfactuals: Vec<CounterfactualJson<'a>>,
+    /// How fast the host may be asked; null for one that was never asked.
+    pace: Option<PaceJson>,
     host_showed: Vec<TagJson<'a>>,
 }
 
@@ -149,6 +152,9 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
     };
     let chosen = decided.routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
     let rule_text = rule_text(&decided.routed);
+    let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
+    let paces = decider.selector.pace().zip(domain);
+    let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, settings.clock.now()));
     if out.json {
         out.object(&ExplanationJson {
             decision: decider.json(text, &decided),
@@ -171,6 +177,7 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
                 .iter()
                 .filter_map(|c| counterfactual_json(c, Bounds::of(&decider)))
                 .collect(),
+            pace: pace.as_ref().map(PaceJson::from),
             host_showed: explanation.shown.iter().map(tag_json).collect(),
         })?;
         return Ok(Exit::Done);
@@ -199,6 +206,9 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
     }
     for line in explanation.counterfactuals.iter().filter_map(|c| counterfactual(c, chosen)) {
         out.line(line)?;
+    }
+    if let Some(pace) = pace {
+        out.line(format_args!("\n{pace}"))?;
     }
     Ok(Exit::Done)
 }

@@ -18,6 +18,7 @@ use fetchwise::detect::Detector;
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
 use fetchwise::names::UnknownName;
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
 use fetchwise::router::{Mode, Router};
@@ -127,7 +128,9 @@ impl Settings {
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
-        self.learned_with(|builder| builder)
+        // A pace that is switched off for crawls is still one that can be looked at.
+        let pace = PaceSettings { mode: PaceMode::Learn, ..self.config.pace() };
+        self.learned_with(|builder| builder.pace(Pace::new(pace)))
     }
 
     /// As [`Settings::learned`], built with more than the config says.

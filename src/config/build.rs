@@ -4,10 +4,10 @@ use std::borrow::Cow;
 #[cfg(feature = "pace")]
 use std::time::Duration;
 
-#[cfg(feature = "pace")]
-use super::PaceHostConfig;
 use url::Url;
 
+#[cfg(feature = "pace")]
+use super::PaceHostConfig;
 use super::value::CostConfig;
 use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;

@@ -285,6 +285,12 @@ impl Selector {
         self.pace.as_deref()
     }
 
+    /// Sets who keeps what is learned of paces.
+    #[cfg(all(feature = "pace", feature = "journal"))]
+    pub(crate) fn keep_paces(&mut self, keeper: Box<dyn crate::pace::Keep>) {
+        self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
+    }
+
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }
