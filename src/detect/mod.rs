@@ -63,7 +63,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 #[cfg(feature = "json")]
-pub use evaluate::{Class, EvaluateError, Evaluation, Labelled, Mistake, Score, evaluate};
+pub use evaluate::{Band, Class, EvaluateError, Evaluation, Judged, Labelled, Mistake, Score, evaluate, wilson};
 pub use grade::Grade;
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics};
 pub use walk::Place;
