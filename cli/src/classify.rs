@@ -17,7 +17,7 @@ use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::answer::BlockKind;
-use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
+use fetchwise::detect::{self, Cue, CueSum, Detector, Match, Scratch, Verdict};
 use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
 use fetchwise::response::{Header, Page};
 
@@ -102,6 +102,26 @@ struct VerdictJson {
     heuristics: Vec<HeuristicJson>,
     /// None without `--explain`.
     matches: Option<Vec<MatchJson>>,
+    /// None without `--explain`, and where the page says nothing that only walls say.
+    cues: Option<CuesJson>,
+}
+
+/// What the page says of a wall, and what it adds up to.
+#[derive(Serialize)]
+struct CuesJson {
+    sum: i32,
+    threshold: i32,
+    /// Whether something is among them without which nothing is a wall.
+    core: bool,
+    own_chars: u32,
+    cues: Vec<CueJson>,
+}
+
+#[derive(Serialize)]
+struct CueJson {
+    id: String,
+    weight: i32,
+    text: String,
 }
 
 #[derive(Serialize)]
@@ -333,12 +353,12 @@ fn headers(value: Value) -> Option<Vec<Header>> {
 }
 
 fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> VerdictJson {
-    let (verdict, matches) = match explain {
+    let (verdict, matches, cues) = match explain {
         true => {
-            let (verdict, matches) = detector.explain(page, scratch);
-            (verdict, Some(matches.iter().map(match_json).collect()))
+            let explained = detector.explain(page, scratch);
+            (explained.verdict, Some(explained.matches.iter().map(match_json).collect()), explained.cues.map(cues_json))
         }
-        false => (detector.inspect(page, scratch), None),
+        false => (detector.inspect(page, scratch), None, None),
     };
     let mut heuristics = Vec::new();
     detect::heuristics(page, &verdict, &mut heuristics);
@@ -375,6 +395,18 @@ fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scra
             .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
             .collect(),
         matches,
+        cues,
+    }
+}
+
+fn cues_json(sum: CueSum) -> CuesJson {
+    let cue = |cue: &Cue| CueJson { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() };
+    CuesJson {
+        sum: sum.sum,
+        threshold: sum.threshold,
+        core: sum.core,
+        own_chars: sum.own_chars,
+        cues: sum.cues.iter().map(cue).collect(),
     }
 }
 
@@ -428,6 +460,18 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
     match table.is_empty() {
         true => out.line("\nno rule matched")?,
         false => out.line(format_args!("\n{table}"))?,
+    }
+    if let Some(cues) = &verdict.cues {
+        let mut table = Table::new(&["cue", ">weight", "text"]);
+        for cue in &cues.cues {
+            table.row([cue.id.clone(), cue.weight.to_string(), cue.text.clone()]);
+        }
+        out.line(format_args!("\n{table}"))?;
+        let without_core = if cues.core { "" } else { ", and nothing is among them without which there is no wall" };
+        let (sum, threshold, own) = (cues.sum, cues.threshold, cues.own_chars);
+        out.line(format_args!(
+            "cues add up to {sum}; a wall takes {threshold}{without_core}; {own} characters say nothing of a wall"
+        ))?;
     }
     // Parts of rules are found on most pages; a reader who wants them all is a program.
     match matches.iter().filter(|m| !m.counted).count() {

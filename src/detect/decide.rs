@@ -9,6 +9,8 @@ use memchr::memmem;
 
 use super::charset::Charset;
 use super::condition::Seen;
+use super::cues::PageRead;
+use super::facts::HARDLY_ANY_TEXT;
 use super::gather::{
     NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, script_bytes,
     vendor_bit,
@@ -17,7 +19,7 @@ use super::gather::{
 use super::grade::Grade;
 use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
+use super::{At, CONTENT_CHARS, Detector, Scratch, cues, redirect, sniff};
 use crate::answer::BlockKind;
 use crate::response::{Page, header};
 
@@ -27,16 +29,26 @@ const LOGIN_WALL_CHARS: u32 = 600;
 const FURNISHED_CHARS: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
+/// How sure cues must be to be a wall.
+const CUES_BLOCK: f32 = 0.5;
 /// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
 const VAGUE_CHARS: u32 = 500;
 
 /// Reads one page with the rules of `detector`.
-pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+pub(super) fn inspect(
+    detector: &Detector,
+    table: &Table,
+    page: &Page<'_>,
+    scratch: &mut Scratch,
+    explain: bool,
+) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
     scratch.folded_title.clear();
     scratch.folded.clear();
     scratch.text_hash = 0;
+    scratch.meanings = 0;
+    scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
@@ -66,6 +78,18 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
             scratch.found.held.push(index);
         }
     }
+    let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
+    let blocks = |of: &dyn Fn(&Rule) -> bool| {
+        scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
+    };
+    let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
+    if verdict.is_html && table.concepts.may_be_wall(scratch.meanings) && (explain || doubtful || !blocks(&|_| true)) {
+        weigh_cues(detector, table, page, charset, scratch);
+        // What is written about walls uses their words.
+        if doubtful && scratch.weighing.is_about_walls() {
+            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
+        }
+    }
     weigh(table, page, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
     if verdict.has_spa || verdict.is_empty {
@@ -81,6 +105,31 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
     }
     verdict
+}
+
+/// Adds up what the page says of a wall. Must come after its rules were tested.
+fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
+    let found = &scratch.found;
+    let has_known_words = found.touched.iter().any(|&index| {
+        let rule = &table.rules[index as usize];
+        let bits = found.bits[index as usize];
+        // What holds on the thinnest pages only is no more than a word.
+        matches!(rule.grade, Grade::Title | Grade::Sentence)
+            && bits & rule.needs == rule.needs
+            && rule.max_visible_chars > HARDLY_ANY_TEXT
+    });
+    let read = PageRead {
+        status: page.status,
+        lower: &scratch.lower,
+        charset,
+        finders: &detector.finders,
+        facts: &scratch.facts,
+        folded_title: &scratch.folded_title,
+        has_known_words,
+        kept: &mut scratch.kept,
+        buffer: &mut scratch.buffer,
+    };
+    cues::weigh(table, read, &mut scratch.weighing);
 }
 
 /// Whether a rule that was seen holds on this page.
@@ -146,6 +195,12 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         (_, Some(queue)) => {
             verdict.is_queued = true;
             decided_by(table, queue, verdict);
+        }
+        _ if scratch.weighing.confidence() >= CUES_BLOCK => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some(scratch.weighing.kind());
+            verdict.confidence = scratch.weighing.confidence();
+            verdict.rule = Some(Arc::from(cues::RULE));
         }
         _ if refused => {
             verdict.is_blocked = true;

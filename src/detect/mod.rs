@@ -34,8 +34,10 @@ mod attributes;
 mod block;
 mod charset;
 mod compile;
+mod concepts;
 mod condition;
 mod cores;
+mod cues;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
@@ -46,6 +48,7 @@ mod judge;
 mod keywords;
 mod pattern;
 mod redirect;
+mod region;
 mod rules;
 mod scan;
 mod sniff;
@@ -54,6 +57,7 @@ mod tag;
 mod text;
 mod token;
 mod verdict;
+mod vocabulary;
 mod walk;
 mod written;
 
@@ -62,6 +66,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+pub use cues::{Cue, CueSum};
 #[cfg(feature = "json")]
 pub use evaluate::{Band, Class, EvaluateError, Evaluation, Judged, Labelled, Mistake, Score, evaluate, wilson};
 pub use grade::Grade;
@@ -70,6 +75,8 @@ pub use walk::Place;
 pub use written::{RuleError, RuleFileError};
 
 use crate::response::Page;
+use concepts::Meanings;
+use cues::Weighing;
 use facts::Facts;
 use scan::{Buffer, Hit};
 use table::Table;
@@ -143,6 +150,9 @@ pub struct Scratch {
     title: String,
     /// The title as titles and sentences are compared.
     folded_title: String,
+    /// What the page's words mean, wherever they stand.
+    meanings: Meanings,
+    weighing: Weighing,
 }
 
 impl Scratch {
@@ -150,6 +160,18 @@ impl Scratch {
     pub fn title(&self) -> &str {
         &self.title
     }
+}
+
+/// A verdict with all that it rests on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explained {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What rules matched: what counted and what did not.
+    pub matches: Vec<Match>,
+    /// The cues of a wall and what they add up to; none where the page says nothing that only walls say.
+    pub cues: Option<CueSum>,
 }
 
 /// Evidence that was found, by rule.
@@ -308,23 +330,23 @@ impl Detector {
 
     /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-        self.inspect_with(&self.table.load(), page, scratch)
+        self.inspect_with(&self.table.load(), page, scratch, false)
     }
 
     /// As [`Detector::inspect`], with all that matched and where: evidence that counted and evidence that did not.
-    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> (Verdict, Vec<Match>) {
+    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explained {
         let table = self.table.load();
-        let verdict = self.inspect_with(&table, page, scratch);
-        let matches = match self.mode {
-            Mode::Rules => decide::matches(&table, page, scratch),
-            Mode::Keywords => Vec::new(),
+        let verdict = self.inspect_with(&table, page, scratch, true);
+        let (matches, cues) = match self.mode {
+            Mode::Rules => (decide::matches(&table, page, scratch), scratch.weighing.explained(&table)),
+            Mode::Keywords => (Vec::new(), None),
         };
-        (verdict, matches)
+        Explained { verdict, matches, cues }
     }
 
-    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            Mode::Rules => decide::inspect(self, table, page, scratch),
+            Mode::Rules => decide::inspect(self, table, page, scratch, explain),
             Mode::Keywords => keywords::inspect(page, scratch),
         }
     }

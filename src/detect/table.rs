@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
+use super::concepts::Concepts;
 use super::condition::Conditions;
 use super::grade::Grade;
 use super::pattern::Pattern;
 use super::scan::Scan;
+use super::vocabulary::Vocabulary;
 use super::walk::Place;
 
 /// A rule, ready to be judged by.
@@ -85,7 +87,7 @@ pub(super) struct Table {
     pub(super) short: Scan,
     /// Whether a rule's evidence itself is short, so that those are always looked for.
     pub(super) short_always: bool,
-    /// Sentences, looked for in folded text.
+    /// Sentences, and the words of concepts, looked for in folded text.
     pub(super) sentences: Scan,
     /// Words that only hint at a wall, looked for in folded text.
     pub(super) cue_words: Scan,
@@ -99,6 +101,9 @@ pub(super) struct Table {
     pub(super) titles: TitleTests,
     /// Rules whose conditions alone are evidence.
     pub(super) always: Vec<u16>,
+    /// What walls say, by meaning.
+    pub(super) concepts: Concepts,
+    pub(super) vocabulary: Vocabulary,
 }
 
 impl HeaderTest {
