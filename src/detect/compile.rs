@@ -2,7 +2,7 @@
 //! field; nothing here reads pages.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::concepts::Concepts;
 use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
@@ -203,7 +203,7 @@ impl Build {
             })
         };
         let scan = |sets| Scan::new(of(sets));
-        let words = concepts.patterns().map(|word| (word, Class::Word, &self.patterns[word as usize]));
+        let words = concepts.hinting().map(|word| (word, Class::Word, &self.patterns[word as usize]));
         let mut headers = self.headers;
         headers.sort_by_key(HeaderTest::letter);
         let mut header_letters = [const { 0..0 }; 256];
@@ -231,6 +231,7 @@ impl Build {
             hosts: self.hosts,
             titles: self.titles,
             always: self.always,
+            words: OnceLock::new(),
             vocabulary: Vocabulary::of(&concepts),
             concepts,
         }

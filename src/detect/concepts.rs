@@ -2,6 +2,7 @@
 //! stand in one sentence. Holds what is written and what is compiled of it; which page says what is not known here.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::pattern::Pattern;
@@ -42,6 +43,23 @@ impl Concept {
     }
 }
 
+/// What a page must speak of to be looked at more closely. Each core concept has one of these; the others are in most pages.
+const HINTS: [&str; 13] = [
+    "robot",
+    "captcha",
+    "unusual",
+    "toomany",
+    "misuse",
+    "refused",
+    "vpn",
+    "seccheck",
+    "browser",
+    "connection",
+    "device",
+    "human",
+    "not",
+];
+
 /// The words and concepts of a rule table.
 #[derive(Debug, Default)]
 pub(super) struct Concepts {
@@ -51,6 +69,8 @@ pub(super) struct Concepts {
     /// What each word means, by its number.
     words: Vec<Word>,
     names: HashMap<String, Meanings>,
+    /// See [`HINTS`].
+    hints: Meanings,
 }
 
 /// A word.
@@ -76,6 +96,7 @@ impl Concepts {
         for (line, words) in words {
             made.add_words(line, &words, patterns, &mut known)?;
         }
+        made.hints = made.named(&HINTS);
         Ok(made)
     }
 
@@ -152,8 +173,13 @@ impl Concepts {
     }
 
     /// The words' numbers as patterns.
-    pub(super) fn patterns(&self) -> std::ops::Range<u32> {
+    pub(super) fn patterns(&self) -> Range<u32> {
         self.first_word..self.first_word + self.words.len() as u32
+    }
+
+    /// The numbers of the words that hint at a wall.
+    pub(super) fn hinting(&self) -> impl Iterator<Item = u32> {
+        self.patterns().zip(&self.words).filter(|(_, word)| word.meanings & self.hints != 0).map(|(number, _)| number)
     }
 
     /// What the word means that `pattern` is, if it is one and stands for itself at `at` in `text`.
@@ -167,8 +193,19 @@ impl Concepts {
         names.iter().filter_map(|name| self.names.get(*name)).fold(0, |set, meaning| set | meaning)
     }
 
+    /// Whether a page in which these meanings were seen among those that hint at a wall is to be read for all of them.
+    pub(super) fn hint_at_wall(&self, meanings: Meanings) -> bool {
+        meanings != 0
+            && self.concepts.iter().filter(|concept| concept.core).flat_map(|concept| &concept.when).any(|(all, _)| {
+                // A concept that asks for nothing that hints is always possible.
+                all & self.hints & !meanings == 0
+            })
+    }
+
     /// Whether a page with these meanings, wherever they stand, may say what a wall must say.
     pub(super) fn may_be_wall(&self, meanings: Meanings) -> bool {
+        // Any page may have short sentences.
+        let meanings = meanings | self.named(&["short"]);
         self.concepts.iter().any(|concept| concept.core && concept.may_be_said_by(meanings))
     }
 }

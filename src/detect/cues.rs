@@ -38,6 +38,8 @@ const NUMBER: i32 = 15;
 const BUTTON: i32 = 10;
 /// An element named after a captcha, and no form around it.
 const WIDGET: i32 = 25;
+/// A script sets a cookie and comes again, in a page that says nothing of its own.
+const COOKIE_SCRIPT: i32 = 15;
 /// Nothing of the page's own; next to nothing.
 const NOTHING_OWN: i32 = 20;
 const LITTLE_OWN: i32 = 10;
@@ -60,6 +62,8 @@ const LINKS_FREE: u32 = 8;
 const LINK: i32 = 3;
 const IMAGES_FREE: u32 = 4;
 const IMAGE: i32 = 4;
+/// Most characters of a short sentence.
+const SHORT_SENTENCE: u32 = 60;
 /// Longest sentence, in bytes, whose words are taken together.
 const SENTENCE_MAX: usize = 600;
 /// Longest block, in bytes, that a title, a label or a button is.
@@ -226,18 +230,13 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     blocks.push(title);
     let words = &mut weighing.words;
     let bytes = weighing.region.text.as_bytes();
-    table.sentences.each(bytes, &table.patterns, page.buffer, |hit| {
-        if let Some(meanings) = table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize) {
-            words.push((hit.start, meanings));
-        }
-        false
-    });
+    table.each_word(bytes, page.buffer, |at, meanings| words.push((at, meanings)));
     read_blocks(table, weighing);
     if page.has_known_words {
         weighing.core = true;
         weighing.add(Name::Seen("known-words"), KNOWN_WORDS, (0, 0));
     }
-    look(weighing, page.facts);
+    look(weighing, &page);
 }
 
 /// Reads what the blocks say.
@@ -253,9 +252,10 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
         let mut at = block.start;
         while at < block.end {
             let end = sentence_end(&weighing.region.text, at, block.end);
-            let meanings = weighing.meanings(at, end);
-            of_block |= meanings;
             let chars = count_chars(&weighing.region.text, at, end);
+            let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
+            let meanings = weighing.meanings(at, end) | short;
+            of_block |= meanings;
             let says = (end - at) as usize <= SENTENCE_MAX && say(table, weighing, meanings, (at, end));
             if !(is_title || says || block.button || linked && len <= NAVIGATION_MAX) {
                 own += if meanings & vocabulary.talk != 0 { chars / 2 } else { chars };
@@ -299,7 +299,8 @@ fn say(table: &Table, weighing: &mut Weighing, meanings: Meanings, at: (u32, u32
 }
 
 /// Looks at what is seen without words.
-fn look(weighing: &mut Weighing, facts: &Facts) {
+fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
+    let facts = page.facts;
     let Region { links, images, fields, widget, article, .. } = weighing.region;
     let own = weighing.own_chars;
     if widget && fields <= 1 && !facts.asks_who {
@@ -310,6 +311,10 @@ fn look(weighing: &mut Weighing, facts: &Facts) {
         0..=OWN_NOTHING if links <= LINKS_FREE => weighing.add(Name::Seen("nothing-own"), NOTHING_OWN, (0, 0)),
         0..=OWN_LITTLE if links <= LINKS_FREE => weighing.add(Name::Seen("little-own"), LITTLE_OWN, (0, 0)),
         _ => {}
+    }
+    if own <= OWN_NOTHING && sets_cookie_and_reloads(page.lower) {
+        weighing.task = true;
+        weighing.add(Name::Seen("cookie-script"), COOKIE_SCRIPT, (0, 0));
     }
     weighing.add(Name::Seen("own-text"), -((own.saturating_sub(OWN_FREE) / OWN_EACH) as i32), (0, 0));
     weighing.add(Name::Seen("links"), -(links.saturating_sub(LINKS_FREE).min(50) as i32) * LINK, (0, 0));
@@ -331,6 +336,12 @@ impl Weighing {
         let from = self.words.partition_point(|(at, _)| *at + 1 < start);
         self.words[from..].iter().take_while(|(at, _)| *at + 1 < end).fold(0, |set, (_, meanings)| set | meanings)
     }
+}
+
+/// Whether scripts in the page set a cookie and load it again.
+fn sets_cookie_and_reloads(lower: &[u8]) -> bool {
+    let has = |what: &[u8]| memchr::memmem::find(lower, what).is_some();
+    has(b"document.cookie") && (has(b"location.reload") || has(b"location.replace") || has(b"location.href"))
 }
 
 /// Where the sentence ends that begins at `at`, in a block that ends at `end`.

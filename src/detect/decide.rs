@@ -10,10 +10,10 @@ use memchr::memmem;
 use super::charset::Charset;
 use super::condition::Seen;
 use super::cues::PageRead;
-use super::facts::HARDLY_ANY_TEXT;
+use super::facts::{Facts, HARDLY_ANY_TEXT};
 use super::gather::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, script_bytes,
-    vendor_bit,
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
+    script_bytes, vendor_bit,
 };
 
 use super::grade::Grade;
@@ -29,6 +29,8 @@ const LOGIN_WALL_CHARS: u32 = 600;
 const FURNISHED_CHARS: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
+/// Characters of hidden text from which a page has content that a script only has to show.
+const HIDDEN_CONTENT: usize = 1_000;
 /// How sure cues must be to be a wall.
 const CUES_BLOCK: f32 = 0.5;
 /// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
@@ -78,6 +80,7 @@ pub(super) fn inspect(
             scratch.found.held.push(index);
         }
     }
+    read_words(table, scratch);
     let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
     let blocks = |of: &dyn Fn(&Rule) -> bool| {
         scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
@@ -90,9 +93,10 @@ pub(super) fn inspect(
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
     }
-    weigh(table, page, scratch, &mut verdict);
+    let cut = body.len() == detector.options.max_bytes;
+    weigh(table, page, cut, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
-    if verdict.has_spa || verdict.is_empty {
+    if is_thin(&verdict) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
     }
     for &index in &scratch.found.touched {
@@ -168,7 +172,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
 }
 
 /// Fills in the verdict from what was found.
-fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
+fn weigh(table: &Table, page: &Page<'_>, cut: bool, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
@@ -224,12 +228,14 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     if verdict.is_blocked || verdict.is_queued {
         return;
     }
-    let thin =
-        verdict.text_complete && verdict.text_chars < CONTENT_CHARS && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS;
-    if !thin {
+    if !is_thin(verdict) {
         return;
     }
     let facts = &scratch.facts;
+    // What a script only has to show is there, and of what does not fit into what is looked at nothing is known.
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || cut && !facts.body {
+        return;
+    }
     let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
     match spa {
         Some(rule) => {
@@ -239,8 +245,22 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
                 holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
             verdict.framework = named.and_then(|(_, r)| r.framework.clone());
         }
-        None => verdict.is_empty = true,
+        None => verdict.is_empty = !shows_something(facts),
     }
+}
+
+/// Whether there is next to nothing to read in a page that is no wall.
+fn is_thin(verdict: &Verdict) -> bool {
+    verdict.is_html
+        && !(verdict.is_blocked || verdict.is_queued)
+        && verdict.text_complete
+        && verdict.text_chars < CONTENT_CHARS
+        && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
+}
+
+/// Whether there is something for a reader beside text: a form, a picture, a player, a frame.
+fn shows_something(facts: &Facts) -> bool {
+    facts.inputs > 0 || facts.shown > 0
 }
 
 /// What else there is to tell of a page with next to nothing to read: where it sends its reader, and hints at a wall.
@@ -265,7 +285,9 @@ fn read_thin(
         verdict.wall_cues = true;
         return;
     }
-    let redirect = read_redirect(charset, body, scratch).filter(|_| (200..300).contains(&page.status));
+    // Who has a form to fill in is not sent away.
+    let stays = scratch.facts.inputs > 0 || !(200..300).contains(&page.status);
+    let redirect = read_redirect(charset, body, scratch).filter(|_| !stays);
     if let Some(target) = redirect {
         // A cookie that a script sets is lost on who runs none, and the page would come again.
         if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {

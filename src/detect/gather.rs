@@ -320,6 +320,14 @@ fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
     });
 }
 
+/// Reads all words in what was folded, where some of them hint at a wall.
+pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
+    let Scratch { folded, buffer, meanings, .. } = scratch;
+    if table.concepts.hint_at_wall(*meanings) {
+        table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
+    }
+}
+
 /// The hash of the visible text, which is the first line of what was folded.
 fn hash_text(scratch: &mut Scratch) {
     let visible = scratch.folded.split('\n').next().unwrap_or_default();

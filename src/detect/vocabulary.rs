@@ -9,6 +9,8 @@ pub(super) struct Vocabulary {
     pub(super) button: Meanings,
     about: Meanings,
     pub(super) reference: Meanings,
+    /// No word means it: a sentence is short.
+    pub(super) short: Meanings,
     /// What walls talk of, whatever they say of it.
     pub(super) talk: Meanings,
 }
@@ -20,6 +22,7 @@ impl Vocabulary {
             title: named(&["robot", "captcha", "refused", "unusual", "toomany", "seccheck", "vpn", "not"]),
             button: named(&["retry", "prove", "solve", "not"]),
             about: named(&["about"]),
+            short: named(&["short"]),
             reference: named(&["reference", "ip"]),
             talk: named(&[
                 "robot",
