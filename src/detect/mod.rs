@@ -51,6 +51,7 @@ mod redirect;
 mod region;
 mod rules;
 mod scan;
+mod sketch;
 mod sniff;
 mod table;
 mod tag;
@@ -156,6 +157,13 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// A sketch of the page that was inspected last, where it is HTML with little text.
+    fn sketch(&self) -> Option<u64> {
+        // Without a hash there is no text, or much of it.
+        let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
+        Some(sketch::of(visible))
+    }
+
     /// The title of the page that was inspected last, entities decoded, at most 1024 bytes. Empty without one.
     pub fn title(&self) -> &str {
         &self.title

@@ -1,4 +1,5 @@
-//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk.
+//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk, pages that
+//! come again.
 //!
 //! Each kind has a file. All of it lies in small concurrent maps that hold only what is under way or at risk, and none of it is
 //! read by a decision: [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the
@@ -7,6 +8,7 @@
 pub(crate) mod flights;
 pub(crate) mod hosts;
 pub(crate) mod links;
+pub(crate) mod pages;
 
 /// Everything that visits share.
 #[derive(Debug, Default)]
@@ -19,4 +21,6 @@ pub(crate) struct State {
     pub(crate) links: links::Links,
     /// Hosts at risk.
     pub(crate) hosts: hosts::Hosts,
+    /// Pages that come again.
+    pub(crate) pages: pages::Pages,
 }

@@ -48,6 +48,7 @@ use crate::state::flights::Follower;
 use crate::time::Timestamp;
 use crate::trace;
 
+mod again;
 mod decide;
 mod report;
 mod short;

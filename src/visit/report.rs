@@ -61,6 +61,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
         }
         self.judge_short(&mut answer, take.fetcher, &by);
+        self.judge_again(&mut answer, take.fetcher);
         let error = answer.outcome.counts_as(&by).err();
         let asked = answer.retry_after.or_else(|| self.asked_for(&answer, now));
         let is_limit = is_limit(&answer, error.as_ref(), asked);
