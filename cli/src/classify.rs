@@ -54,6 +54,9 @@ pub(crate) struct ClassifyArgs {
     /// Show all that matched, and where
     #[arg(long)]
     pub(crate) explain: bool,
+    /// How sure evidence of a wall must be, 0.05 to 1
+    #[arg(long, value_name = "N", value_parser = parse_confidence)]
+    pub(crate) block_threshold: Option<f32>,
     /// Judge by seven keywords anywhere in the text, for comparison
     #[arg(long, conflicts_with = "rules")]
     pub(crate) keywords: bool,
@@ -170,9 +173,10 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
         out.raw(Detector::shipped_rules().as_bytes())?;
         return Ok(Exit::Done);
     }
+    let options = settings.detector_options();
+    let options = args.block_threshold.map_or(options, |sure| options.with_block_threshold(sure));
     let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
-    let detector =
-        detector.with_options(detect::DetectorOptions::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
+    let detector = detector.with_options(options.with_max_bytes(BODY_MAX_BYTES).counting_all());
     if let Some(path) = args.batch.as_ref().filter(|_| args.evaluate) {
         let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
         return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);
@@ -479,6 +483,12 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
         parts => out
             .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
     }
+}
+
+/// Reads how sure something must be.
+fn parse_confidence(text: &str) -> Result<f32, String> {
+    let sure = text.parse().ok().filter(|sure| (0.05..=1.0).contains(sure));
+    sure.ok_or_else(|| format!("{text:?} is no number from 0.05 to 1"))
 }
 
 /// Reads `Name: value`.

@@ -13,8 +13,8 @@ use crate::router::Mode;
 pub use build::built_in_fetchers;
 pub use error::ConfigError;
 pub use sections::{
-    BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
-    LogConfig, NetworkConfig, PriorConfig, ScoringConfig,
+    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, ScoringConfig,
 };
 pub use table::load_route_table;
 
@@ -54,6 +54,8 @@ pub struct Config {
     pub half_life_days: Option<f64>,
     /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
     pub keys_max: Option<usize>,
+    /// How pages are read.
+    pub detect: DetectConfig,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
     /// What recorded importance does.

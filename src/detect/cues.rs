@@ -19,7 +19,7 @@ use crate::answer::BlockKind;
 pub(super) const RULE: &str = "cues";
 
 /// From this sum on, cues are a wall.
-const THRESHOLD: i32 = 60;
+const THRESHOLD: i32 = 55;
 /// With status 404 or 410, whose pages apologise in many words, it takes more.
 const THRESHOLD_GONE: i32 = 90;
 /// With status 403 or 429, which refuse by themselves, it takes less.

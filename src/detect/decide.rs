@@ -19,7 +19,7 @@ use super::gather::{
 use super::grade::Grade;
 use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, Scratch, cues, redirect, sniff};
+use super::{At, CONTENT_CHARS, Detector, DetectorOptions, Scratch, cues, redirect, sniff};
 use crate::answer::BlockKind;
 use crate::response::{Page, header};
 
@@ -31,8 +31,6 @@ const FURNISHED_CHARS: u32 = 250;
 const FURNISHED_LINKS: u32 = 4;
 /// Characters of hidden text from which a page has content that a script only has to show.
 const HIDDEN_CONTENT: usize = 1_000;
-/// How sure cues must be to be a wall.
-const CUES_BLOCK: f32 = 0.5;
 /// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
 const VAGUE_CHARS: u32 = 500;
 
@@ -93,8 +91,7 @@ pub(super) fn inspect(
             scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
         }
     }
-    let cut = body.len() == detector.options.max_bytes;
-    weigh(table, page, cut, scratch, &mut verdict);
+    weigh(table, page, &detector.options, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
     if is_thin(&verdict) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
@@ -172,7 +169,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
 }
 
 /// Fills in the verdict from what was found.
-fn weigh(table: &Table, page: &Page<'_>, cut: bool, scratch: &Scratch, verdict: &mut Verdict) {
+fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
@@ -181,13 +178,14 @@ fn weigh(table: &Table, page: &Page<'_>, cut: bool, scratch: &Scratch, verdict: 
     // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
     let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
     let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
-    let block = strongest(&|r| r.grade.blocks() && !is_explained(r));
+    let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
+    let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            let challenges = holding().any(|(_, r)| r.grade.blocks() && !r.refusal && !is_explained(r));
+            let challenges = holding().any(|(_, r)| r.grade.blocks() && is_sure(r) && !r.refusal && !is_explained(r));
             verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {
@@ -200,7 +198,7 @@ fn weigh(table: &Table, page: &Page<'_>, cut: bool, scratch: &Scratch, verdict: 
             verdict.is_queued = true;
             decided_by(table, queue, verdict);
         }
-        _ if scratch.weighing.confidence() >= CUES_BLOCK => {
+        _ if scratch.weighing.confidence() >= options.block_threshold => {
             verdict.is_blocked = true;
             verdict.block_type = Some(scratch.weighing.kind());
             verdict.confidence = scratch.weighing.confidence();
@@ -232,8 +230,9 @@ fn weigh(table: &Table, page: &Page<'_>, cut: bool, scratch: &Scratch, verdict: 
         return;
     }
     let facts = &scratch.facts;
+    let is_cut = verdict.bytes as usize >= options.max_bytes;
     // What a script only has to show is there, and of what does not fit into what is looked at nothing is known.
-    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || cut && !facts.body {
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
         return;
     }
     let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);

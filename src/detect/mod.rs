@@ -84,18 +84,20 @@ use table::Table;
 use token::Finders;
 
 /// How a detector reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DetectorOptions {
     /// Bytes of body that are looked at. Default: 1 MiB.
     pub max_bytes: usize,
     /// Count visible text to the end of those bytes, though the verdict is clear before. Default: no.
     pub count_all: bool,
+    /// How sure evidence of a wall must be to make a page one, from 0 to 1. A status of 403 or 429 refuses whatever it is. Default: 0.5.
+    pub block_threshold: f32,
 }
 
 impl Default for DetectorOptions {
     fn default() -> Self {
-        Self { max_bytes: 1 << 20, count_all: false }
+        Self { max_bytes: 1 << 20, count_all: false, block_threshold: 0.5 }
     }
 }
 
@@ -104,6 +106,13 @@ impl DetectorOptions {
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
         Self { max_bytes: bytes.max(1024), ..self }
+    }
+
+    /// Takes evidence that is as sure as this for a wall (from 0.05 to 1).
+    #[must_use]
+    pub fn with_block_threshold(self, confidence: f32) -> Self {
+        let block_threshold = if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
+        Self { block_threshold, ..self }
     }
 
     /// Counts visible text to the end, for reports.
