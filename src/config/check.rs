@@ -33,6 +33,7 @@ impl Config {
         within("split_share", self.split_share, 0.0..=1.0, share)?;
         within("importance.min", self.importance.min, 0.0..=1.0, share)?;
         within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1")?;
+        within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1")?;
         within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1")?;
         within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more")?;
         for (key, value) in [

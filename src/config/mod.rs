@@ -13,8 +13,8 @@ use crate::router::Mode;
 pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
 pub use sections::{
-    BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
-    LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
+    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
@@ -65,6 +65,8 @@ pub struct Config {
     /// Suffixes that mean a page, though they ship as a file's.
     #[serde(deserialize_with = "value::suffixes")]
     pub page_suffixes: Vec<String>,
+    /// How pages are read.
+    pub detect: DetectConfig,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
     /// What recorded importance does.

@@ -50,6 +50,14 @@ pub struct ScoringConfig {
     pub max_attempts: Option<u32>,
 }
 
+/// `[detect]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectConfig {
+    /// How sure evidence of a wall must be.
+    pub block_threshold: Option<f64>,
+}
+
 /// What recorded importance does to evidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -22,6 +22,11 @@ pub const HOST_SHOWS: &str = "host_shows";
 /// See [`SHORT_PAGE`].
 pub const SHORT_PAGE_TRUE: &str = "true";
 
+/// The type of the tag on an attempt that brought the same few words as attempts for other addresses of its host. The value is
+/// `blocked` where another fetcher brought something else for one of them, so that the attempt counts as blocked; `soft_404` where the
+/// page besides says of itself that nothing is there; `true` where nobody brought anything else.
+pub const SAME_PAGE_AGAIN: &str = "same_page_again";
+
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Heuristic {

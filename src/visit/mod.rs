@@ -50,6 +50,7 @@ use crate::state::flights::Follower;
 use crate::time::Timestamp;
 use crate::trace;
 
+mod again;
 mod decide;
 #[cfg(feature = "pace")]
 mod pace;

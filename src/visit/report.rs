@@ -69,6 +69,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
         }
         self.judge_short(&mut answer, take.fetcher, &by);
+        self.judge_again(&mut answer, take.fetcher);
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.asked(&answer, now);
         // Asked before the pace hears of it, which then knows of nothing but the block.
