@@ -28,6 +28,7 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
+pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
 pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
 pub use world::{MORE, SHIPPED, World, WorldError};
 
@@ -40,6 +41,7 @@ mod fetched;
 mod generate;
 mod memory;
 mod oracle;
+mod pace;
 mod report;
 mod run;
 mod tally;
