@@ -58,7 +58,7 @@ impl Live<'_> {
             Heard::Wall => self.wall(permit, answer),
             Heard::Unavailable | Heard::Broken | Heard::ServerError => {
                 let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
-                if self.errors(weight, answer.heard) {
+                if self.errors(weight, answer.heard, permit.in_flight) {
                     let is_503 = answer.heard == Heard::Unavailable;
                     return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
@@ -136,12 +136,15 @@ impl Live<'_> {
         Sum::Doubt { hold_until, doubt }
     }
 
-    fn errors(&mut self, weight: f64, heard: Heard) -> bool {
+    fn errors(&mut self, weight: f64, heard: Heard, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so however often it comes it never becomes usual.
         let usual = self.usual(if heard == Heard::Unavailable { 0.0 } else { weight }, 0.0).0;
         let trouble = self.hot.trouble();
         let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
         trouble.errors = sum as f32;
+        if heard == Heard::Unavailable {
+            trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
+        }
         sum > ERRORS
     }
 
@@ -154,6 +157,9 @@ impl Live<'_> {
         let trouble = self.hot.trouble();
         trouble.errors = (f64::from(trouble.errors) - SLACK - 1.5 * errors).max(0.0) as f32;
         trouble.walls = (f64::from(trouble.walls) - SLACK - 1.5 * walls).max(0.0) as f32;
+        if trouble.errors == 0.0 {
+            trouble.crowd = 0;
+        }
         trouble.fresh = trouble.fresh.saturating_sub(1);
     }
 

@@ -32,7 +32,7 @@ impl Live<'_> {
             return None;
         }
         let looked = self.look_at_the_ceiling(permit, counts);
-        if permit.has(self.paced()) && self.is_calm() && self.rate().is_finite() {
+        if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
             self.set_rate(self.rate() * (since / DOUBLING_S).min(0.1).exp2());
         }
         looked
@@ -41,16 +41,17 @@ impl Live<'_> {
     /// When the next look is due, from what one would cost and gain.
     pub(super) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
-            if self.cold.par_cap > 0 {
-                self.cold.probe_at = self.after(0, 60.0_f64.max(20.0 * (self.cold.penalty.get() + 20.0) / 4.0));
-            }
+            let pause: f64 = if self.cold.is_sure(self.now) { 20.0 * 60.0 } else { 5.0 * 60.0 };
+            self.cold.probe_at = self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
             return;
         };
         let cap = self.cold.cap[window].get();
         let cost = self.cold.penalty.get() + 20.0;
-        let gain = (self.next_cap(window) / cap - 1.0).clamp(0.1, 3.0);
+        // If the window turns out not to be to blame, the next suspect's ceiling is what is gained.
+        let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
+        let gain = (self.next_cap(window).max(knob(1, 1.0) * next) / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.cold.is_sure(self.now) {
-            (20.0 * 60.0_f64).max(20.0 * cost)
+            knob(4, 0.5) * (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
@@ -79,6 +80,19 @@ impl Live<'_> {
         if self.rules.level == Level::Host { PACED } else { SHARED_PACED }
     }
 
+    /// The window that would be blamed if this one were not.
+    fn next_suspect(&self, window: usize) -> Option<usize> {
+        let is_suspect = |other: &usize| {
+            *other != window
+                && !self.cold.hi[*other].is_none()
+                && self.cold.cap[*other].is_none()
+                && self.cold.hi[*other] >= self.cold.clean[*other]
+                // What this one allows will clear those that are lower.
+                && self.cold.hi[*other] > self.cold.cap[window]
+        };
+        in_order(window).find(is_suspect)
+    }
+
     fn after(&self, fails: u8, pause_s: f64) -> u32 {
         let pause = pause_s * f64::from(1_u32 << fails.min(6));
         seconds(self.now.saturating_add((pause * 1000.0) as i64))
@@ -93,6 +107,11 @@ impl Live<'_> {
             // A count cannot grow by less than one request.
             hi => (1.15 * hi).max(hi + 1.0 / SECONDS[window]),
         }
+    }
+
+    /// The number of those at once, not the rate, was what held the request back.
+    fn is_crowded(&self, permit: &Permit) -> bool {
+        self.cold.par_cap > 0 && permit.in_flight >= self.cold.par_cap
     }
 
     fn look_at_the_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
@@ -133,7 +152,7 @@ impl Live<'_> {
 
     /// Whether a look under way has passed, and what that means.
     fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        let long_s = |window: Option<usize>| window.map_or(60.0, |window| SECONDS[window].max(60.0));
+        let long_s = |window: Option<usize>| window.map_or(60.0, |window| knob(0, 2.0) * SECONDS[window].max(60.0));
         let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
         let Some(window) = look.window else {
             if is_over && f64::from(permit.in_flight) >= look.tried {
@@ -143,6 +162,12 @@ impl Live<'_> {
             return None;
         };
         let (ceiling, top) = self.ceiling();
+        if is_over && self.is_crowded(permit) {
+            // The rate cannot follow, so that this says nothing.
+            self.hot.trouble().look = None;
+            self.schedule();
+            return None;
+        }
         if !is_over || rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
             return None;
         }
@@ -160,15 +185,15 @@ impl Live<'_> {
 
     /// More than what was blocked goes through: this window is not what the host counts over. The next suspect takes its place.
     fn exonerate(&mut self, window: usize) {
+        let next = self.next_suspect(window);
         (self.cold.cap[window], self.cold.hi[window], self.cold.failed) = (Small::NONE, Small::NONE, 0);
         self.cold.set_sure(false);
         self.cold.lo = Small::NONE;
         for other in 0..SECONDS.len() {
-            if self.cold.hi[other] <= self.cold.clean[other] {
+            if self.cold.hi[other] < self.cold.clean[other] {
                 self.cold.hi[other] = Small::NONE;
             }
         }
-        let next = in_order(window).find(|other| !self.cold.hi[*other].is_none() && self.cold.cap[*other].is_none());
         if let Some(next) = next {
             let hi = self.cold.hi[next].get();
             self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(RATE_MIN));
@@ -176,4 +201,9 @@ impl Live<'_> {
         self.cold.set_why(next, self.cold.cause());
         self.set_rate(self.rate());
     }
+}
+
+pub(super) fn knob(n: usize, default: f64) -> f64 {
+    static KNOBS: std::sync::OnceLock<Vec<Option<f64>>> = std::sync::OnceLock::new();
+    KNOBS.get_or_init(|| (0..40).map(|i| std::env::var(format!("K{i}")).ok().and_then(|v| v.parse().ok())).collect())[n].unwrap_or(default)
 }

@@ -83,7 +83,9 @@ impl Learned {
     pub(super) fn new(settings: PaceSettings, hosts: usize, fetcher: FetcherId) -> Self {
         let site = "site.org".to_owned();
         let names = (0..hosts).map(|host| if hosts == 1 { site.clone() } else { format!("h{host}.{site}") }).collect();
-        Self { pace: Pace::new(settings.clone()), settings, names, site, fetcher }
+        let mut pace = Pace::new(settings.clone());
+        if std::env::var_os("TRACE").is_some() { pace = pace.with_keeper(Box::new(Printer)); }
+        Self { pace, settings, names, site, fetcher }
     }
 
     fn scope(&self, host: usize) -> Scope<'_> {
@@ -126,7 +128,11 @@ impl Player for Learned {
             ..Answer::new(heard, asked.fetcher.unwrap_or(self.fetcher))
         };
         let Some(permit) = token.0 else { return Then::Again };
-        match (self.pace.done(permit, &answer, time(now)), heard) {
+        let done = self.pace.done(permit, &answer, time(now));
+        if std::env::var_os("TRACE").is_some() && (done != Done::Nothing || !matches!(heard, Heard::Content)) {
+            eprintln!("{:>9.1} {heard:?} {done:?}\n{}", now as f64 / 1000.0, self.explain(now));
+        }
+        match (done, heard) {
             (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
             (Done::Nothing, Heard::Wall) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
@@ -152,5 +158,15 @@ impl Player for Learned {
             }
         }
         self.pace = fresh;
+    }
+}
+
+struct Printer;
+impl fetchwise::pace::Keep for Printer {
+    fn keep(&self, note: &fetchwise::pace::Note<'_>) {
+        let b = &note.state.0;
+        let small = |at: usize| { let v = u16::from_le_bytes([b[2*at], b[2*at+1]]); if v == 0 { 0.0 } else { f32::from_bits((u32::from(v) + ((127 - 32) << 10)) << 13) } };
+        let five = |at: usize| (0..5).map(|w| format!("{:.2}", small(at + w))).collect::<Vec<_>>().join(" ");
+        eprintln!("@{:.1} {} {} rate {:.2} lo {:.2} cap [{}] hi [{}] clean [{}] fails {} par {}", (note.at.as_millis() - BEGIN_MS) as f64 / 1000.0, note.level, note.cause, small(0), small(1), five(2), five(7), five(12), b[58], b[56]);
     }
 }

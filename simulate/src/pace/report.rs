@@ -43,6 +43,9 @@ pub struct PaceReport {
 
 impl PaceReport {
     pub(super) fn new(world: &PaceWorld, class: &Class, player: &str, seeds: &[u64], counts: &[Count]) -> Self {
+        if std::env::var_os("EACH").is_some() {
+            eprintln!("{} {}: {}", class.name, player, counts.iter().map(|c| format!("{:.2}/{}/{}", c.good as f64 / c.best.max(1e-9), c.blocked, c.trips)).collect::<Vec<_>>().join(" "));
+        }
         let hosts = counts.len().max(1) as f64;
         // Every host counts the same, however many pages it has let through.
         let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
@@ -109,7 +112,7 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
             );
         }
         let _ = write!(out, "\n{:14}", "share, blocked");
-        players.iter().for_each(|player| drop(write!(out, " {player:>14}")));
+        players.iter().for_each(|player| drop(write!(out, " {player:>18}")));
         out.push('\n');
         for class in distinct(reports, |report| &report.class) {
             let of = |player: &str| reports.iter().find(|r| r.world == world && r.class == class && r.player == player);
@@ -118,8 +121,8 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
             }
             let _ = write!(out, "{class:14}");
             for player in &players {
-                let cell = of(player).map_or("-".to_owned(), |r| format!("{:.2} {:>6.1}", r.share, r.blocked_per_1k));
-                let _ = write!(out, " {cell:>14}");
+                let cell = of(player).map_or("-".to_owned(), |r| format!("{:.2} {:>6.1}{:>5.1}", r.share, r.blocked_per_1k, r.trips_per_h));
+                let _ = write!(out, " {cell:>18}");
             }
             let _ = match of(players[0]).and_then(|report| report.busy) {
                 Some(busy) => writeln!(out, "  busy {:.0} %", 100.0 * busy),

@@ -16,7 +16,9 @@ const TRY_MS: i64 = 10_000;
 /// Bans double so often at most.
 const DOUBLINGS: u32 = 8;
 /// Whoever is closed again within this has not been open in between.
-const TRIP_MS: i64 = 10_000;
+const TRIP_MS: i64 = 60_000;
+/// What a refusal takes of the time of an answer.
+const REFUSAL: f64 = 0.4;
 /// Latency may rise to this many times that of the quiet host at the best pace.
 const SLOWER: f64 = 2.0;
 
@@ -125,7 +127,7 @@ impl Server {
             trips: 0,
             busy_ms: 0.0,
         };
-        server.best = server.find_best(chance.clone());
+        server.best = server.find_best();
         server
     }
 
@@ -155,6 +157,8 @@ impl Server {
                 self.trips += 1;
             }
             self.last_block = now;
+            // A refusal takes the way there and back, and no work.
+            reply.latency_ms = (reply.latency_ms as f64 * REFUSAL) as i64 + 1;
             return reply;
         }
         if self.kind == LimiterKind::Parallel {
@@ -269,29 +273,16 @@ impl Server {
         self.median_s * (self.sigma * self.sigma / 2.0).exp()
     }
 
-    fn find_best(&self, chance: Stream) -> f64 {
+    fn find_best(&self) -> f64 {
         let counted = if self.n > 0.0 { self.n / (self.window_ms / 1000.0) } else { self.rate };
         match self.kind {
             LimiterKind::None => self.parallel / self.mean_latency(),
             LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
             LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket => self.rate,
-            LimiterKind::Parallel => self.best_of_parallel(chance),
+            // Not a pace, but what can be had: as many at once as are served.
+            LimiterKind::Parallel => self.n / self.mean_latency(),
             LimiterKind::Queue => self.rate * self.best_of_queue(),
         }
-    }
-
-    /// The highest even pace at which five thousand requests are never more at once than may be.
-    fn best_of_parallel(&self, chance: Stream) -> f64 {
-        let is_clean = |rate: f64| {
-            let (mut chance, mut ends) = (chance.clone(), Vec::<f64>::new());
-            (0..5000).all(|number| {
-                let now = f64::from(number) / rate;
-                ends.retain(|end| *end > now);
-                ends.push(now + self.median_s * (self.sigma * normal(&mut chance)).exp());
-                ends.len() as f64 <= self.n
-            })
-        };
-        bisect(0.01 / self.median_s, self.n / self.median_s, is_clean)
     }
 
     /// The share of its capacity at which a queue that is fed evenly takes twice the time of a quiet one.
