@@ -15,6 +15,8 @@ use super::window::{Counts, SECONDS, WINDOWS};
 const CUTS_MS: i64 = 15 * 60_000;
 /// No hold grows beyond this by itself.
 const HOLD_MAX_S: f64 = 320.0 * 60.0;
+/// Limits below this many requests a second are rare.
+const LIKELY: f64 = 0.5;
 /// So few answers after a hold mean that it was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -134,12 +136,18 @@ impl Live<'_> {
         }
         let (ceiling, top) = self.ceiling();
         match top {
-            Some(window) if self.rate() > 0.9 * ceiling => self.cut(window, ceiling, counts, found.cause, old_hi[window].get()),
+            Some(window) if self.rate() > 0.9 * ceiling => {
+                self.cut(window, ceiling, counts, found.cause, old_hi[window].get())
+            }
             _ => self.blame_a_suspect(&suspects, found),
         }
         // That many at once may be what was refused, rather than that many a second.
         let crowd = self.hot.trouble().crowd;
-        if found.cause == Cause::Unavailable && found.retry_after.is_none() && crowd > 1 && crowd + 1 > self.cold.par_clean {
+        if found.cause == Cause::Unavailable
+            && found.retry_after.is_none()
+            && crowd > 1
+            && crowd + 1 > self.cold.par_clean
+        {
             self.cold.par_cap = crowd - 1;
         }
     }
@@ -185,7 +193,7 @@ impl Live<'_> {
     fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
         let mut guess = guess(found);
         // Rates below this are hardly ever a limit: the ramp was short, and a shorter window is likelier.
-        while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < super::look::knob(2, 0.5) {
+        while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < LIKELY {
             guess -= 1;
         }
         match in_order(guess).find(|window| suspects[*window]) {

@@ -38,7 +38,7 @@ pub(super) enum Sum {
 
 impl Live<'_> {
     /// An answer that is no trial's.
-    pub(super) fn hear(&mut self, permit: &Permit, answer: &Answer) -> Sum {
+    pub(super) fn hear(&mut self, permit: &Permit, answer: &Answer, delivers: bool) -> Sum {
         let found = |cause| Found {
             cause,
             counts: permit.counts,
@@ -55,7 +55,9 @@ impl Live<'_> {
             Heard::Limited => Sum::Event(found(Cause::Limited)),
             Heard::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
             Heard::Wall if has_time => Sum::Event(found(Cause::Wall)),
-            Heard::Wall => self.wall(permit, answer),
+            // A fetcher that has shown nothing here lately may be the one that is walled.
+            Heard::Wall if !delivers => Sum::Nothing,
+            Heard::Wall => self.wall(permit),
             Heard::Unavailable | Heard::Broken | Heard::ServerError => {
                 let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
                 if self.errors(weight, answer.heard, permit.in_flight) {
@@ -116,10 +118,7 @@ impl Live<'_> {
         }
     }
 
-    fn wall(&mut self, permit: &Permit, answer: &Answer) -> Sum {
-        if !self.hot.delivers(answer.fetcher.0, self.now) {
-            return Sum::Nothing;
-        }
+    fn wall(&mut self, permit: &Permit) -> Sum {
         let lone = usize::from(self.cold.lone()).min(2);
         let usual = self.usual(0.0, 1.0).1;
         let sum = (f64::from(self.hot.trouble().walls) + 1.0 - SLACK - 1.5 * usual).max(0.0);

@@ -33,7 +33,8 @@ impl Live<'_> {
         }
         let looked = self.look_at_the_ceiling(permit, counts);
         if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
-            self.set_rate(self.rate() * (since / DOUBLING_S).min(0.1).exp2());
+            let grown = self.rate() * (since / DOUBLING_S).min(0.1).exp2();
+            self.set_rate(grown.min(self.usable().max(self.rate())));
         }
         looked
     }
@@ -42,16 +43,17 @@ impl Live<'_> {
     pub(super) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
             let pause: f64 = if self.cold.is_sure(self.now) { 20.0 * 60.0 } else { 5.0 * 60.0 };
-            self.cold.probe_at = self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
+            self.cold.probe_at =
+                self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
             return;
         };
         let cap = self.cold.cap[window].get();
         let cost = self.cold.penalty.get() + 20.0;
         // If the window turns out not to be to blame, the next suspect's ceiling is what is gained.
         let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
-        let gain = (self.next_cap(window).max(knob(1, 1.0) * next) / cap - 1.0).clamp(0.1, 3.0);
+        let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.cold.is_sure(self.now) {
-            knob(4, 0.5) * (20.0 * 60.0_f64).max(20.0 * cost)
+            (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };
@@ -109,9 +111,18 @@ impl Live<'_> {
         }
     }
 
+    /// Twice the rate at which all that may be under way is under way: more would say nothing of the host.
+    fn usable(&self) -> f64 {
+        match f64::from(self.hot.fast).exp() {
+            latency if latency.is_nan() => f64::INFINITY,
+            latency => 2.0 * f64::from(self.hot.par_max) / latency,
+        }
+    }
+
     /// The number of those at once, not the rate, was what held the request back.
     fn is_crowded(&self, permit: &Permit) -> bool {
-        self.cold.par_cap > 0 && permit.in_flight >= self.cold.par_cap
+        let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.par_max) } else { self.hot.par_max };
+        permit.in_flight >= most
     }
 
     fn look_at_the_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
@@ -150,9 +161,10 @@ impl Live<'_> {
         None
     }
 
-    /// Whether a look under way has passed, and what that means.
+    /// Whether a look under way has passed, and what that means. It lasts two windows: a limiter whose windows begin with the clock
+    /// must have had one of them whole.
     fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        let long_s = |window: Option<usize>| window.map_or(60.0, |window| knob(0, 2.0) * SECONDS[window].max(60.0));
+        let long_s = |window: Option<usize>| window.map_or(60.0, |window| 2.0 * SECONDS[window].max(60.0));
         let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
         let Some(window) = look.window else {
             if is_over && f64::from(permit.in_flight) >= look.tried {
@@ -201,9 +213,4 @@ impl Live<'_> {
         self.cold.set_why(next, self.cold.cause());
         self.set_rate(self.rate());
     }
-}
-
-pub(super) fn knob(n: usize, default: f64) -> f64 {
-    static KNOBS: std::sync::OnceLock<Vec<Option<f64>>> = std::sync::OnceLock::new();
-    KNOBS.get_or_init(|| (0..40).map(|i| std::env::var(format!("K{i}")).ok().and_then(|v| v.parse().ok())).collect())[n].unwrap_or(default)
 }

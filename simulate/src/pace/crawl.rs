@@ -107,6 +107,13 @@ impl<'c> Crawl<'c> {
             begin = end + (before.pause_min * 60_000.0) as i64;
             self.is_open = true;
             self.player.restart(begin);
+            // What is crawled now is something else: as many URLs as before.
+            let each = self.world.urls / self.queues.len() as u32;
+            let last = self.queues.iter().map(|queue| queue.end).max().unwrap_or(0);
+            for (host, queue) in self.queues.iter_mut().enumerate() {
+                let next = last + host as u32 * each;
+                *queue = Queue { next, end: next + each, wake: i64::MAX, ..Queue::default() };
+            }
             let (trips, busy) = (self.server.trips, self.server.busy_ms);
             self.count = Count { trips, busy, ..Count::default() };
             self.slowness = 0.0;
@@ -166,7 +173,10 @@ impl<'c> Crawl<'c> {
                 What::Back(place) => {
                     self.back(place, now);
                     last = now;
-                    for host in 0..self.queues.len() {
+                    // Each host gets its turn at what they have in common.
+                    let count = self.queues.len();
+                    for turn in 0..count {
+                        let host = (turn + self.sent as usize) % count;
                         self.settle(host, now);
                         self.pump(host, now);
                     }

@@ -84,7 +84,9 @@ impl Learned {
         let site = "site.org".to_owned();
         let names = (0..hosts).map(|host| if hosts == 1 { site.clone() } else { format!("h{host}.{site}") }).collect();
         let mut pace = Pace::new(settings.clone());
-        if std::env::var_os("TRACE").is_some() { pace = pace.with_keeper(Box::new(Printer)); }
+        if std::env::var_os("TRACE").is_some() {
+            pace = pace.with_keeper(Box::new(Printer));
+        }
         Self { pace, settings, names, site, fetcher }
     }
 
@@ -130,7 +132,12 @@ impl Player for Learned {
         let Some(permit) = token.0 else { return Then::Again };
         let done = self.pace.done(permit, &answer, time(now));
         if std::env::var_os("TRACE").is_some() && (done != Done::Nothing || !matches!(heard, Heard::Content)) {
-            eprintln!("{:>9.1} {heard:?} {done:?}\n{}", now as f64 / 1000.0, self.explain(now));
+            eprintln!(
+                "{:>9.1} {host} {heard:?} {done:?} at {}\n{}",
+                now as f64 / 1000.0,
+                now - reply.latency_ms,
+                self.explain(now)
+            );
         }
         match (done, heard) {
             (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
@@ -165,8 +172,23 @@ struct Printer;
 impl fetchwise::pace::Keep for Printer {
     fn keep(&self, note: &fetchwise::pace::Note<'_>) {
         let b = &note.state.0;
-        let small = |at: usize| { let v = u16::from_le_bytes([b[2*at], b[2*at+1]]); if v == 0 { 0.0 } else { f32::from_bits((u32::from(v) + ((127 - 32) << 10)) << 13) } };
+        let small = |at: usize| {
+            let v = u16::from_le_bytes([b[2 * at], b[2 * at + 1]]);
+            if v == 0 { 0.0 } else { f32::from_bits((u32::from(v) + ((127 - 32) << 10)) << 13) }
+        };
         let five = |at: usize| (0..5).map(|w| format!("{:.2}", small(at + w))).collect::<Vec<_>>().join(" ");
-        eprintln!("@{:.1} {} {} rate {:.2} lo {:.2} cap [{}] hi [{}] clean [{}] fails {} par {}", (note.at.as_millis() - BEGIN_MS) as f64 / 1000.0, note.level, note.cause, small(0), small(1), five(2), five(7), five(12), b[58], b[56]);
+        eprintln!(
+            "@{:.1} {} {} rate {:.2} lo {:.2} cap [{}] hi [{}] clean [{}] fails {} par {}",
+            (note.at.as_millis() - BEGIN_MS) as f64 / 1000.0,
+            note.level,
+            note.cause,
+            small(0),
+            small(1),
+            five(2),
+            five(7),
+            five(12),
+            b[58],
+            b[56]
+        );
     }
 }

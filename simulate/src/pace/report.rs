@@ -43,9 +43,6 @@ pub struct PaceReport {
 
 impl PaceReport {
     pub(super) fn new(world: &PaceWorld, class: &Class, player: &str, seeds: &[u64], counts: &[Count]) -> Self {
-        if std::env::var_os("EACH").is_some() {
-            eprintln!("{} {}: {}", class.name, player, counts.iter().map(|c| format!("{:.2}/{}/{}", c.good as f64 / c.best.max(1e-9), c.blocked, c.trips)).collect::<Vec<_>>().join(" "));
-        }
         let hosts = counts.len().max(1) as f64;
         // Every host counts the same, however many pages it has let through.
         let mean = |of: &dyn Fn(&Count) -> f64| counts.iter().map(of).sum::<f64>() / hosts;
@@ -60,7 +57,8 @@ impl PaceReport {
             share: mean(&|count| count.good as f64 / count.best.max(1e-9)),
             early_share: mean(&|count| count.early),
             blocked_per_1k: mean(&|count| 1000.0 * count.blocked as f64 / count.requests.max(1) as f64),
-            trips_per_h: mean(&|count| f64::from(count.trips) / count.hours.max(1e-9)),
+            trips_per_h: counts.iter().map(|count| f64::from(count.trips)).sum::<f64>()
+                / counts.iter().map(|count| count.hours).sum::<f64>().max(1e-9),
             converged_min: mean(&|count| count.converged_min),
             busy: (busy > 0.0).then_some(busy),
             slower: mean(&|count| count.slower),
@@ -121,7 +119,9 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
             }
             let _ = write!(out, "{class:14}");
             for player in &players {
-                let cell = of(player).map_or("-".to_owned(), |r| format!("{:.2} {:>6.1}{:>5.1}", r.share, r.blocked_per_1k, r.trips_per_h));
+                let cell = of(player).map_or("-".to_owned(), |r| {
+                    format!("{:.2} {:>6.1}{:>5.1}", r.share, r.blocked_per_1k, r.trips_per_h)
+                });
                 let _ = write!(out, " {cell:>18}");
             }
             let _ = match of(players[0]).and_then(|report| report.busy) {
