@@ -22,6 +22,8 @@ pub enum Entry {
     Importance(ImportanceEntry),
     /// What shall be forgotten.
     Tombstone(Tombstone),
+    /// The pace of a host, a site or an address.
+    Pace(PaceEntry),
 }
 
 /// A link's state as of a time.
@@ -44,6 +46,21 @@ pub struct HostEntry {
     pub domain: String,
     /// Until when it is paused; none lifts a pause.
     pub paused_until: Option<Timestamp>,
+    /// When it came to be so.
+    pub at: Timestamp,
+}
+
+/// The pace of a host, a site or an address as of a time. A build without the feature `pace` keeps it as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaceEntry {
+    /// 0 for a host, 1 for a site, 2 for an address.
+    pub level: u8,
+    /// Its name: the domain, as the heuristic has it, the registrable domain, or the address.
+    pub name: String,
+    /// What is remembered, as [`pace::State`](crate::pace::State) has it.
+    pub state: [u8; 64],
+    /// Why it was kept, by the number of [`pace::Cause`](crate::pace::Cause).
+    pub cause: u8,
     /// When it came to be so.
     pub at: Timestamp,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
 
-use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, TombstoneTarget, is_at_risk};
+use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, TombstoneTarget, is_at_risk};
 use super::error::JournalError;
 use super::forgotten::Forgotten;
 use super::read::{Replayed, SETTLE, open, pass};
@@ -22,6 +22,8 @@ use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
+/// Paces of hosts that were not asked for so long are no longer of use.
+const PACES_KEPT: std::time::Duration = std::time::Duration::from_secs(90 * 86_400);
 /// Threads of a fold; beyond these the one that reads and checks is what it waits for.
 const THREADS_MAX: usize = 8;
 
@@ -42,6 +44,7 @@ pub(super) struct Fold {
     pub(super) links: Last<String, LinkEntry>,
     pub(super) hosts: Last<String, HostEntry>,
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
+    pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
 }
 
@@ -77,6 +80,7 @@ impl Fold {
                 .into_iter()
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
+            paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: Replayed::default(),
         }
     }
@@ -91,6 +95,9 @@ impl Fold {
         hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
         let mut importance: Vec<ImportanceEntry> = self.importance.values().map(|(_, of)| of.clone()).collect();
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
+        let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
+        paces.retain(|pace| self.newest.since(pace.at) <= PACES_KEPT);
+        paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
         Contents {
             covers_seq: self.covers_seq,
             now,
@@ -99,6 +106,7 @@ impl Fold {
             links,
             hosts,
             importance,
+            paces,
             priors: selector.priors().to_vec(),
         }
     }
@@ -184,6 +192,9 @@ impl Fold {
         for (key, (seq, value)) in shard.importance {
             keep_last(&mut self.importance, key, seq, value);
         }
+        for (key, (seq, value)) in shard.paces {
+            keep_last(&mut self.paces, key, seq, value);
+        }
         stones.extend(shard.stones);
     }
 
@@ -223,12 +234,13 @@ impl Fold {
             Ok(())
         })?;
         self.replayed.forgotten += taken_back;
-        let before = self.links.len() + self.hosts.len();
+        let before = self.links.len() + self.hosts.len() + self.paces.len();
+        self.paces.retain(|(_, name), (seq, _)| !recent.covers_domain(*seq, Some(name)));
         self.links.retain(|link, (seq, entry)| {
             !recent.covers_link(*seq, link) && !recent.covers_domain(*seq, Some(&entry.domain))
         });
         self.hosts.retain(|domain, (seq, _)| !recent.covers_domain(*seq, Some(domain)));
-        self.replayed.forgotten += (before - self.links.len() - self.hosts.len()) as u64;
+        self.replayed.forgotten += (before - self.links.len() - self.hosts.len() - self.paces.len()) as u64;
         Ok(())
     }
 }
@@ -245,6 +257,7 @@ struct Shard {
     links: Last<String, LinkEntry>,
     hosts: Last<String, HostEntry>,
     importance: Last<(String, Option<String>), ImportanceEntry>,
+    paces: Last<(u8, String), PaceEntry>,
     stones: Vec<(u64, TombstoneTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
@@ -261,6 +274,7 @@ impl Shard {
             links: HashMap::new(),
             hosts: HashMap::new(),
             importance: HashMap::new(),
+            paces: HashMap::new(),
             stones: Vec::new(),
             failed: None,
         }
@@ -293,6 +307,10 @@ impl Shard {
             }
             Entry::Importance(entry) => {
                 self.importance.insert((entry.kind.clone(), entry.value.clone()), (seq, entry));
+            }
+            Entry::Pace(entry) => {
+                self.newest = self.newest.max(entry.at);
+                self.paces.insert((entry.level, entry.name.clone()), (seq, entry));
             }
             Entry::Tombstone(stone) => {
                 if let TombstoneTarget::Domain(domain) = &stone.target {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fetchwise_log::{Error as LogError, Progress, RecordRef};
 
-use super::entry::{Entry, ImportanceEntry, LinkEntry, is_at_risk};
+use super::entry::{Entry, ImportanceEntry, LinkEntry, PaceEntry, is_at_risk};
 use super::error::JournalError;
 use super::fold::{Fold, note, threads};
 use super::read::{Replayed, pass, replay};
@@ -34,6 +34,20 @@ pub struct Loaded {
     pub host_levels: HashMap<String, u8>,
     /// What analytics last wrote back about heuristics.
     pub importance: Vec<ImportanceEntry>,
+    /// The paces of hosts, sites and addresses.
+    pub paces: Vec<PaceEntry>,
+}
+
+#[cfg(feature = "pace")]
+impl Loaded {
+    /// Gives `pace` what earlier processes have learned, as of `now`: holds go on, counts are empty.
+    pub fn restore_pace(&self, pace: &crate::pace::Pace, now: Timestamp) {
+        for entry in &self.paces {
+            if let Some(level) = crate::pace::Level::from_repr(entry.level) {
+                pace.restore(level, &entry.name, &crate::pace::State(entry.state), now);
+            }
+        }
+    }
 }
 
 /// What a first look at the log shows, before there is a selector.
@@ -199,12 +213,14 @@ fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: 
             host_levels.insert(domain, level_after(until.since(host.at), backoff.blocked_base));
         }
     }
+    let mut paces: Vec<PaceEntry> = fold.paces.into_values().map(|(_, pace)| pace).collect();
+    paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
     let mut importance: Vec<ImportanceEntry> = fold.importance.into_values().map(|(_, of)| of).collect();
     importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
-    Loaded { replayed: fold.replayed, snapshot, links, host_levels, importance }
+    Loaded { replayed: fold.replayed, snapshot, links, host_levels, importance, paces }
 }
 
 /// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.

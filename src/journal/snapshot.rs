@@ -6,7 +6,7 @@
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::entry::{HostEntry, ImportanceEntry, LinkEntry};
+use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::cell::Raw;
@@ -29,6 +29,8 @@ mod kind {
     /// The alert pairs of all cells, in their order. Releases that know nothing of it leave it alone; without it the recent
     /// pairs stand in.
     pub(super) const ALERTS: u32 = 10;
+    /// The paces of hosts. Releases that know nothing of it leave it alone.
+    pub(super) const PACES: u32 = 11;
 }
 
 /// The version of every section that this release writes.
@@ -49,6 +51,7 @@ pub(super) struct Contents {
     pub(super) links: Vec<LinkEntry>,
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
+    pub(super) paces: Vec<PaceEntry>,
     pub(super) priors: Vec<Prior>,
 }
 
@@ -134,6 +137,15 @@ impl Contents {
             c.u32s(self.importance.iter().map(|i| u32::from(i.value.is_some())));
             c.texts(self.importance.iter().map(|i| i.kind.as_str()));
             c.texts(self.importance.iter().map(|i| i.value.as_deref().unwrap_or_default()));
+        });
+        put(kind::PACES, self.paces.len(), &|c| {
+            c.i64s(self.paces.iter().map(|p| p.at.as_millis()));
+            c.u32s(self.paces.iter().map(|p| u32::from(p.level)));
+            c.u32s(self.paces.iter().map(|p| u32::from(p.cause)));
+            for word in 0..STATE_WORDS {
+                c.u64s(self.paces.iter().map(|p| state_word(&p.state, word)));
+            }
+            c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
         put(kind::PRIORS, self.priors.len(), &|c| {
             c.u64s(self.priors.iter().map(|p| p.success_rate.to_bits()));
@@ -233,6 +245,7 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
             at: Timestamp::from_millis(at[i]),
         })
         .collect();
+    contents.paces = decode_paces(open(kind::PACES)?)?;
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);
     let (kinds, values, fetchers) = (rows.texts()?, rows.texts()?, rows.texts()?);
@@ -296,6 +309,28 @@ fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The state of a pace is kept as so many columns of eight bytes.
+const STATE_WORDS: usize = 8;
+
+fn state_word(state: &[u8; 64], word: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| state[8 * word + byte]))
+}
+
+fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {
+    let (at, levels, causes) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
+    let words = (0..STATE_WORDS).map(|_| rows.u64s()).collect::<Option<Vec<_>>>()?;
+    let pace = |(i, name): (usize, String)| {
+        Some(PaceEntry {
+            level: u8::try_from(levels[i]).ok()?,
+            name,
+            state: std::array::from_fn(|byte| words[byte / 8][i].to_le_bytes()[byte % 8]),
+            cause: u8::try_from(causes[i]).ok()?,
+            at: Timestamp::from_millis(at[i]),
+        })
+    };
+    rows.texts()?.into_iter().enumerate().map(pace).collect()
 }
 
 fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {

@@ -173,3 +173,42 @@ fn a_flipped_bit_in_the_middle_is_refused() {
     assert!(error.is_refusal() && error.to_string().contains("damaged"), "{error}");
     assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
 }
+
+#[cfg(feature = "pace")]
+#[test]
+fn paces_come_back_from_the_log_and_from_a_snapshot_and_can_be_forgotten() {
+    use crate::pace::{Cause, Keep, Level, Note, Pace, State};
+    let dir = tempfile::tempdir().unwrap();
+    let keep = |name: &str, first: u8, at: Timestamp| {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+        let mut state = [0; 64];
+        // A rate, and the day on which the host was asked last.
+        (state[0], state[1]) = (first, 0x80);
+        state[42..44].copy_from_slice(&(at.utc_day() as u16).to_le_bytes());
+        journal.keep(&Note { level: Level::Host, name, state: State(state), cause: Cause::Limited, at });
+        journal.close().unwrap();
+    };
+    let rates = || {
+        let pace = Pace::default();
+        let loaded = load(dir.path(), &selector(), minutes(60)).unwrap();
+        loaded.restore_pace(&pace, minutes(60));
+        ["a.org", "b.org"].map(|name| pace.state(Level::Host, name).map(|state| state.0[0]))
+    };
+    keep("a.org", 1, T0);
+    keep("b.org", 2, T0);
+    keep("a.org", 3, minutes(1));
+    assert_eq!(rates(), [Some(3), Some(2)]);
+    let snapshot = || maintain::snapshot(dir.path(), &selector(), minutes(2), &mut |_, _| {}).unwrap();
+    snapshot();
+    assert_eq!(rates(), [Some(3), Some(2)]);
+    keep("a.org", 4, minutes(3));
+    assert_eq!(rates(), [Some(4), Some(2)]);
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let target = TombstoneTarget::Domain("a.org".to_owned());
+    journal.append_tombstone(&Tombstone { target, at: minutes(4) }).unwrap();
+    journal.close().unwrap();
+    assert_eq!(rates(), [None, Some(2)]);
+    snapshot();
+    keep("b.org", 5, minutes(5));
+    assert_eq!(rates(), [None, Some(5)]);
+}

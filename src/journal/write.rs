@@ -13,7 +13,7 @@ use fetchwise_log::{
     Recovery, Ticket,
 };
 
-use super::entry::{ImportanceEntry, LinkEntry, Tombstone, domain_of_url};
+use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Tombstone, domain_of_url};
 use super::error::JournalError;
 use super::schema::{self, Encoded, SchemaError};
 use crate::attempt::Attempt;
@@ -140,6 +140,14 @@ impl Journal {
         self.append(schema::encode_importance(entry))
     }
 
+    /// Takes the pace of a host, a site or an address.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_pace(&self, entry: &PaceEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_pace(entry))
+    }
+
     /// Takes a wish to forget.
     ///
     /// # Errors
@@ -209,6 +217,16 @@ impl Journal {
             time_ms: encoded.time.as_millis(),
             payload: &encoded.payload,
         })?)
+    }
+}
+
+// As with pauses: what the log does not take is counted by the log, and holds in memory all the same.
+#[cfg(feature = "pace")]
+impl crate::pace::Keep for Journal {
+    fn keep(&self, note: &crate::pace::Note<'_>) {
+        let (name, state) = (note.name.to_owned(), note.state.0);
+        let entry = PaceEntry { level: note.level as u8, name, state, cause: note.cause as u8, at: note.at };
+        let _ = self.append_pace(&entry);
     }
 }
 
