@@ -30,7 +30,7 @@ pub use drive::{Timing, drive};
 pub use error::SimulateError;
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
 pub use report::{DrawError, PolicyReport, baseline_wins, html, table};
-pub use world::{MORE, SHIPPED, World, WorldError};
+pub use world::{MORE, PACE_WORLDS, SHIPPED, World, WorldError};
 
 mod baseline;
 mod chance;
@@ -41,7 +41,7 @@ mod fetched;
 mod generate;
 mod memory;
 mod oracle;
-mod pace;
+pub mod pace;
 mod report;
 mod run;
 mod tally;

@@ -3,7 +3,7 @@
 //!
 //! Must not know the world that it is in.
 
-use super::player::{Asked, Player, Then, Token, Turn, again};
+use super::player::{Player, Then, Token, Turn, again};
 use super::server::{Reply, Status};
 
 /// A way to pace requests.
@@ -96,7 +96,7 @@ impl Baseline {
 }
 
 impl Player for Baseline {
-    fn admit(&mut self, host: usize, _renders: bool, now: i64) -> Turn {
+    fn admit(&mut self, host: usize, now: i64) -> Turn {
         let state = self.hosts[host];
         let (gap, places) = self.gap_and_places(&state);
         if state.held > now {
@@ -114,10 +114,10 @@ impl Player for Baseline {
         Turn::Go(Token::default())
     }
 
-    fn done(&mut self, host: usize, _token: Token, reply: &Reply, asked: &Asked, now: i64) -> Then {
+    fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> Then {
         let state = &mut self.hosts[host];
         state.in_flight -= 1;
-        let is_blocked = !matches!(reply.status, Status::Ok | Status::Error | Status::Unread);
+        let is_blocked = !matches!(reply.status, Status::Ok | Status::Error);
         let latency = reply.latency_ms as f64 / 1000.0;
         let limited = matches!(reply.status, Status::Limited | Status::Unavailable);
         match self.way {
@@ -142,7 +142,7 @@ impl Player for Baseline {
             }
             Way::Heritrix => state.value = (5.0 * latency).clamp(3.0, 30.0),
         }
-        again(reply, asked)
+        again(reply, tries)
     }
 
     fn restart(&mut self, _now: i64) {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::chance::Stream;
-use super::player::{Asked, Player, Then, Token, Turn};
+use super::player::{Player, Then, Token, Turn};
 use super::server::{Reply, Server, Status};
 use super::world::PaceWorld;
 
@@ -48,7 +48,7 @@ struct Out {
     url: u32,
     token: Token,
     reply: Reply,
-    asked: Asked,
+    tries: u32,
     is_counted: bool,
 }
 
@@ -197,7 +197,7 @@ impl<'c> Crawl<'c> {
             if queue.again.is_empty() && queue.next >= queue.end {
                 return;
             }
-            match self.player.admit(host, false, now) {
+            match self.player.admit(host, now) {
                 Turn::Go(token) => self.send(host, token, now),
                 Turn::Full => return,
                 Turn::Wait(until) => {
@@ -223,13 +223,12 @@ impl<'c> Crawl<'c> {
             queue.again.pop_front().unwrap_or_default()
         };
         let mut chance = Stream::new(self.seed, u64::from(url) << 20 | u64::from(tries.min(0xf_ffff)));
-        let mut reply = self.server.ask(now, 1, &mut chance);
+        let mut reply = self.server.ask(now, &mut chance);
         let mut page = Stream::new(self.seed ^ 0x5bd1, u64::from(url));
         if reply.status == Status::Ok && page.happens(self.server.stray_403) {
             reply.status = Status::Forbidden;
         }
-        let asked = Asked { tries: tries + 1, fetcher: None, cost: 1, renders: false };
-        let out = Out { host, url, token, reply, asked, is_counted: now >= self.begin };
+        let out = Out { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
         let place = self.free.pop().unwrap_or(self.out.len());
         if place == self.out.len() {
             self.out.push(None);
@@ -246,7 +245,7 @@ impl<'c> Crawl<'c> {
             self.server.served();
         }
         self.queues[out.host].in_flight -= 1;
-        let then = self.player.done(out.host, out.token, &out.reply, &out.asked, now);
+        let then = self.player.done(out.host, out.token, &out.reply, out.tries, now);
         if out.is_counted {
             self.tally(&out.reply, now);
         }
@@ -255,8 +254,8 @@ impl<'c> Crawl<'c> {
         }
         let queue = &mut self.queues[out.host];
         match then {
-            Then::Again => queue.again.push_back((out.url, out.asked.tries)),
-            Then::Doubted(doubt) => queue.doubted.push((out.url, out.asked.tries, doubt)),
+            Then::Again => queue.again.push_back((out.url, out.tries)),
+            Then::Doubted(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
             Then::GivenUp => self.count.lost += u64::from(out.reply.status != Status::Forbidden),
         }
     }

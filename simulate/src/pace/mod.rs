@@ -119,12 +119,6 @@ fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher:
     let sites = (0..world.hosts as u64).map(|number| {
         let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
         let mut server = Server::new(world, class, &mut Stream::new(own, 0));
-        if let Ok(only) = std::env::var("TRACE") {
-            if only != format!("{}-{number}", class.name) {
-                return Count::default();
-            }
-            eprintln!("{server:?}");
-        }
         let mut player = player(name, world, class.hosts_a_site, fetcher);
         Crawl::new(world, &mut server, &mut *player, class.hosts_a_site, own).run()
     });

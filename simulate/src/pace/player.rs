@@ -36,10 +36,10 @@ pub(super) enum Then {
 
 /// Somebody who paces the requests to the hosts of one site.
 pub(super) trait Player {
-    /// Whether a request that costs `cost` requests may go out to `host` at `now` (ms).
-    fn admit(&mut self, host: usize, renders: bool, now: i64) -> Turn;
+    /// Whether a request may go out to `host` at `now` (ms).
+    fn admit(&mut self, host: usize, now: i64) -> Turn;
     /// What came of it; `tries` is how often the URL was asked for.
-    fn done(&mut self, host: usize, token: Token, reply: &Reply, asked: &Asked, now: i64) -> Then;
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, tries: u32, now: i64) -> Then;
     /// How a doubt came out; none while it is open.
     fn verdict(&mut self, _host: usize, _doubt: u32, _now: i64) -> Option<Then> {
         Some(Then::Again)
@@ -48,26 +48,12 @@ pub(super) trait Player {
     fn restart(&mut self, now: i64);
 }
 
-/// What was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    /// How often the URL was asked for.
-    pub(super) tries: u32,
-    pub(super) fetcher: Option<FetcherId>,
-    pub(super) cost: u16,
-    pub(super) renders: bool,
-}
-
 /// A URL that is refused so often is given up by those who cannot tell a page's wall from a limit.
 const TRIES_MAX: u32 = 20;
 
 /// What all baselines do with a URL.
-pub(super) fn again(reply: &Reply, asked: &Asked) -> Then {
-    if reply.status == Status::Forbidden && asked.tries >= 3 || asked.tries >= TRIES_MAX * 50 {
-        Then::GivenUp
-    } else {
-        Then::Again
-    }
+pub(super) fn again(reply: &Reply, tries: u32) -> Then {
+    if reply.status == Status::Forbidden && tries >= 3 || tries >= TRIES_MAX * 50 { Then::GivenUp } else { Then::Again }
 }
 
 /// The project's own.
@@ -83,19 +69,12 @@ impl Learned {
     pub(super) fn new(settings: PaceSettings, hosts: usize, fetcher: FetcherId) -> Self {
         let site = "site.org".to_owned();
         let names = (0..hosts).map(|host| if hosts == 1 { site.clone() } else { format!("h{host}.{site}") }).collect();
-        let mut pace = Pace::new(settings.clone());
-        if std::env::var_os("TRACE").is_some() {
-            pace = pace.with_keeper(Box::new(Printer));
-        }
+        let pace = Pace::new(settings.clone());
         Self { pace, settings, names, site, fetcher }
     }
 
     fn scope(&self, host: usize) -> Scope<'_> {
         Scope { host: self.names.get(host).map_or("", String::as_str), site: &self.site, address: None }
-    }
-
-    pub(super) fn explain(&self, now: i64) -> String {
-        self.pace.explain(&self.names[0], time(now)).map_or(String::new(), |explained| explained.to_string())
     }
 }
 
@@ -104,41 +83,30 @@ fn time(now: i64) -> Timestamp {
 }
 
 impl Player for Learned {
-    fn admit(&mut self, host: usize, renders: bool, now: i64) -> Turn {
-        let cost = if renders { Cost::Rendered } else { Cost::Plain };
-        match self.pace.admit(self.scope(host), cost, time(now)) {
+    fn admit(&mut self, host: usize, now: i64) -> Turn {
+        match self.pace.admit(self.scope(host), Cost::Plain, time(now)) {
             Admit::Go(permit) => Turn::Go(Token(Some(permit))),
             Admit::Wait(until) => Turn::Wait(until.as_millis() - BEGIN_MS),
             Admit::Full => Turn::Full,
         }
     }
 
-    fn done(&mut self, host: usize, token: Token, reply: &Reply, asked: &Asked, now: i64) -> Then {
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> Then {
         let heard = match reply.status {
-            Status::Ok | Status::Unread => Heard::Content,
+            Status::Ok => Heard::Content,
             Status::Limited => Heard::Limited,
             Status::Unavailable => Heard::Unavailable,
-            Status::Wall | Status::Forbidden | Status::PlainWall => Heard::Wall,
+            Status::Wall | Status::Forbidden => Heard::Wall,
             Status::Error => Heard::ServerError,
             Status::Timeout => Heard::Broken,
         };
         let answer = Answer {
             retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
-            cost: Some(asked.cost),
-            renders: asked.renders,
-            ..Answer::new(heard, asked.fetcher.unwrap_or(self.fetcher))
+            ..Answer::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return Then::Again };
         let done = self.pace.done(permit, &answer, time(now));
-        if std::env::var_os("TRACE").is_some() && (done != Done::Nothing || !matches!(heard, Heard::Content)) {
-            eprintln!(
-                "{:>9.1} {host} {heard:?} {done:?} at {}\n{}",
-                now as f64 / 1000.0,
-                now - reply.latency_ms,
-                self.explain(now)
-            );
-        }
         match (done, heard) {
             (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
@@ -165,30 +133,5 @@ impl Player for Learned {
             }
         }
         self.pace = fresh;
-    }
-}
-
-struct Printer;
-impl fetchwise::pace::Keep for Printer {
-    fn keep(&self, note: &fetchwise::pace::Note<'_>) {
-        let b = &note.state.0;
-        let small = |at: usize| {
-            let v = u16::from_le_bytes([b[2 * at], b[2 * at + 1]]);
-            if v == 0 { 0.0 } else { f32::from_bits((u32::from(v) + ((127 - 32) << 10)) << 13) }
-        };
-        let five = |at: usize| (0..5).map(|w| format!("{:.2}", small(at + w))).collect::<Vec<_>>().join(" ");
-        eprintln!(
-            "@{:.1} {} {} rate {:.2} lo {:.2} cap [{}] hi [{}] clean [{}] fails {} par {}",
-            (note.at.as_millis() - BEGIN_MS) as f64 / 1000.0,
-            note.level,
-            note.cause,
-            small(0),
-            small(1),
-            five(2),
-            five(7),
-            five(12),
-            b[58],
-            b[56]
-        );
     }
 }

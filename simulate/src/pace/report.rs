@@ -110,7 +110,9 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
             );
         }
         let _ = write!(out, "\n{:14}", "share, blocked");
-        players.iter().for_each(|player| drop(write!(out, " {player:>18}")));
+        for player in &players {
+            let _ = write!(out, " {player:>18}");
+        }
         out.push('\n');
         for class in distinct(reports, |report| &report.class) {
             let of = |player: &str| reports.iter().find(|r| r.world == world && r.class == class && r.player == player);

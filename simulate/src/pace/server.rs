@@ -15,7 +15,7 @@ const LOOK_MS: i64 = 10_000;
 const TRY_MS: i64 = 10_000;
 /// Bans double so often at most.
 const DOUBLINGS: u32 = 8;
-/// Whoever is closed again within this has not been open in between.
+/// A limiter that refuses single requests is taken for closed until it has refused none for so long.
 const TRIP_MS: i64 = 60_000;
 /// What a refusal takes of the time of an answer.
 const REFUSAL: f64 = 0.4;
@@ -34,9 +34,6 @@ pub(super) enum Status {
     Forbidden,
     Error,
     Timeout,
-    /// A wall for the plain fetcher only, and a page that it cannot read.
-    PlainWall,
-    Unread,
 }
 
 /// An answer under way.
@@ -80,6 +77,9 @@ pub(super) struct Server {
     served: u32,
     queue_until: f64,
     last_block: i64,
+    closed_at: i64,
+    /// The last closure that refused something.
+    closure: i64,
     pub(super) trips: u32,
     pub(super) busy_ms: f64,
 }
@@ -124,6 +124,8 @@ impl Server {
             served: 0,
             queue_until: 0.0,
             last_block: i64::MIN / 2,
+            closed_at: 0,
+            closure: i64::MIN,
             trips: 0,
             busy_ms: 0.0,
         };
@@ -141,21 +143,14 @@ impl Server {
         rate.min(most) * (1.0 - self.stray_5xx) * (1.0 - self.stray_403)
     }
 
-    /// A request for something that costs `cost` requests. `chance` is the request's own.
-    pub(super) fn ask(&mut self, now: i64, cost: u16, chance: &mut Stream) -> Reply {
+    /// A request. `chance` is its own.
+    pub(super) fn ask(&mut self, now: i64, chance: &mut Stream) -> Reply {
         let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
         let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: latency as i64, is_served: false };
-        for _ in 0..cost.max(1) {
-            if let Some(until) = self.refuses(now) {
-                reply.status = self.status;
-                reply.retry_after_s =
-                    until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
-            }
-        }
-        if reply.status != Status::Ok {
-            if now - self.last_block > TRIP_MS {
-                self.trips += 1;
-            }
+        if let Some(until) = self.refuses(now) {
+            reply.status = self.status;
+            reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
+            self.trips += u32::from(self.has_closed(now));
             self.last_block = now;
             // A refusal takes the way there and back, and no work.
             reply.latency_ms = (reply.latency_ms as f64 * REFUSAL) as i64 + 1;
@@ -166,7 +161,7 @@ impl Server {
             reply.is_served = true;
         }
         if self.kind == LimiterKind::Queue {
-            let service = -(1.0 - chance.unit()).ln() * 1000.0 * f64::from(cost) / (self.rate * self.factor(now));
+            let service = -(1.0 - chance.unit()).ln() * 1000.0 / (self.rate * self.factor(now));
             let begin = self.queue_until.max(now as f64);
             self.queue_until = begin + service;
             self.busy_ms += service;
@@ -181,6 +176,19 @@ impl Server {
             reply.status = Status::Error;
         }
         reply
+    }
+
+    /// Whether the refusal at `now` is the first since the limiter closed.
+    fn has_closed(&mut self, now: i64) -> bool {
+        let closure = match self.kind {
+            LimiterKind::Window => self.at,
+            LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
+            LimiterKind::Waf => self.closed_at,
+            // These close for single requests; refusals that follow each other closely are of one closure.
+            _ if now - self.last_block > TRIP_MS => now,
+            _ => self.closure,
+        };
+        std::mem::replace(&mut self.closure, closure) != closure
     }
 
     /// A request that was served has been answered.
@@ -211,6 +219,7 @@ impl Server {
                 self.counted_over(now, factor).then(|| {
                     self.times.clear();
                     self.closed_until = now + self.penalty_ms as i64;
+                    self.bans += 1;
                     Some(self.closed_until)
                 })
             }
@@ -240,6 +249,9 @@ impl Server {
             LimiterKind::Waf => {
                 let is_over = self.counted_over(now, factor);
                 if now - self.looked >= LOOK_MS {
+                    if is_over && !self.is_closed {
+                        self.closed_at = now;
+                    }
                     (self.looked, self.is_closed) = (now, is_over);
                 }
                 self.is_closed.then_some(None)

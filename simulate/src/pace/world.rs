@@ -137,21 +137,6 @@ pub struct Class {
     /// Whether it counts in the means.
     #[serde(default = "yes")]
     pub in_mean: bool,
-    /// Fetchers matter here, too: see [`Joint`].
-    #[serde(default)]
-    pub joint: Option<Joint>,
-}
-
-/// Blocks that depend on the fetcher as well as on the pace. The plain fetcher reads a share of the pages; a browser reads them all.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Joint {
-    /// The share of pages that the plain fetcher can read.
-    pub plain_reads: f64,
-    /// After so many plain requests, walls come, for the plain fetcher only; 0 for never.
-    pub plain_wall_after: u32,
-    /// What a page costs the host in requests when a browser renders it.
-    pub render_requests: u16,
 }
 
 fn one() -> usize {
@@ -269,10 +254,6 @@ impl PaceWorld {
         }
         if let Some([at, factor]) = class.change {
             self.expect("class.change", at, at >= 0.0 && factor > 0.0 && factor < 1e6, "hours, and a factor")?;
-        }
-        if let Some(joint) = class.joint {
-            let reads = joint.plain_reads;
-            self.expect("class.joint", reads, (0.0..=1.0).contains(&reads), "a share that the plain fetcher reads")?;
         }
         Ok(())
     }
