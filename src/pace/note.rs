@@ -36,9 +36,3 @@ pub trait Keep: Send + Sync {
     /// Keeps this, if it can.
     fn keep(&self, note: &Note<'_>);
 }
-
-impl<K: Keep + ?Sized> Keep for std::sync::Arc<K> {
-    fn keep(&self, note: &Note<'_>) {
-        (**self).keep(note);
-    }
-}

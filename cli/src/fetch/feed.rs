@@ -222,16 +222,20 @@ mod tests {
             link(" http://e.org/ ", &base).unwrap().unwrap(),
             Link { url: "http://e.org/".to_owned(), ..base.clone() }
         );
-        let read = link(r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g"}"#, &base).unwrap().unwrap();
+        let line =
+            r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g","tags":{"video_platform":"vimeo"}}"#;
+        let read = link(line, &base).unwrap().unwrap();
         let want = Link {
             url: "http://e.org/".to_owned(),
             id: Some("7".to_owned()),
             learning: Some(false),
             fetcher: Some("g".to_owned()),
+            heuristics: vec![Heuristic::new("video_platform", "vimeo")],
             robots: RobotsUse::Obey,
         };
         assert_eq!(read, want);
-        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#] {
+        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#, r#"{"url":"x","tags":{"domain":"x"}}"#]
+        {
             assert!(link(bad, &base).unwrap().is_err(), "{bad}");
         }
     }
