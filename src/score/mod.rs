@@ -6,6 +6,7 @@
 use crate::registry::{FetcherId, FetcherSpec};
 
 mod confidence;
+mod cost;
 pub(crate) mod estimate;
 mod here;
 pub(crate) mod importance;

@@ -401,3 +401,31 @@ fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
     let refused = place.run(&["select", "https://new.org/", "--tag", "domain=e.org"]);
     assert!(refused.code == 2 && refused.stderr.contains("the URL tells that by itself"), "{}", refused.stderr);
 }
+
+#[test]
+fn explain_says_how_fetchers_fare_behind_the_vendor_that_the_host_has_shown() {
+    let place = Place::new();
+    let line = |host: &str, fetcher: &str, success: bool, tag: (&str, &str), at: i64| {
+        let error = if success { Value::Null } else { json!("blocked_captcha") };
+        let heuristic = |kind: &str, value: &str| json!({"type": kind, "value": value});
+        json!({"url": format!("https://{host}/"), "fetcher": fetcher, "success": success, "error_type": error,
+               "attempted_at": at, "heuristics": [heuristic("domain", host), heuristic("site", host), heuristic(tag.0, tag.1)]})
+    };
+    let mut lines = vec![line("e.org", "direct_access", false, ("block_gate", "true"), now() - HOUR)];
+    for n in 0..40 {
+        let host = format!("host{n}.net");
+        lines.push(line(&host, "direct_access", false, ("block_gate", "true"), now() - 2 * HOUR));
+        lines.push(line(&host, "playwright", n % 4 == 0, ("host_showed", "block_gate"), now() - HOUR));
+    }
+    place.import(lines);
+    let explained = place.run_with_browser(&["explain", "--json", "https://e.org/new"]).one();
+    let shown = &explained["host_showed"][0];
+    assert_eq!((shown["tag"].as_str(), shown["vendor"].as_bool()), (Some("block_gate"), Some(true)), "{explained}");
+    let browser = &shown["fetchers"][0];
+    assert_eq!((browser["fetcher"].as_str(), browser["hosts"].as_u64()), (Some("playwright"), Some(40)), "{shown}");
+    assert!((browser["success_rate"].as_f64().unwrap() - 0.25).abs() < 0.01, "{shown}");
+    let steps = explained["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["type"] == "host_showed" && step["value"] == "block_gate"), "{explained}");
+    let text = place.run_with_browser(&["explain", "https://e.org/new"]).stdout;
+    assert!(text.contains("playwright got past it in 25 % of 40 attempts on 40 hosts"), "{text}");
+}
