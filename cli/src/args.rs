@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use super::global::GlobalArgs;
 use super::{
-    ban_rate, classify, demo, explain, export, fetch, fetchers, import, importance, maintain, manual, query,
+    ban_rate, classify, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual, query,
     replay_policy, select, simulate, stats, try_url,
 };
 
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Try(try_url::TryArgs),
     Select(select::SelectArgs),
     Explain(explain::ExplainArgs),
+    Hosts(hosts::HostsArgs),
     Classify(classify::ClassifyArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),

@@ -5,7 +5,7 @@
 //! JSON. To add a command, write such a file, name it in the list of commands in `args`, and call it from `run` below.
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
-//! that are to be had), `decide` (one decision, for `select` and `explain`), `input` (lines and URLs), `pass` (all attempts of the
+//! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
 //! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
@@ -30,12 +30,14 @@ mod failure;
 mod fetch;
 mod fetchers;
 mod global;
+mod hosts;
 mod import;
 mod importance;
 mod input;
 mod maintain;
 mod manual;
 mod out;
+mod pacing;
 mod parquet;
 mod pass;
 mod patient;
@@ -79,6 +81,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Try(args) => try_url::run(args, &settings, out),
         Command::Select(args) => select::run(args, &settings, out),
         Command::Explain(args) => explain::run(args, &settings, out),
+        Command::Hosts(args) => hosts::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),
         Command::Import(args) => import::run(args, &settings, out),
         Command::Export(args) => export::run(args, &settings, out),

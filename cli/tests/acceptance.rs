@@ -44,7 +44,7 @@ fn one(command: Command) -> Value {
 }
 
 fn fetch(dir: &Path, url: &str, more: &[&str]) -> Value {
-    let arguments = [&["fetch", url, "--allow-network", "127.0.0.0/8"], more].concat();
+    let arguments = [&["fetch", url, "--allow-network", "127.0.0.0/8", "--pace", "off"], more].concat();
     one(fetchwise(dir, &arguments))
 }
 
@@ -170,7 +170,8 @@ fn recent_failures_outweigh_old_successes() {
 fn a_second_process_remembers_what_the_first_one_learned() {
     let (dir, origin) = (tempfile::tempdir().unwrap(), Origin::start([("127.0.0.1", Site::Static)]).unwrap());
     let urls: Vec<String> = (0..12).map(|n| origin.url("127.0.0.1", &format!("/articles/{n}"))).collect();
-    let mut arguments = vec!["fetch", "--allow-network", "127.0.0.0/8", "--no-browser", "--concurrency", "1"];
+    let mut arguments =
+        vec!["fetch", "--allow-network", "127.0.0.0/8", "--no-browser", "--concurrency", "1", "--pace", "off"];
     arguments.extend(urls.iter().map(String::as_str));
     let reports = run(fetchwise(dir.path(), &arguments));
     assert!(reports.iter().all(|report| report["success"] == true && report["requests"] == 1), "{reports:?}");

@@ -19,7 +19,7 @@ mod support;
 use support::{Place, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
-const PLAIN: [&str; 3] = ["--allow-network", "127.0.0.0/8", "--no-browser"];
+const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn terminate(child: &Child) {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());

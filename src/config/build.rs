@@ -4,13 +4,15 @@ use std::borrow::Cow;
 #[cfg(feature = "pace")]
 use std::time::Duration;
 
-#[cfg(feature = "pace")]
-use super::PaceHostConfig;
-use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
 use url::Url;
 
+#[cfg(feature = "pace")]
+use super::PaceHostConfig;
+use super::value::CostConfig;
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::heuristic::files::FileSuffixes;
 use crate::heuristic::platform::VideoPlatform;
 #[cfg(feature = "pace")]
 use crate::heuristic::url::domain_of;
@@ -34,6 +36,7 @@ impl Config {
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
             .keys_max(self.keys_max)
+            .file_suffixes(self.suffixes())
             .extractor(VideoPlatform);
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
@@ -52,6 +55,17 @@ impl Config {
         builder
     }
 
+    /// Which suffixes mean a file.
+    pub fn suffixes(&self) -> FileSuffixes {
+        let files = self.file_suffixes.iter().map(|suffix| (suffix, true));
+        let pages = self.page_suffixes.iter().map(|suffix| (suffix, false));
+        files.chain(pages).fold(FileSuffixes::default(), |suffixes, (suffix, is_file)| {
+            let with = if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
+            // What is no suffix was refused when the file was read; a config that was put together by hand is not worth an error.
+            with.unwrap_or(suffixes)
+        })
+    }
+
     /// The constants of the decision.
     pub fn settings(&self) -> Settings {
         let (set, base) = (&self.scoring, Settings::default());
@@ -67,6 +81,8 @@ impl Config {
             explore_most: set.explore_most.unwrap_or(base.explore_most),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
             met_weight: set.met_weight.unwrap_or(base.met_weight),
+            tag_weight: set.tag_weight.unwrap_or(base.tag_weight),
+            try_all_the_same: set.try_all_the_same.unwrap_or(base.try_all_the_same),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
@@ -193,7 +209,11 @@ impl FetcherConfig {
             spec.renders = renders;
             spec.false_success = if renders { 0.0 } else { 0.05 };
         }
-        spec.cost = self.cost.unwrap_or(spec.cost);
+        match self.cost {
+            Some(CostConfig::Requests(cost)) => spec.cost = cost,
+            Some(CostConfig::Measured) => spec.measures_cost = true,
+            None => {}
+        }
         spec.quality = self.quality.unwrap_or(spec.quality);
         spec.prior = self.prior.unwrap_or(spec.prior);
         spec

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::error::BadValue;
+use super::value::CostConfig;
 use super::{Config, FetcherConfig, PriorConfig};
 use crate::registry::{CANDIDATES_MAX, canonical};
 
@@ -32,6 +33,7 @@ impl Config {
         within("split_share", self.split_share, 0.0..=1.0, share)?;
         within("importance.min", self.importance.min, 0.0..=1.0, share)?;
         within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1")?;
+        within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1")?;
         within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1")?;
         within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more")?;
         for (key, value) in [
@@ -39,6 +41,7 @@ impl Config {
             ("scoring.explore", scoring.explore),
             ("scoring.explore_most", scoring.explore_most),
             ("scoring.last_ditch", scoring.last_ditch),
+            ("scoring.try_all_the_same", scoring.try_all_the_same),
         ] {
             within(key, value, 0.0..=1.0, share)?;
         }
@@ -47,6 +50,7 @@ impl Config {
             ("scoring.blocked_cost", scoring.blocked_cost),
             ("scoring.explore_rested", scoring.explore_rested),
             ("scoring.met_weight", scoring.met_weight),
+            ("scoring.tag_weight", scoring.tag_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
             within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
@@ -120,7 +124,9 @@ impl FetcherConfig {
                 return bad(key, &value, "it can be 0 to 1");
             }
         }
-        if let Some(cost) = self.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
+        if let Some(CostConfig::Requests(cost)) = self.cost
+            && !(cost.is_finite() && cost > 0.0)
+        {
             return bad("cost", &cost, "it can be any number above 0");
         }
         if self.max_in_flight == Some(0) {

@@ -42,8 +42,20 @@ pub struct ScoringConfig {
     pub last_ditch: Option<f64>,
     /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
     pub met_weight: Option<f64>,
+    /// An estimate against what is known of other hosts that showed the same vendor or framework; 0 leaves that out.
+    pub tag_weight: Option<f64>,
+    /// The share of first attempts that are made although nobody gets past the host's vendor.
+    pub try_all_the_same: Option<f64>,
     /// Attempts for a URL in all.
     pub max_attempts: Option<u32>,
+}
+
+/// `[detect]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectConfig {
+    /// How sure evidence of a wall must be.
+    pub block_threshold: Option<f64>,
 }
 
 /// What recorded importance does to evidence.
@@ -226,8 +238,9 @@ pub struct FetcherConfig {
     /// Its class, which sets the defaults of what follows.
     #[serde(default, deserialize_with = "value::class")]
     pub class: Option<Class>,
-    /// The cost of a request, in plain requests.
-    pub cost: Option<f64>,
+    /// The cost of a request, in plain requests, or `"measured"`.
+    #[serde(default, deserialize_with = "value::cost")]
+    pub cost: Option<value::CostConfig>,
     /// The worth of what it delivers, 0 to 1.
     pub quality: Option<f64>,
     /// The chance of success before anything is known.

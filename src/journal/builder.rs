@@ -1,6 +1,7 @@
 //! A selector that remembers: opening a journal, learning what is in it, and recording into it from then on.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::{Journal, JournalOptions, OpenCheck, load};
 use crate::selector::SelectorBuilder;
@@ -38,6 +39,9 @@ impl SelectorBuilder {
             // Everything is replayed right after the open, which reads it all.
             let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
             load(&dir, selector, selector.now())?;
+            let journal = Arc::new(journal);
+            #[cfg(feature = "pace")]
+            selector.keep_paces(Box::new(Arc::clone(&journal)));
             selector.set_sink(Box::new(journal));
             Ok(())
         })

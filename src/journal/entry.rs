@@ -22,6 +22,8 @@ pub enum Entry {
     Importance(ImportanceEntry),
     /// What shall be forgotten.
     Tombstone(Tombstone),
+    /// How fast a host may be asked.
+    Pace(PaceEntry),
 }
 
 /// A link's state as of a time.
@@ -44,6 +46,21 @@ pub struct HostEntry {
     pub domain: String,
     /// Until when it is paused; none lifts a pause.
     pub paused_until: Option<Timestamp>,
+    /// When it came to be so.
+    pub at: Timestamp,
+}
+
+/// What is remembered of a host's pace, or of a site's or an address's, as of a time. What the bytes mean is `pace`'s to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaceEntry {
+    /// Whose it is: 0 a host's, 1 a site's, 2 an address's.
+    pub level: u8,
+    /// The host, the site or the address.
+    pub name: String,
+    /// What is remembered.
+    pub state: [u8; 64],
+    /// Why it was recorded.
+    pub cause: u8,
     /// When it came to be so.
     pub at: Timestamp,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
 
-use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, TombstoneTarget, is_at_risk};
+use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, TombstoneTarget, is_at_risk};
 use super::error::JournalError;
 use super::forgotten::Forgotten;
 use super::read::{Replayed, SETTLE, open, pass};
@@ -42,6 +42,7 @@ pub(super) struct Fold {
     pub(super) links: Last<String, LinkEntry>,
     pub(super) hosts: Last<String, HostEntry>,
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
+    pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
 }
 
@@ -77,6 +78,7 @@ impl Fold {
                 .into_iter()
                 .map(|of| ((of.kind.clone(), of.value.clone()), (0, of)))
                 .collect(),
+            paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: Replayed::default(),
         }
     }
@@ -91,6 +93,8 @@ impl Fold {
         hosts.sort_by(|a, b| a.domain.cmp(&b.domain));
         let mut importance: Vec<ImportanceEntry> = self.importance.values().map(|(_, of)| of.clone()).collect();
         importance.sort_by(|a, b| (&a.kind, &a.value).cmp(&(&b.kind, &b.value)));
+        let mut paces: Vec<PaceEntry> = self.paces.values().map(|(_, pace)| pace.clone()).collect();
+        paces.sort_by(|a, b| (a.level, &a.name).cmp(&(b.level, &b.name)));
         Contents {
             covers_seq: self.covers_seq,
             now,
@@ -99,6 +103,7 @@ impl Fold {
             links,
             hosts,
             importance,
+            paces,
             priors: selector.priors().to_vec(),
         }
     }
@@ -188,6 +193,9 @@ impl Fold {
         for (key, (seq, value)) in shard.importance {
             keep_last(&mut self.importance, key, seq, value);
         }
+        for (key, (seq, value)) in shard.paces {
+            keep_last(&mut self.paces, key, seq, value);
+        }
         stones.extend(shard.stones);
     }
 
@@ -233,6 +241,8 @@ impl Fold {
         });
         self.hosts.retain(|domain, (seq, _)| !recent.covers_domain(*seq, Some(domain)));
         self.replayed.forgotten += (before - self.links.len() - self.hosts.len()) as u64;
+        // What a domain had in common with others stays: it is no more its own than evidence of suffixes is.
+        self.paces.retain(|(level, name), (seq, _)| *level != 0 || !recent.covers_domain(*seq, Some(name)));
         Ok(())
     }
 }
@@ -252,6 +262,7 @@ struct Shard {
     links: Last<String, LinkEntry>,
     hosts: Last<String, HostEntry>,
     importance: Last<(String, Option<String>), ImportanceEntry>,
+    paces: Last<(u8, String), PaceEntry>,
     stones: Vec<(u64, TombstoneTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
@@ -269,6 +280,7 @@ impl Shard {
             links: HashMap::new(),
             hosts: HashMap::new(),
             importance: HashMap::new(),
+            paces: HashMap::new(),
             stones: Vec::new(),
             failed: None,
         }
@@ -303,6 +315,10 @@ impl Shard {
             }
             Entry::Importance(entry) => {
                 self.importance.insert((entry.kind.clone(), entry.value.clone()), (seq, entry));
+            }
+            Entry::Pace(entry) => {
+                self.newest = self.newest.max(entry.at);
+                self.paces.insert((entry.level, entry.name.clone()), (seq, entry));
             }
             Entry::Tombstone(stone) => {
                 if let TombstoneTarget::Domain(domain) = &stone.target {

@@ -45,6 +45,7 @@ impl Forgotten {
             }
             Entry::Link(entry) => self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain)),
             Entry::Host(host) => self.covers_domain(seq, Some(&host.domain)),
+            Entry::Pace(pace) => pace.level == 0 && self.covers_domain(seq, Some(&pace.name)),
             Entry::Importance(_) | Entry::Tombstone(_) => false,
         }
     }

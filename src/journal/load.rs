@@ -17,6 +17,8 @@ use super::read::{Replayed, pass, replay};
 use super::schema::{self, SchemaError};
 use super::start::{Start, Started};
 use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
+#[cfg(feature = "pace")]
+use crate::pace::{Level, State};
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
@@ -32,6 +34,8 @@ pub struct Loaded {
     pub links: HashMap<String, LinkState>,
     /// How often each host has been paused in a row.
     pub host_levels: HashMap<String, u8>,
+    /// Until when each host is, or was, paused.
+    pub host_pauses: HashMap<String, Timestamp>,
     /// What analytics last wrote back about heuristics.
     pub importance: Vec<ImportanceEntry>,
 }
@@ -192,11 +196,21 @@ fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: 
             links.insert(link, state);
         }
     }
-    let mut host_levels = HashMap::new();
+    let (mut host_levels, mut host_pauses) = (HashMap::new(), HashMap::new());
     for (domain, (_, host)) in fold.hosts {
         selector.set_host_pause(&domain, host.paused_until.map(within));
         if let Some(until) = host.paused_until {
+            host_pauses.insert(domain.clone(), within(until));
             host_levels.insert(domain, level_after(until.since(host.at), backoff.blocked_base));
+        }
+    }
+    #[cfg(feature = "pace")]
+    if let Some(pace) = selector.pace() {
+        for ((level, name), (_, entry)) in &fold.paces {
+            // A level that a newer release has made up is nobody's here.
+            if let Some(level) = Level::from_repr(*level) {
+                pace.restore(level, name, &State(entry.state), now);
+            }
         }
     }
     let mut importance: Vec<ImportanceEntry> = fold.importance.into_values().map(|(_, of)| of).collect();
@@ -204,7 +218,7 @@ fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: 
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
-    Loaded { replayed: fold.replayed, snapshot, links, host_levels, importance }
+    Loaded { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance }
 }
 
 /// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.

@@ -45,7 +45,7 @@ mod start;
 mod tests;
 mod write;
 
-pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget};
+pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Tombstone, TombstoneTarget};
 pub use error::JournalError;
 pub use fetchwise_log::{
     Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,

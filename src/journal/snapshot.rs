@@ -6,7 +6,7 @@
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::entry::{HostEntry, ImportanceEntry, LinkEntry};
+use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::cell::Raw;
@@ -35,6 +35,8 @@ mod kind {
     pub(super) const TAG_CELLS: u32 = 12;
     pub(super) const SHOWN: u32 = 13;
     pub(super) const MARKS: u32 = 14;
+    /// Paces. Releases that know nothing of them leave them alone.
+    pub(super) const PACES: u32 = 15;
 }
 
 /// The version of every section that this release writes.
@@ -55,6 +57,7 @@ pub(super) struct Contents {
     pub(super) links: Vec<LinkEntry>,
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
+    pub(super) paces: Vec<PaceEntry>,
     pub(super) priors: Vec<Prior>,
 }
 
@@ -155,6 +158,15 @@ impl Contents {
             c.u32s(self.importance.iter().map(|i| u32::from(i.value.is_some())));
             c.texts(self.importance.iter().map(|i| i.kind.as_str()));
             c.texts(self.importance.iter().map(|i| i.value.as_deref().unwrap_or_default()));
+        });
+        put(kind::PACES, self.paces.len(), &|c| {
+            c.i64s(self.paces.iter().map(|p| p.at.as_millis()));
+            c.u32s(self.paces.iter().map(|p| u32::from(p.level)));
+            c.u32s(self.paces.iter().map(|p| u32::from(p.cause)));
+            for word in 0..8 {
+                c.u64s(self.paces.iter().map(|p| u64::from_le_bytes(std::array::from_fn(|n| p.state[word * 8 + n]))));
+            }
+            c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
         put(kind::PRIORS, self.priors.len(), &|c| {
             c.u64s(self.priors.iter().map(|p| p.success_rate.to_bits()));
@@ -259,6 +271,7 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
             at: Timestamp::from_millis(at[i]),
         })
         .collect();
+    contents.paces = decode_paces(open(kind::PACES)?)?;
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);
     let (kinds, values, fetchers) = (rows.texts()?, rows.texts()?, rows.texts()?);
@@ -272,6 +285,23 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     Some(contents)
+}
+
+fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {
+    let (at, levels, causes) = (rows.i64s()?, rows.u32s()?, rows.u32s()?);
+    let mut states = vec![[0; 64]; at.len()];
+    for word in 0..8 {
+        for (state, bytes) in states.iter_mut().zip(rows.u64s()?) {
+            state[word * 8..][..8].copy_from_slice(&bytes.to_le_bytes());
+        }
+    }
+    let small = |number: u32| u8::try_from(number).ok();
+    (rows.texts()?.into_iter().enumerate())
+        .map(|(i, name)| {
+            let at = Timestamp::from_millis(at[i]);
+            Some(PaceEntry { level: small(levels[i])?, name, state: states[i], cause: small(causes[i])?, at })
+        })
+        .collect()
 }
 
 fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
@@ -481,6 +511,10 @@ impl<'b> Rows<'b> {
     }
 
     fn texts(&mut self) -> Option<Vec<String>> {
+        if self.rows == 0 && self.rest.is_empty() {
+            // A section that an older release did not write.
+            return Some(Vec::new());
+        }
         let lens = self.u32s()?;
         let (total, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;

@@ -246,3 +246,60 @@ fn a_snapshot_carries_what_hosts_showed() {
     assert!(loaded.snapshot.is_some() && loaded.replayed.attempts == 0, "{loaded:?}");
     assert_eq!(tags_of(&again), learned);
 }
+
+/// A selector that keeps to the paces of hosts.
+#[cfg(feature = "pace")]
+fn paced() -> Selector {
+    use crate::pace::{Pace, PaceSettings};
+    Selector::builder().around(T0).pace(Pace::new(PaceSettings::default())).build().unwrap()
+}
+
+#[cfg(feature = "pace")]
+#[test]
+fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_on_request() {
+    use crate::pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Scope};
+
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let journal = Arc::new(journal);
+    let pace = Pace::new(PaceSettings::default()).with_keeper(Box::new(Arc::clone(&journal)));
+    let fetcher = selector().candidates().next().unwrap().0;
+    let mut now = T0;
+    for host in ["e.org", "f.org"] {
+        for request in 0..40 {
+            let permit = loop {
+                match pace.admit(Scope::host(host), Cost::Plain, now) {
+                    Admit::Go(permit) => break permit,
+                    Admit::Wait(until) => now = until,
+                    Admit::Full => panic!("nothing is under way"),
+                }
+            };
+            let heard = if request == 39 { Heard::Limited } else { Heard::Content };
+            let done = pace.done(permit, &Answer::new(heard, fetcher), now);
+            assert_eq!(request == 39, matches!(done, Done::Event { .. }));
+        }
+    }
+    pace.close(now);
+    let states = ["e.org", "f.org"].map(|name| pace.state(Level::Host, name).unwrap());
+    let state = |name| states[usize::from(name == "f.org")];
+    drop((pace, journal));
+    let known = |name: &str| {
+        let again = paced();
+        load(dir.path(), &again, now).unwrap();
+        again.pace().unwrap().state(Level::Host, name)
+    };
+    assert_eq!((known("e.org"), known("f.org")), (Some(state("e.org")), Some(state("f.org"))));
+    let hold = || {
+        let again = paced();
+        load(dir.path(), &again, now).unwrap();
+        again.pace().unwrap().hold(Scope::host("f.org"), now)
+    };
+    assert!(hold().is_some_and(|until| until > now), "a hold goes on");
+    maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    assert_eq!(known("e.org"), Some(state("e.org")), "from a snapshot");
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let target = TombstoneTarget::Domain("e.org".to_owned());
+    journal.append_tombstone(&Tombstone { target, at: now }).unwrap();
+    journal.close().unwrap();
+    assert_eq!((known("e.org"), known("f.org")), (None, Some(state("f.org"))));
+}

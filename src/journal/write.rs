@@ -13,11 +13,13 @@ use fetchwise_log::{
     Recovery, Ticket,
 };
 
-use super::entry::{ImportanceEntry, LinkEntry, Tombstone, domain_of_url};
+use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Tombstone, domain_of_url};
 use super::error::JournalError;
 use super::schema::{self, Encoded, SchemaError};
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
+#[cfg(feature = "pace")]
+use crate::pace::{Keep, Note};
 use crate::selector::{Sink, SinkError};
 use crate::time::Timestamp;
 
@@ -132,6 +134,14 @@ impl Journal {
         self.append(schema::encode_host(domain, until, at))
     }
 
+    /// Takes what is remembered of a pace.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_pace(&self, entry: &PaceEntry) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_pace(entry))
+    }
+
     /// Takes what analytics worked out about a heuristic.
     ///
     /// # Errors
@@ -226,5 +236,15 @@ impl Sink for Journal {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         let _ = self.append_host(domain, until, at);
+    }
+}
+
+#[cfg(feature = "pace")]
+impl Keep for Journal {
+    fn keep(&self, note: &Note<'_>) {
+        let (level, cause) = (note.level as u8, note.cause as u8);
+        let entry = PaceEntry { level, name: note.name.to_owned(), state: note.state.0, cause, at: note.at };
+        // As for pauses: the log says itself what it does not take, and memory has it all the same.
+        let _ = self.append_pace(&entry);
     }
 }

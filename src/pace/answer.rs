@@ -160,7 +160,7 @@ pub enum Verdict {
 }
 
 /// Whose pace it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display, strum::FromRepr)]
 #[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum Level {

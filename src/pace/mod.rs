@@ -313,6 +313,15 @@ impl Pace {
         }
     }
 
+    /// Everybody of whom something is remembered.
+    pub fn known(&self) -> Vec<(Level, Box<str>)> {
+        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.name.clone())).collect();
+        for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
+            all.extend(map.iter().filter(|entry| entry.kept.is_some()).map(|entry| (level, entry.name.clone())));
+        }
+        all
+    }
+
     /// Gives the keeper what is remembered of everybody who was asked in this process, for the next one.
     pub fn close(&self, now: Timestamp) {
         if self.keeper.is_some() {

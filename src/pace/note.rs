@@ -24,6 +24,13 @@ pub struct Note<'n> {
     pub at: Timestamp,
 }
 
+/// A keeper that somebody else holds on to as well.
+impl<K: Keep + ?Sized> Keep for std::sync::Arc<K> {
+    fn keep(&self, note: &Note<'_>) {
+        K::keep(self, note);
+    }
+}
+
 /// Keeps what is learned. The journal is one; it is called with no lock held that a request could wait for.
 pub trait Keep: Send + Sync {
     /// Keeps this, if it can.

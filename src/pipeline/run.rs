@@ -52,6 +52,9 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     if let Some(id) = &link.id {
         visit = visit.link(id);
     }
+    if !link.heuristics.is_empty() {
+        visit = visit.knowing(link.heuristics.iter().cloned());
+    }
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }

@@ -17,10 +17,12 @@ use crate::attempt::outcome::ErrorKind;
 use crate::decision::Take;
 use crate::heuristic::url::domain_of;
 use crate::pace::{self, Cost, Done, Heard, RateLimit, Scope, Verdict};
-use crate::registry::FetcherSpec;
+use crate::registry::{Class, FetcherSpec};
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
+/// Quicker answers count as this: below it the network and this machine scatter more than any host that has too much to do.
+const LATENCY_LEAST: Duration = Duration::from_millis(50);
 /// Another URL of the host is waited for so long after the hold of a doubt.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,9 +43,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
-        let domain = domain_of(self.url().host_str().unwrap_or_default());
-        let renders = self.selector.fetcher(take.fetcher).is_some_and(|spec| spec.renders);
-        let cost = if renders { Cost::Rendered } else { Cost::Plain };
+        let spec = self.selector.fetcher(take.fetcher);
+        // An archive is asked in the site's place: its pace is its own, under its fetcher's name.
+        let domain = match spec.filter(|spec| spec.class == Class::Archive) {
+            Some(archive) => &archive.name,
+            None => domain_of(self.url().host_str().unwrap_or_default()),
+        };
+        let cost = if spec.is_some_and(|spec| spec.renders) { Cost::Rendered } else { Cost::Plain };
         Place::take(self.selector.clone(), domain, cost, now).map_err(Wait::for_place)
     }
 
@@ -61,13 +67,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
         let told = pace::Answer {
             retry_after: asked,
-            latency: answer.duration,
+            latency: answer.duration.map(|latency| latency.max(LATENCY_LEAST)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
             ..pace::Answer::new(Heard::of(&answer.outcome, answer.status), take.fetcher)
         };
         match place.tell(&told, now) {
+            // The site has nothing to do with it.
+            _ if by.class == Class::Archive => Word::Nothing,
             Done::Nothing => Word::Nothing,
             Done::Doubt { hold_until, doubt } => {
                 self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_PATIENCE)));

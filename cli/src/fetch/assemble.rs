@@ -97,7 +97,7 @@ impl Crawler {
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
         say_torn(recovery.torn.as_ref());
         let journal = Arc::new(journal);
-        let pace = Pace::new(pace(settings, wishes));
+        let pace = Pace::new(pace(settings, wishes)).with_keeper(Box::new(Arc::clone(&journal)));
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };
@@ -131,6 +131,10 @@ impl Crawler {
 
     /// Ends other programs, then writes and syncs what is left.
     pub(crate) async fn close(self) -> Result<(), Failure> {
+        if let Some(pace) = self.pipeline.selector().pace() {
+            // Where hosts stand now is where the next run begins.
+            pace.close(self.pipeline.selector().now());
+        }
         drop(self.pipeline);
         self.children.close().await;
         match Arc::try_unwrap(self.journal) {

@@ -34,6 +34,7 @@ pub(crate) use args::{FetchArgs, PaceArgs};
 
 pub(super) mod args;
 pub(super) mod assemble;
+mod eta;
 pub(super) mod feed;
 mod files;
 mod hangup;
@@ -223,6 +224,7 @@ impl Run<'_> {
                 _ = health.tick() => {
                     self.look_at_log();
                     self.look_at_browsers();
+                    self.look_at_paces();
                 }
                 Some(ended) = self.under_way.join_next_with_id(), if !self.under_way.is_empty() => {
                     self.ended(ended);
@@ -271,6 +273,15 @@ impl Run<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Says on the bar how long it takes, by the paces of the hosts that have links left.
+    fn look_at_paces(&mut self) {
+        let Some(pace) = self.pipeline.selector().pace().filter(|_| self.show.is_seen()) else { return };
+        let read = self.queue.len() as u64 + self.under_way.len() as u64;
+        let unread = self.show.left().unwrap_or_default().saturating_sub(read);
+        let words = eta::words(pace, self.queue.hosts(), unread, self.pipeline.selector().now());
+        self.show.pace(words);
     }
 
     /// Says once that the browser does not start, and why.

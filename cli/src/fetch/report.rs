@@ -117,6 +117,8 @@ pub(super) struct Show<'o> {
     out: &'o mut Out,
     bar: ProgressBar,
     begun: Instant,
+    /// What the paces of hosts come to, in a few words.
+    pace: String,
     pub(super) sum: Sum,
 }
 
@@ -128,14 +130,14 @@ impl<'o> Show<'o> {
             false => ProgressBar::hidden(),
         };
         let template = match total {
-            Some(_) => "{bar:30} {pos}/{len}  {per_sec}  {eta} left  {msg}",
+            Some(_) => "{bar:30} {pos}/{len}  {per_sec}  {msg}",
             None => "{spinner} {pos}  {per_sec}  {msg}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { out, bar, begun: Instant::now(), sum: Sum::default() }
+        Self { out, bar, begun: Instant::now(), pace: String::new(), sum: Sum::default() }
     }
 
     /// One result.
@@ -200,10 +202,30 @@ impl<'o> Show<'o> {
         sum
     }
 
+    /// What the paces of hosts come to now.
+    pub(super) fn pace(&mut self, pace: String) {
+        self.pace = pace;
+        self.say();
+    }
+
+    /// Whether anybody sees the bar.
+    pub(super) fn is_seen(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// How many results are to come, where that can be told.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.bar.length().map(|all| all.saturating_sub(self.bar.position()))
+    }
+
+    fn say(&self) {
+        let sum = &self.sum;
+        self.bar.set_message(format!("{} delivered, {} requests{}", sum.delivered, sum.requests, self.pace));
+    }
+
     fn step(&mut self) -> Result<(), Failure> {
         self.bar.inc(1);
-        let sum = &self.sum;
-        self.bar.set_message(format!("{} delivered, {} requests", sum.delivered, sum.requests));
+        self.say();
         // Whoever reads the results sees each one when it is there.
         self.out.flush()
     }

@@ -372,3 +372,32 @@ fn an_explanation_without_evidence_marks_nothing() {
     assert!(line["steps"].as_array().unwrap().iter().all(|step| step["deciding"] == false));
     assert_eq!(line["counterfactuals"][0]["fetcher"], "direct_access");
 }
+
+#[test]
+fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
+    let place = Place::new();
+    place.import((0..60).flat_map(|n| {
+        let of = |host: &str, fetcher: &str, success: bool, tags: Value| {
+            let error = if success { Value::Null } else { json!("wrong_tool") };
+            json!({"url": format!("https://{host}{n}.org/v/1"), "fetcher": fetcher, "success": success, "error_type": error,
+                   "attempted_at": now() - n, "heuristics": tags})
+        };
+        let vimeo = |host: &str| {
+            json!([{"type": "domain", "value": format!("{host}{n}.org")}, {"type": "path_depth", "value": "2"},
+                   {"type": "video_platform", "value": "vimeo"}])
+        };
+        [
+            of("a", "direct_access", true, json!([])),
+            of("b", "direct_access", false, vimeo("b")),
+            of("b", "youtube_downloader", true, vimeo("b")),
+        ]
+    }));
+    let select = |more: &[&str]| {
+        let args = [&["select", "https://new.org/v/1", "--json", "--all-fetchers"], more].concat();
+        place.run(&args).one()["fetcher"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(select(&[]), "direct_access");
+    assert_eq!(select(&["--tag", "video_platform=vimeo"]), "youtube_downloader");
+    let refused = place.run(&["select", "https://new.org/", "--tag", "domain=e.org"]);
+    assert!(refused.code == 2 && refused.stderr.contains("the URL tells that by itself"), "{}", refused.stderr);
+}

@@ -14,8 +14,8 @@ use crate::support::{PATIENCE, Place, Ran, lines, wait_for};
 const HOST: &str = "127.0.0.1";
 const OTHER: &str = "127.0.0.2";
 /// Loopback opened, no browser: these tests are about the program, not about fetchers. Requests are counted, so that nothing is asked
-/// for on the side.
-const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+/// for on the side, and this machine's own servers may be asked as fast as can be.
+const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
 
 fn fetch<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["fetch", "--json"][..], &PLAIN[..], more].concat()
@@ -83,6 +83,41 @@ fn every_url_ends_in_a_classified_outcome() {
     let ran = place.run(&fetch(&["--input", &input, "--ordered"]));
     let results = ran.json();
     assert_eq!((ran.code, results[0]["line"].as_u64(), results[1]["success"].as_bool()), (1, Some(1), Some(true)));
+}
+
+#[test]
+fn a_pace_is_kept_shown_and_known_to_the_next_run() {
+    let place = Place::new();
+    let robots = Site::Html("User-agent: *\nCrawl-delay: 0.2".to_owned());
+    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let origin = Origin::start([(HOST, site), (OTHER, Site::rate_limited(3600))]).unwrap();
+    let urls: String = (0..8).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls + &origin.url(OTHER, "/"));
+    let base = ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
+    let ran = place.run(&base);
+    let delivered = ran.json().iter().filter(|line| line["success"] == true).count();
+    assert_eq!((ran.code, delivered), (0, 8), "{}{}", ran.stdout, ran.stderr);
+    let known = place.run(&["hosts", "--json"]).json();
+    assert_eq!(known.iter().map(|line| line["host"].as_str().unwrap()).collect::<Vec<_>>(), [HOST, OTHER]);
+    assert!(known[0]["pace"]["rate"].as_f64().unwrap() > 0.0 && known[0]["paused_until"].is_null(), "{}", known[0]);
+    assert!(
+        known[1]["paused_until"].is_string() && known[1]["pace"]["hold_until"] == known[1]["paused_until"],
+        "{}",
+        known[1]
+    );
+    assert_eq!(known[1]["pace"]["lowered_after"].as_str(), Some("429"));
+    let paused = place.run(&["hosts", "--paused"]);
+    assert!(paused.stdout.contains(OTHER) && !paused.stdout.contains(HOST), "{}", paused.stdout);
+    let explained = place.run(&["explain", "--json", &origin.url(HOST, "/new")]).one();
+    assert_eq!(explained["pace"]["rate"], known[0]["pace"]["rate"]);
+    let words = place.run(&["explain", &origin.url(HOST, "/new")]).stdout;
+    assert!(words.contains("requests/s"), "{words}");
+    // A host that wants to be left alone for an hour is not waited for.
+    let again =
+        place.run(&["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", &origin.url(OTHER, "/b")]);
+    assert_eq!(again.one()["error_type"].as_str(), Some("paused"), "{}", again.stderr);
+    let both = place.run(&["fetch", "--rate", "2", "--delay", "5s", "http://127.0.0.1:9/"]);
+    assert_eq!(both.code, 2, "{}", both.stderr);
 }
 
 #[test]

@@ -40,7 +40,18 @@ fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {
     let origin = Origin::start([(HOST, Site::Static)]).unwrap();
     let data = place.path("small/data");
     let mut child = place
-        .command(&["fetch", "-", "--json", "--no-browser", "--allow-network", "127.0.0.0/8", "--concurrency", "4"])
+        .command(&[
+            "fetch",
+            "-",
+            "--json",
+            "--no-browser",
+            "--allow-network",
+            "127.0.0.0/8",
+            "--concurrency",
+            "4",
+            "--pace",
+            "off",
+        ])
         .env("FETCHWISE_DATA_DIR", &data)
         .stdin(Stdio::piped())
         .spawn()

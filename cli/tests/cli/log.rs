@@ -159,7 +159,8 @@ fn a_torn_tail_is_said_and_repaired_by_a_writer_only() {
     let place = written(3);
     let origin = Origin::start([("127.0.0.1", Site::slow(Duration::from_millis(50)))]).unwrap();
     let urls: Vec<String> = (0..200).map(|n| origin.url("127.0.0.1", &format!("/{n}"))).collect();
-    let mut args = vec!["fetch", "--json", "--no-browser", "--allow-private-network", "--concurrency", "1"];
+    let mut args =
+        vec!["fetch", "--json", "--no-browser", "--allow-private-network", "--concurrency", "1", "--pace", "off"];
     args.extend(urls.iter().map(String::as_str));
     let mut crawler = place.spawn(&args);
     let mut first = String::new();

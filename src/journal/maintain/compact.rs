@@ -228,8 +228,10 @@ impl Drops {
                     _ => Verdict::Keep,
                 }
             }
-            // Both snapshots hold the last state of each link, host and heuristic.
-            schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE => Verdict::Drop,
+            // Both snapshots hold the last state of each link, host, heuristic and pace.
+            schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE | schema::kind::PACE => {
+                Verdict::Drop
+            }
             // All that an old tombstone covers was dropped by earlier compactions.
             schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
                 Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,

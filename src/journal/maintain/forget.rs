@@ -57,6 +57,7 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
             TombstoneTarget::Domain(domain) => {
                 forgot.in_snapshot = contents.image.has_domain(domain)
                     || contents.hosts.iter().any(|host| host.domain == *domain)
+                    || contents.paces.iter().any(|pace| pace.level == 0 && pace.name == *domain)
                     || contents.links.iter().any(|link| link.domain == *domain);
             }
             TombstoneTarget::Link(link) => {

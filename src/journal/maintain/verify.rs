@@ -99,6 +99,8 @@ fn refold(dir: &Path, floor_seq: u64, tell: Tell<'_>) -> Result<Refold, JournalE
         "the states of links differ".to_owned()
     } else if stored.hosts != folded.hosts {
         "the pauses of hosts differ".to_owned()
+    } else if stored.paces != folded.paces {
+        "the paces of hosts differ".to_owned()
     } else if stored.importance != folded.importance {
         "importance differs".to_owned()
     } else {

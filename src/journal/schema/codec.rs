@@ -11,12 +11,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::codes::{NONE, SchemaError, V1, V2, hint_code, hint_of, kind};
 use super::records::{
     ArchivedAttemptV1, ArchivedAttemptV2, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
-    ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, TombstoneV1, access, bytes_of, time_of,
+    ArchivedPaceV1, ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, PaceV1, TombstoneV1,
+    access, bytes_of, time_of,
 };
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
 use crate::heuristic::url::site_of;
-use crate::journal::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, Tombstone, TombstoneTarget, domain_of_url};
+use crate::journal::entry::{
+    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Tombstone, TombstoneTarget, domain_of_url,
+};
 use crate::time::Timestamp;
 
 /// A record as the log takes it, in the version that its kind is [written in](super::version_of).
@@ -70,6 +73,14 @@ pub(crate) fn encode_host(
     Ok(Encoded { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
 }
 
+/// Encodes what is remembered of a pace.
+pub(crate) fn encode_pace(entry: &PaceEntry) -> Result<Encoded, SchemaError> {
+    let PaceEntry { level, name, state, cause, at } = entry;
+    let (name_text, state) = (Cow::Borrowed(name.as_str()), *state);
+    let payload = bytes_of(&PaceV1 { at: at.as_millis(), name: name_text, state, level: *level, cause: *cause })?;
+    Ok(Encoded { kind: kind::PACE, key_hash: key_of_domain(name), time: *at, payload })
+}
+
 /// Encodes a heuristic's importance.
 pub(crate) fn encode_importance(entry: &ImportanceEntry) -> Result<Encoded, SchemaError> {
     let payload = bytes_of(&ImportanceV1 {
@@ -101,6 +112,7 @@ pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
         Entry::Host(entry) => encode_host(&entry.domain, entry.paused_until, entry.at),
         Entry::Importance(entry) => encode_importance(entry),
         Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
+        Entry::Pace(entry) => encode_pace(entry),
     }
 }
 
@@ -125,6 +137,11 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             let v = access::<ArchivedHostStateV1<'_>>(payload)?;
             let paused_until = v.paused_until.as_ref().copied().map(time_of);
             Entry::Host(HostEntry { domain: v.domain.as_str().to_owned(), paused_until, at: time_of(v.at) })
+        }
+        (kind::PACE, V1) => {
+            let v = access::<ArchivedPaceV1<'_>>(payload)?;
+            let (name, at) = (v.name.as_str().to_owned(), time_of(v.at));
+            Entry::Pace(PaceEntry { level: v.level, name, state: v.state, cause: v.cause, at })
         }
         (kind::IMPORTANCE, V1) => {
             let v = access::<ArchivedImportanceV1<'_>>(payload)?;
@@ -157,7 +174,7 @@ fn key_of_domain(domain: &str) -> u64 {
 mod tests {
 
     use super::super::codes::version_of;
-    use super::super::records::{AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, RELEASED, fingerprint};
+    use super::super::records::{AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, RELEASED, fingerprint};
     use super::*;
     use crate::attempt::outcome::ErrorKind;
     use crate::attempt::{Arm, ErrorType, Hint, Tag};
@@ -200,6 +217,8 @@ mod tests {
         };
         let link = "https://www.example.org/a".to_owned();
         let target = TombstoneTarget::Domain("example.org".to_owned());
+        let state_of_pace = std::array::from_fn(|n| n as u8);
+        let pace = PaceEntry { level: 1, name: "example.org".to_owned(), state: state_of_pace, cause: 2, at: T0 };
         let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
         vec![
             ("attempt-full-v2", Entry::Attempt(full)),
@@ -208,6 +227,7 @@ mod tests {
             ("host-v1", Entry::Host(HostEntry { domain: "example.org".to_owned(), paused_until: Some(T0), at: T0 })),
             ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
             ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
+            ("pace-v1", Entry::Pace(pace)),
             ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link), at: T0 })),
         ]
     }
@@ -329,7 +349,7 @@ mod tests {
     fn the_layout_is_one_that_was_released() {
         // A new version of a record adds its layout's fingerprint to the list, and takes none away.
         assert!(RELEASED.contains(&fingerprint()), "{:#04x?}", fingerprint());
-        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2]);
+        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3]);
     }
 
     #[test]
@@ -337,14 +357,14 @@ mod tests {
         let encoded = encode(&one_of_each()[0].1);
         assert!(matches!(decode(1, 3, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 3 })));
         assert!(matches!(super::super::view::attempt(1, 3, &encoded.payload), Err(SchemaError::Newer { .. })));
-        assert!((2..=5).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
+        assert!((2..=6).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
         assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
     }
 
     proptest! {
         /// bytecheck keeps damaged bytes memory-safe; that they are noticed at all is the CRC's work.
         #[test]
-        fn damaged_bytes_never_panic(which in 0usize..7, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
+        fn damaged_bytes_never_panic(which in 0usize..8, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
             let entry = &one_of_each()[which].1;
             let encoded = encode(entry);
             let mut bytes = encoded.payload.clone();

@@ -17,6 +17,7 @@ pub(crate) mod kind {
     pub(crate) const HOST_STATE: u16 = 3;
     pub(crate) const IMPORTANCE: u16 = 4;
     pub(crate) const TOMBSTONE: u16 = 5;
+    pub(crate) const PACE: u16 = 6;
 }
 
 /// The first schema version of every kind.

@@ -135,6 +135,17 @@ pub(crate) struct ImportanceV1<'a> {
     pub(super) importance: f32,
 }
 
+/// What is remembered of a pace, version 1.
+#[derive(Archive, Serialize)]
+pub(crate) struct PaceV1<'a> {
+    pub(super) at: i64,
+    #[rkyv(with = AsOwned)]
+    pub(super) name: Text<'a>,
+    pub(super) state: [u8; 64],
+    pub(super) level: u8,
+    pub(super) cause: u8,
+}
+
 /// What shall be forgotten, version 1: exactly one of the two is there.
 #[derive(Archive, Serialize)]
 pub(crate) struct TombstoneV1<'a> {
@@ -350,6 +361,7 @@ layouts! {
     ArchivedHostStateV1: 32, 8, { at: 0, paused_until: 8, domain: 24 }
     ArchivedImportanceV1: 32, 8, { at: 0, kind: 8, value: 16, importance: 28 }
     ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
+    ArchivedPaceV1: 88, 8, { at: 0, name: 8, state: 16, level: 80, cause: 81 }
 }
 
 /// Identifies the layout of the records that this release writes, and of those that it still reads. It stands in every segment.
@@ -359,7 +371,7 @@ pub(crate) fn fingerprint() -> [u8; 16] {
 
 /// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
 /// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
-pub(crate) const RELEASED: [[u8; 16]; 2] = [FINGERPRINT_V1, FINGERPRINT_V2];
+pub(crate) const RELEASED: [[u8; 16]; 3] = [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3];
 
 /// The first layout: every kind in version 1.
 pub(super) const FINGERPRINT_V1: [u8; 16] =
@@ -368,6 +380,10 @@ pub(super) const FINGERPRINT_V1: [u8; 16] =
 /// The second one: attempts in version 2 as well.
 pub(super) const FINGERPRINT_V2: [u8; 16] =
     [0xf1, 0x88, 0x75, 0xb7, 0xd2, 0x6a, 0x25, 0x48, 0x90, 0x8c, 0x65, 0x65, 0xa2, 0xb1, 0x96, 0x34];
+
+/// The third one: with paces.
+pub(super) const FINGERPRINT_V3: [u8; 16] =
+    [0x22, 0xe3, 0x36, 0x01, 0x23, 0xf6, 0x64, 0x90, 0x2d, 0x94, 0x8d, 0x9d, 0x45, 0x87, 0xf1, 0xb9];
 
 /// The fingerprints of segments that this build can read, its own first.
 pub(crate) fn readable() -> Vec<[u8; 16]> {

@@ -1,0 +1,105 @@
+//! `hosts`: which hosts are paused, and how fast each may be asked.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::failure::{Exit, Failure};
+use super::out::{DIM, Out, Table, note, plain, styled};
+use super::pacing::{PaceJson, rate, span};
+use super::settings::Settings;
+use fetchwise::pace::{Explained, Level};
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
+
+/// Show the hosts that are paused, and the pace of each host that was asked
+#[derive(Debug, Args)]
+#[command(
+    after_help = "rate is what a host would be asked at now; after a restart it begins somewhat under its limit. Both come from the log: \
+    what a crawl that is running learns appears here within a moment.\n\n\
+    Examples:\n  fetchwise hosts\n  fetchwise hosts --paused --json"
+)]
+pub(crate) struct HostsArgs {
+    /// Only hosts that are paused now
+    #[arg(long)]
+    pub(crate) paused: bool,
+    /// Only these hosts
+    #[arg(value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct HostJson<'a> {
+    host: &'a str,
+    paused_until: Option<String>,
+    pace: Option<PaceJson>,
+}
+
+/// What is known of a host.
+#[derive(Default)]
+struct Known {
+    paused_until: Option<Timestamp>,
+    pace: Option<Explained>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    settings.existing_dir()?;
+    let (selector, loaded) = settings.learned()?;
+    let now = settings.clock.now();
+    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    for (host, until) in loaded.host_pauses.iter().filter(|(_, until)| **until > now) {
+        known.entry(host.clone()).or_default().paused_until = Some(*until);
+    }
+    if let Some(pace) = selector.pace() {
+        for (level, name) in pace.known() {
+            if level == Level::Host
+                && let Some(explained) = pace.explain(&name, now)
+            {
+                known.entry(name.into()).or_default().pace = Some(explained);
+            }
+        }
+    }
+    let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    known
+        .retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused_until.is_some()));
+    if out.json {
+        for (host, of) in &known {
+            let paused_until = of.paused_until.map(rfc3339::format);
+            out.object(&HostJson { host, paused_until, pace: of.pace.as_ref().map(PaceJson::from) })?;
+        }
+        return Ok(Exit::Done);
+    }
+    if known.is_empty() {
+        note("no host is paused, and of none a pace is known");
+        return Ok(Exit::Done);
+    }
+    out.line(table(&known, now))?;
+    if wanted.len() == 1
+        && let Some(pace) = known.values().find_map(|of| of.pace.as_ref())
+    {
+        out.line(styled(DIM, format_args!("\n{pace}")))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn table(known: &BTreeMap<String, Known>, now: Timestamp) -> Table {
+    let heads = ["host", ">rate", ">at once", ">limit met at", "counted over", ">looks for", "in", "paused for"];
+    let mut table = Table::new(&heads);
+    for (host, of) in known {
+        let pace = of.pace.as_ref();
+        let cell = |text: Option<String>| text.unwrap_or_default();
+        table.row([
+            plain(host),
+            cell(pace.map(|pace| rate(pace.rate))),
+            cell(pace.map(|pace| pace.parallel.to_string())),
+            cell(pace.and_then(|pace| pace.limit).map(rate)),
+            cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
+            cell(pace.and_then(|pace| pace.next_look).map(|(_, next)| rate(next))),
+            cell(pace.and_then(|pace| pace.next_look).map(|(at, _)| span(at.since(now)))),
+            cell(of.paused_until.map(|until| span(until.since(now)))),
+        ]);
+    }
+    table
+}

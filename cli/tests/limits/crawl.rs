@@ -1,0 +1,46 @@
+//! One run of the program over a list, and what came of it.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::support::{Place, Ran};
+
+/// Loopback opened, no browser, and robots.txt left alone, since requests are counted.
+pub(crate) const PLAIN: [&str; 5] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore"];
+
+/// What a run said.
+pub(crate) struct Crawl {
+    pub(crate) results: Vec<Value>,
+    pub(crate) stderr: String,
+}
+
+impl Crawl {
+    /// Fetches `urls` with these options more.
+    pub(crate) fn run(place: &Place, urls: &[String], more: &[&str]) -> Self {
+        let input = place.write("urls.txt", urls.join("\n"));
+        let ran: Ran = place.run(&[&["fetch", "--json", "--input", &input][..], &PLAIN[..], more].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        Self { results: ran.json(), stderr: ran.stderr }
+    }
+
+    pub(crate) fn delivered(&self) -> usize {
+        self.results.iter().filter(|result| result["success"] == true).count()
+    }
+
+    /// How results ended that brought nothing, and how often.
+    pub(crate) fn failures(&self) -> HashMap<&str, usize> {
+        let mut failures = HashMap::new();
+        for result in &self.results {
+            if let Some(error) = result["error_type"].as_str() {
+                *failures.entry(error).or_default() += 1;
+            }
+        }
+        failures
+    }
+}
+
+/// So many addresses of pages below `base`.
+pub(crate) fn pages(base: &str, many: usize) -> Vec<String> {
+    (0..many).map(|n| format!("{base}/articles/{n}")).collect()
+}
