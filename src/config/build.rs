@@ -147,6 +147,8 @@ pub enum Means<'c> {
     Search(Cow<'c, SearchConfig>),
     /// Media, by yt-dlp.
     Download(Cow<'c, DownloadConfig>),
+    /// From a browser that runs already.
+    Remote(&'c str),
     /// From a service that has a browser of its own.
     Solver(&'c Url),
     /// Somebody else fetches with it: its attempts are imported.
@@ -160,6 +162,7 @@ impl Means<'_> {
             Self::Archive(_) => Some(Class::Archive),
             Self::Search(_) | Self::Download(_) => Some(Class::Special),
             Self::Solver(_) => Some(Class::Stealth),
+            Self::Remote(_) => Some(Class::Rendering),
             Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
             Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
         }
@@ -180,6 +183,9 @@ impl FetcherConfig {
         }
         if let Some(download) = &self.download {
             return Means::Download(Cow::Borrowed(download));
+        }
+        if let Some(address) = &self.cdp {
+            return Means::Remote(address);
         }
         if let Some(solver) = &self.solver {
             return Means::Solver(solver);

@@ -141,6 +141,7 @@ impl FetcherConfig {
             ("search", self.search.is_some()),
             ("download", self.download.is_some()),
             ("solver", self.solver.is_some()),
+            ("cdp", self.cdp.is_some()),
             ("like", self.like.is_some()),
         ];
         let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);

@@ -261,6 +261,8 @@ pub struct FetcherConfig {
     pub search: Option<SearchConfig>,
     /// Media, by yt-dlp.
     pub download: Option<DownloadConfig>,
+    /// From a browser that runs already: the address of its DevTools socket.
+    pub cdp: Option<String>,
     /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
     #[serde(default, deserialize_with = "value::web_address")]
     pub solver: Option<Url>,

@@ -155,6 +155,16 @@ impl Made {
                 let options = SolverOptions { max_in_flight, ..base };
                 self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
             }
+            Means::Remote(address) => {
+                let base = BrowserOptions::default();
+                let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
+                let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
+                let browser = BrowserFetcher::remote(address, options, dialer)
+                    .map_err(|error| Failure::usage(format_args!("the browser of the fetcher {name}: {error}")))?;
+                let browser = Arc::new(browser);
+                self.children.browsers.push(Arc::clone(&browser));
+                self.fetchers.push(browser);
+            }
             Means::Like(PROBE_FETCHER) => {
                 self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
             }

@@ -244,7 +244,8 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
     place.write(
         "c.toml",
         "[[fetcher]]\nname = 'youtube_downloader'\n[fetcher.download]\nprogram = 'no-such-program-here'\nmax_time = '5m'\n\
-         [[fetcher]]\nname = 'solver'\nsolver = 'http://127.0.0.1:8191/v1'\n[[fetcher]]\nname = 'direct_access'\n",
+         [[fetcher]]\nname = 'solver'\nsolver = 'http://127.0.0.1:8191/v1'\n[[fetcher]]\nname = 'direct_access'\n\
+         [[fetcher]]\nname = 'farm'\ncdp = 'ws://127.0.0.1:9/devtools/browser/x'\ncost = 0.5\n",
     );
     let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
     let downloader = by_name(&rows, "name", "youtube_downloader");
@@ -253,6 +254,18 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
     let solver = by_name(&rows, "name", "solver");
     assert_eq!((&solver["class"], &solver["renders"]), (&json!("stealth"), &json!(true)), "{solver}");
     assert_eq!(solver["available"], true, "{solver}");
+    let farm = by_name(&rows, "name", "farm");
+    assert_eq!(
+        (&farm["class"], &farm["renders"], &farm["cost"]),
+        (&json!("rendering"), &json!(true), &json!(0.5)),
+        "{farm}"
+    );
+    // A browser that cannot be reached is not to be had, and somebody else fetches.
+    let origin = Origin::start([(SITE, Site::Static)]).unwrap();
+    let url = origin.url(SITE, "/a");
+    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--fetcher", "farm", "--json", &url];
+    let result = place.run(&line).one();
+    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("direct_access")), "{result}");
 }
 
 #[test]
