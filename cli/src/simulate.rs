@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fetchwise_simulate::{
-    Contestant, MORE, NAMES, PolicyReport, SHIPPED, SimulateOptions, World, html, simulate, table,
+    Contestant, MORE, NAMES, PACE_WORLDS, PACERS, PaceOptions, PaceReport, PaceWorld, PolicyReport, SHIPPED,
+    SimulateOptions, World, WorldError, html, pace_html, pace_table, simulate, simulate_pace, table,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -23,9 +24,12 @@ use super::out::{Out, note};
     hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
     Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
     with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
+    Paces of hosts with limits: pace, pace-8h, pace-again, pace-held-out. Who takes part there: pace, pace20 (with the shipped rate_max), cubic,\n\
+    aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, heritrix, nutch; or all.\n\n\
     Examples:\n  \
     fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
     fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
+    fetchwise simulate --world pace --policy pace,aimd --html paces.html\n  \
     fetchwise simulate --show-world W1 > my-world.toml"
 )]
 pub(crate) struct SimulateArgs {
@@ -65,6 +69,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         out.raw(shipped(name).ok_or_else(|| no_such_world(name))?.as_bytes())?;
         return Ok(Exit::Done);
     }
+    if args.world.iter().any(|path| pace_text(path).is_some()) {
+        return run_pace(args, out);
+    }
     let worlds = worlds(args)?;
     let contestants = contestants(args)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
@@ -90,20 +97,86 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         out.line(table(&reports).trim_end())?;
     }
     if let Some(path) = &args.html {
-        let page = html(&reports).map_err(Failure::failed)?;
-        std::fs::write(path, page)
-            .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
-        note(format_args!("wrote {}", path.display()));
+        write_page(path, &html(&reports).map_err(Failure::failed)?)?;
     }
     Ok(Exit::Done)
 }
 
+/// Runs the command for worlds of hosts with limits.
+fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    let mut worlds = Vec::new();
+    for path in &args.world {
+        let text = pace_text(path).ok_or_else(|| {
+            Failure::usage(format_args!("{} is no world of paces, and the others are", path.display()))
+                .advise("run the two kinds one after the other")
+        })?;
+        worlds.push(text.map_err(Failure::usage)?);
+    }
+    let mut players: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
+    match players[..] {
+        ["default"] => players = vec!["pace"],
+        _ if players.contains(&"all") => players = PACERS.to_vec(),
+        _ => {}
+    }
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let mut reports: Vec<PaceReport> = Vec::new();
+    for world in &worlds {
+        let bar = progress_bar(&world.name);
+        let progress = |done: usize, count: usize| {
+            bar.set_length(count as u64);
+            bar.set_position(done as u64);
+        };
+        let options = PaceOptions { threads: args.threads, progress: Some(&progress) };
+        let of_world = simulate_pace(world, &players, &seeds, &options).map_err(Failure::usage)?;
+        bar.finish_and_clear();
+        if out.json {
+            for report in &of_world {
+                out.object(report)?;
+            }
+            out.flush()?;
+        }
+        reports.extend(of_world);
+    }
+    if !out.json {
+        out.line(pace_table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &pace_html(&reports).map_err(Failure::failed)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The world at `path`, or the shipped one of that name, if it is one of paces.
+fn pace_text(path: &Path) -> Option<Result<PaceWorld, WorldError>> {
+    let origin = path.display().to_string();
+    let shipped =
+        PACE_WORLDS.iter().find(|(name, _)| path.to_str().is_some_and(|path| name.eq_ignore_ascii_case(path)));
+    let text = match (std::fs::read_to_string(path), shipped) {
+        (Ok(text), _) => text,
+        (Err(_), Some((_, text))) => (*text).to_owned(),
+        (Err(_), None) => return None,
+    };
+    PaceWorld::is_one(&text).then(|| PaceWorld::parse(&text, &origin))
+}
+
+fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
+    std::fs::write(path, page)
+        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+    note(format_args!("wrote {}", path.display()));
+    Ok(())
+}
+
 fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().chain(&MORE).find(|world| world.0.eq_ignore_ascii_case(name)).map(|world| world.1)
+    SHIPPED
+        .iter()
+        .chain(&MORE)
+        .chain(&PACE_WORLDS)
+        .find(|world| world.0.eq_ignore_ascii_case(name))
+        .map(|world| world.1)
 }
 
 fn no_such_world(name: &str) -> Failure {
-    let names: Vec<&str> = SHIPPED.iter().chain(&MORE).map(|world| world.0).collect();
+    let names: Vec<&str> = SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).map(|world| world.0).collect();
     Failure::usage(format_args!("no shipped world is called {name:?}"))
         .advise(format!("there are {}", names.join(", ")))
 }

@@ -455,6 +455,14 @@ pub const MORE: [(&str, &str); 17] = [
     ("fickle", include_str!("../../worlds/fickle.toml")),
 ];
 
+/// The shipped worlds of [`PaceWorld`](crate::PaceWorld)s, as name and text of the file.
+pub const PACE_WORLDS: [(&str, &str); 4] = [
+    ("pace", include_str!("../../worlds/pace.toml")),
+    ("pace-8h", include_str!("../../worlds/pace-8h.toml")),
+    ("pace-again", include_str!("../../worlds/pace-again.toml")),
+    ("pace-held-out", include_str!("../../worlds/pace-held-out.toml")),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,8 @@ use super::window::{Counts, SECONDS, WINDOWS};
 const CUTS_MS: i64 = 15 * 60_000;
 /// No hold grows beyond this by itself.
 const HOLD_MAX_S: f64 = 320.0 * 60.0;
+/// Limits below this many requests a second are rare.
+const LIKELY: f64 = 0.5;
 /// So few answers after a hold mean that it was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -56,7 +58,7 @@ impl Live<'_> {
         let trouble = self.hot.trouble();
         trouble.event = now;
         (trouble.errors, trouble.walls) = (0.0, 0.0);
-        (trouble.top_since, trouble.slow) = (0, 0);
+        (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
         trouble.doubt = None;
         self.hold_for(hold_s, Trial::Wanted)
     }
@@ -104,10 +106,15 @@ impl Live<'_> {
     /// Finds the window that is to blame and lowers its ceiling.
     fn blame(&mut self, found: &Found) {
         let counts = &found.counts;
-        let suspects: [bool; WINDOWS] =
-            std::array::from_fn(|window| Small::new(rate_of(counts, window)) > self.cold.clean[window]);
+        // Good answers to requests that went out a little later may have been quicker: they clear nothing.
+        let overtaken = f64::from(found.in_flight.max(1));
+        let suspects: [bool; WINDOWS] = std::array::from_fn(|window| {
+            rate_of(counts, window) + overtaken / SECONDS[window] > self.cold.clean[window].get()
+        });
+        let old_hi = self.cold.hi;
         for window in (0..WINDOWS).filter(|window| suspects[*window]) {
             self.lower_hi(window, rate_of(counts, window));
+            self.cold.clean[window] = self.cold.clean[window].min(Small::new(rate_of(counts, window)));
         }
         let look = self.hot.trouble().look.take();
         match look {
@@ -129,28 +136,35 @@ impl Live<'_> {
         }
         let (ceiling, top) = self.ceiling();
         match top {
-            Some(window) if self.rate() > 0.9 * ceiling => self.cut(window, ceiling, counts, found.cause),
+            Some(window) if self.rate() > 0.9 * ceiling => {
+                self.cut(window, ceiling, counts, found.cause, old_hi[window].get())
+            }
             _ => self.blame_a_suspect(&suspects, found),
         }
-        // What several at once did that fewer had not done may be their number.
+        // That many at once may be what was refused, rather than that many a second.
+        let crowd = self.hot.trouble().crowd;
         if found.cause == Cause::Unavailable
             && found.retry_after.is_none()
-            && self.cold.par_clean > 0
-            && found.in_flight > self.cold.par_clean
+            && crowd > 1
+            && crowd + 1 > self.cold.par_clean
         {
-            self.cold.par_cap = self.cold.par_clean;
+            self.cold.par_cap = crowd - 1;
         }
     }
 
     /// The ceiling itself was too high: the host allows less than it did.
-    fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause) {
+    fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause, old_hi: f64) {
         let now = self.now;
         let trouble = self.hot.trouble();
         trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS { 1 } else { trouble.cuts.saturating_add(1) };
         trouble.cut_at = now;
         let cuts = trouble.cuts;
         let lo = self.cold.lo.get();
-        let cap = if cuts == 1 && lo > 0.0 && lo < 0.93 * ceiling {
+        let is_close = old_hi > 0.0 && (old_hi - rate_of(counts, window)) * SECONDS[window] <= 1.5;
+        let cap = if cuts == 1 && is_close {
+            // The limit is where it was met before; the ceiling was a request too close to it.
+            (0.97 * ceiling).min(safe(0.9, rate_of(counts, window), window))
+        } else if cuts == 1 && lo > 0.0 && lo < 0.93 * ceiling {
             lo
         } else {
             let rate = rate_of(counts, window);
@@ -177,7 +191,12 @@ impl Live<'_> {
 
     /// A ramp has met a limit: the likeliest of the windows that were never so full takes the blame.
     fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
-        match in_order(guess(found)).find(|window| suspects[*window]) {
+        let mut guess = guess(found);
+        // Rates below this are hardly ever a limit: the ramp was short, and a shorter window is likelier.
+        while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < LIKELY {
+            guess -= 1;
+        }
+        match in_order(guess).find(|window| suspects[*window]) {
             Some(window) => {
                 let rate = rate_of(&found.counts, window);
                 self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));

@@ -38,7 +38,7 @@ pub(super) enum Sum {
 
 impl Live<'_> {
     /// An answer that is no trial's.
-    pub(super) fn hear(&mut self, permit: &Permit, answer: &Answer) -> Sum {
+    pub(super) fn hear(&mut self, permit: &Permit, answer: &Answer, delivers: bool) -> Sum {
         let found = |cause| Found {
             cause,
             counts: permit.counts,
@@ -55,10 +55,12 @@ impl Live<'_> {
             Heard::Limited => Sum::Event(found(Cause::Limited)),
             Heard::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
             Heard::Wall if has_time => Sum::Event(found(Cause::Wall)),
-            Heard::Wall => self.wall(permit, answer),
+            // A fetcher that has shown nothing here lately may be the one that is walled.
+            Heard::Wall if !delivers => Sum::Nothing,
+            Heard::Wall => self.wall(permit),
             Heard::Unavailable | Heard::Broken | Heard::ServerError => {
                 let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
-                if self.errors(weight, answer.heard) {
+                if self.errors(weight, answer.heard, permit.in_flight) {
                     let is_503 = answer.heard == Heard::Unavailable;
                     return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
@@ -116,10 +118,7 @@ impl Live<'_> {
         }
     }
 
-    fn wall(&mut self, permit: &Permit, answer: &Answer) -> Sum {
-        if !self.hot.delivers(answer.fetcher.0, self.now) {
-            return Sum::Nothing;
-        }
+    fn wall(&mut self, permit: &Permit) -> Sum {
         let lone = usize::from(self.cold.lone()).min(2);
         let usual = self.usual(0.0, 1.0).1;
         let sum = (f64::from(self.hot.trouble().walls) + 1.0 - SLACK - 1.5 * usual).max(0.0);
@@ -136,12 +135,15 @@ impl Live<'_> {
         Sum::Doubt { hold_until, doubt }
     }
 
-    fn errors(&mut self, weight: f64, heard: Heard) -> bool {
+    fn errors(&mut self, weight: f64, heard: Heard, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so however often it comes it never becomes usual.
         let usual = self.usual(if heard == Heard::Unavailable { 0.0 } else { weight }, 0.0).0;
         let trouble = self.hot.trouble();
         let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
         trouble.errors = sum as f32;
+        if heard == Heard::Unavailable {
+            trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
+        }
         sum > ERRORS
     }
 
@@ -154,6 +156,9 @@ impl Live<'_> {
         let trouble = self.hot.trouble();
         trouble.errors = (f64::from(trouble.errors) - SLACK - 1.5 * errors).max(0.0) as f32;
         trouble.walls = (f64::from(trouble.walls) - SLACK - 1.5 * walls).max(0.0) as f32;
+        if trouble.errors == 0.0 {
+            trouble.crowd = 0;
+        }
         trouble.fresh = trouble.fresh.saturating_sub(1);
     }
 

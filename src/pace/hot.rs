@@ -55,6 +55,8 @@ pub(super) struct Trouble {
     /// Sums of what came out of the ordinary.
     pub(super) errors: f32,
     pub(super) walls: f32,
+    /// The fewest requests at once that one of the errors that add up was refused at; 0 when none was.
+    pub(super) crowd: u8,
     /// Answers since the trouble began.
     pub(super) answers: u16,
     /// Since when the rate has been at the ceiling; 0 when it is not.

@@ -32,8 +32,9 @@ impl Live<'_> {
             return None;
         }
         let looked = self.look_at_the_ceiling(permit, counts);
-        if permit.has(self.paced()) && self.is_calm() && self.rate().is_finite() {
-            self.set_rate(self.rate() * (since / DOUBLING_S).min(0.1).exp2());
+        if permit.has(self.paced()) && self.is_calm() && !self.is_crowded(permit) && self.rate().is_finite() {
+            let grown = self.rate() * (since / DOUBLING_S).min(0.1).exp2();
+            self.set_rate(grown.min(self.usable().max(self.rate())));
         }
         looked
     }
@@ -41,14 +42,16 @@ impl Live<'_> {
     /// When the next look is due, from what one would cost and gain.
     pub(super) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
-            if self.cold.par_cap > 0 {
-                self.cold.probe_at = self.after(0, 60.0_f64.max(20.0 * (self.cold.penalty.get() + 20.0) / 4.0));
-            }
+            let pause: f64 = if self.cold.is_sure(self.now) { 20.0 * 60.0 } else { 5.0 * 60.0 };
+            self.cold.probe_at =
+                self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
             return;
         };
         let cap = self.cold.cap[window].get();
         let cost = self.cold.penalty.get() + 20.0;
-        let gain = (self.next_cap(window) / cap - 1.0).clamp(0.1, 3.0);
+        // If the window turns out not to be to blame, the next suspect's ceiling is what is gained.
+        let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
+        let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.cold.is_sure(self.now) {
             (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
@@ -79,6 +82,19 @@ impl Live<'_> {
         if self.rules.level == Level::Host { PACED } else { SHARED_PACED }
     }
 
+    /// The window that would be blamed if this one were not.
+    fn next_suspect(&self, window: usize) -> Option<usize> {
+        let is_suspect = |other: &usize| {
+            *other != window
+                && !self.cold.hi[*other].is_none()
+                && self.cold.cap[*other].is_none()
+                && self.cold.hi[*other] >= self.cold.clean[*other]
+                // What this one allows will clear those that are lower.
+                && self.cold.hi[*other] > self.cold.cap[window]
+        };
+        in_order(window).find(is_suspect)
+    }
+
     fn after(&self, fails: u8, pause_s: f64) -> u32 {
         let pause = pause_s * f64::from(1_u32 << fails.min(6));
         seconds(self.now.saturating_add((pause * 1000.0) as i64))
@@ -93,6 +109,20 @@ impl Live<'_> {
             // A count cannot grow by less than one request.
             hi => (1.15 * hi).max(hi + 1.0 / SECONDS[window]),
         }
+    }
+
+    /// Twice the rate at which all that may be under way is under way: more would say nothing of the host.
+    fn usable(&self) -> f64 {
+        match f64::from(self.hot.fast).exp() {
+            latency if latency.is_nan() => f64::INFINITY,
+            latency => 2.0 * f64::from(self.hot.par_max) / latency,
+        }
+    }
+
+    /// The number of those at once, not the rate, was what held the request back.
+    fn is_crowded(&self, permit: &Permit) -> bool {
+        let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.par_max) } else { self.hot.par_max };
+        permit.in_flight >= most
     }
 
     fn look_at_the_ceiling(&mut self, permit: &Permit, counts: &Counts) -> Option<Cause> {
@@ -131,9 +161,10 @@ impl Live<'_> {
         None
     }
 
-    /// Whether a look under way has passed, and what that means.
+    /// Whether a look under way has passed, and what that means. It lasts two windows: a limiter whose windows begin with the clock
+    /// must have had one of them whole.
     fn look_on(&mut self, look: Look, permit: &Permit, counts: &Counts) -> Option<Cause> {
-        let long_s = |window: Option<usize>| window.map_or(60.0, |window| SECONDS[window].max(60.0));
+        let long_s = |window: Option<usize>| window.map_or(60.0, |window| 2.0 * SECONDS[window].max(60.0));
         let is_over = self.now - look.since >= (1000.0 * long_s(look.window)) as i64;
         let Some(window) = look.window else {
             if is_over && f64::from(permit.in_flight) >= look.tried {
@@ -143,6 +174,12 @@ impl Live<'_> {
             return None;
         };
         let (ceiling, top) = self.ceiling();
+        if is_over && self.is_crowded(permit) {
+            // The rate cannot follow, so that this says nothing.
+            self.hot.trouble().look = None;
+            self.schedule();
+            return None;
+        }
         if !is_over || rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
             return None;
         }
@@ -160,15 +197,15 @@ impl Live<'_> {
 
     /// More than what was blocked goes through: this window is not what the host counts over. The next suspect takes its place.
     fn exonerate(&mut self, window: usize) {
+        let next = self.next_suspect(window);
         (self.cold.cap[window], self.cold.hi[window], self.cold.failed) = (Small::NONE, Small::NONE, 0);
         self.cold.set_sure(false);
         self.cold.lo = Small::NONE;
         for other in 0..SECONDS.len() {
-            if self.cold.hi[other] <= self.cold.clean[other] {
+            if self.cold.hi[other] < self.cold.clean[other] {
                 self.cold.hi[other] = Small::NONE;
             }
         }
-        let next = in_order(window).find(|other| !self.cold.hi[*other].is_none() && self.cold.cap[*other].is_none());
         if let Some(next) = next {
             let hi = self.cold.hi[next].get();
             self.cold.cap[next] = Small::new(safe(0.9, hi, next).max(RATE_MIN));

@@ -114,11 +114,12 @@ impl Round<'_> {
         if is_known {
             return (Done::Nothing, kept);
         }
-        if let Some(ended) = self.trials(permit, answer) {
+        let delivers = self.delivers(answer.fetcher.0);
+        if let Some(ended) = self.trials(permit, answer, delivers) {
             return ended;
         }
         let Some(mut host) = self.live(Level::Host) else { return (Done::Nothing, kept) };
-        match host.hear(permit, answer) {
+        match host.hear(permit, answer, delivers) {
             Sum::Doubt { hold_until, doubt } => {
                 (Done::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, kept)
             }
@@ -131,12 +132,18 @@ impl Round<'_> {
         }
     }
 
-    /// The answer to a trial, where it is one: what it ends with, unless the answer has to be looked at like any other, too.
-    fn trials(&mut self, permit: &Permit, answer: &Answer) -> Option<(Done, Option<(Level, Cause)>)> {
-        let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
+    /// Whether the fetcher has lately delivered what shows that it is no worse than others here: on the host, or on what the host has in
+    /// common with others.
+    fn delivers(&mut self, fetcher: u16) -> bool {
         let now = self.now;
-        let delivers = self.live(Level::Host)?.hot.delivers(answer.fetcher.0, now);
+        LEVELS.into_iter().any(|(level, _)| self.live(level).is_some_and(|live| live.hot.delivers(fetcher, now)))
+    }
+
+    /// The answer to a trial, where it is one: what it ends with, unless the answer has to be looked at like any other, too.
+    fn trials(&mut self, permit: &Permit, answer: &Answer, delivers: bool) -> Option<(Done, Option<(Level, Cause)>)> {
+        let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
         let mut ended = None;
+        let mut doubted = None;
         for (level, _) in LEVELS.into_iter().filter(|(_, trial)| permit.has(*trial)) {
             let Some(mut live) = self.live(level) else { continue };
             let in_doubt = live.hot.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
@@ -144,13 +151,7 @@ impl Round<'_> {
                 Heard::NotAsked => ended = Some((Done::Nothing, None)),
                 Heard::Content | Heard::Nothing if in_doubt => live.acquit(),
                 Heard::Content | Heard::Nothing => live.trial_good(),
-                Heard::Wall if in_doubt && !asked_to_wait => {
-                    return Some(match live.walled_again(delivers) {
-                        Some(found) => self.charge(found),
-                        None => (Done::Nothing, None),
-                    });
-                }
-                _ if in_doubt => {}
+                _ if in_doubt => doubted = Some(level),
                 Heard::ServerError if live.cold.cause() != Cause::Errors => ended = Some((Done::Nothing, None)),
                 _ => {
                     let hold_until = Timestamp::from_millis(live.trial_blocked(answer.retry_after));
@@ -158,7 +159,14 @@ impl Round<'_> {
                 }
             }
         }
-        ended
+        // A level above that is still closed explains the wall; the doubt stays open.
+        if ended.is_some() || asked_to_wait || answer.heard != Heard::Wall {
+            return ended;
+        }
+        Some(match self.live(doubted?)?.walled_again(delivers) {
+            Some(found) => self.charge(found),
+            None => (Done::Nothing, None),
+        })
     }
 
     /// Charges an event to one of the levels.
@@ -198,9 +206,11 @@ impl Round<'_> {
                 _ => (live.counts(), live.hot.in_flight.saturating_add(1)),
             };
             live.clean(&counts, in_flight);
-            if level == Level::Host && answer.heard == Heard::Content {
+            if answer.heard == Heard::Content {
                 let now = live.now;
                 live.hot.deliver(answer.fetcher.0, now);
+            }
+            if level == Level::Host && answer.heard == Heard::Content {
                 if let Some(latency) = answer.latency.filter(|_| !live.rules.is_fixed) {
                     live.latency(permit, latency.as_secs_f64());
                 }

@@ -93,3 +93,286 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
     assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
     crawl.good("a.org", 10);
 }
+
+#[test]
+fn one_wall_is_a_doubt_that_another_url_settles() {
+    let wall = Answer::new(Heard::Wall, FETCHER);
+    for (second, verdict) in [(Heard::Content, Verdict::Page), (Heard::Wall, Verdict::Pace)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 50);
+        let permit = crawl.permit("a.org");
+        let Done::Doubt { hold_until, doubt } = crawl.say(permit, wall) else { panic!("no doubt") };
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        let trial = crawl.permit("a.org");
+        assert_eq!(crawl.at(), hold_until);
+        let done = crawl.say(trial, Answer::new(second, FETCHER));
+        assert_eq!(matches!(done, Done::Event { .. }), verdict == Verdict::Pace, "{done:?}");
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), verdict);
+    }
+}
+
+#[test]
+fn a_wall_of_a_fetcher_that_has_delivered_nothing_lately_is_its_own() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 50);
+    let permit = crawl.permit("a.org");
+    assert_eq!(crawl.say(permit, Answer::new(Heard::Wall, FetcherId(1))), Done::Nothing);
+}
+
+#[test]
+fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 100);
+    let mut holds = Vec::new();
+    for _ in 0..4 {
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else {
+            panic!("no event")
+        };
+        holds.push((hold_until.as_millis() - begin) / 1000);
+    }
+    assert_eq!(holds, [30, 45, 67, 101]);
+}
+
+#[test]
+fn an_error_now_and_then_is_nothing_and_three_in_a_row_are_an_event() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    for _ in 0..40 {
+        crawl.good("a.org", 25);
+        let permit = crawl.permit("a.org");
+        assert_eq!(crawl.say(permit, Answer::new(Heard::ServerError, FETCHER)), Done::Nothing);
+    }
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 25);
+    let done: Vec<Done> = (0..3)
+        .map(|_| {
+            let permit = crawl.permit("a.org");
+            crawl.say(permit, Answer::new(Heard::Broken, FETCHER))
+        })
+        .collect();
+    assert!(matches!(done[..], [Done::Nothing, Done::Nothing, Done::Event { .. }]), "{done:?}");
+}
+
+#[test]
+fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_sites() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.example.org", 30);
+    let permit = crawl.permit("a.example.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "nobody else was asked: {done:?}");
+    let mut crawl = Crawl::new(PaceSettings::default());
+    for _ in 0..30 {
+        crawl.good("a.example.org", 1);
+        crawl.good("b.example.org", 1);
+    }
+    let permit = crawl.permit("a.example.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let Done::Event { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
+    assert_eq!(crawl.pace.hold(Scope::host("b.example.org"), crawl.at()), Some(hold_until));
+    assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
+}
+
+#[test]
+fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let mut answer_at = |host: &'static str, heard: Heard| {
+        let scope = Scope { address: Some("192.0.2.1"), ..Scope::host(host) };
+        loop {
+            match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
+                Admit::Go(permit) => return crawl.pace.done(permit, &Answer::new(heard, FETCHER), crawl.at()),
+                Admit::Wait(until) => crawl.now = until.as_millis(),
+                Admit::Full => panic!("full"),
+            }
+        }
+    };
+    for _ in 0..20 {
+        for host in ["a.org", "b.org"] {
+            assert_eq!(answer_at(host, Heard::Content), Done::Nothing);
+        }
+    }
+    let first = answer_at("a.org", Heard::Limited);
+    assert!(matches!(first, Done::Event { level: Level::Host, .. }), "{first:?}");
+    let second = answer_at("b.org", Heard::Limited);
+    assert!(matches!(second, Done::Event { level: Level::Address, .. }), "{second:?}");
+}
+
+#[test]
+fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
+    let gaps = |settings: PaceSettings, delay: u64| {
+        let mut crawl = Crawl::new(settings);
+        let floor = crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
+        crawl.good("a.org", 1);
+        let begin = crawl.now;
+        crawl.good("a.org", 5);
+        (floor, (crawl.now - begin) / 1000)
+    };
+    let (floor, seconds) = gaps(PaceSettings::default(), 10);
+    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(10)), false));
+    assert!((44..=56).contains(&seconds), "{seconds}");
+    let (floor, seconds) = gaps(PaceSettings::default(), 3600);
+    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(60)), true));
+    assert!((270..=330).contains(&seconds), "{seconds}");
+    let start = PaceSettings { crawl_delay: CrawlDelay::Start, ..PaceSettings::default() };
+    assert!((20..50).contains(&gaps(start, 10).1));
+    let ignore = PaceSettings { crawl_delay: CrawlDelay::Ignore, ..PaceSettings::default() };
+    assert!(gaps(ignore, 10).1 < 4);
+}
+
+#[test]
+fn what_the_host_says_of_its_limit_is_kept_without_meeting_it() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let policy = RateLimit { quota: Some(60.0), window_s: Some(60.0), ..RateLimit::default() };
+    for _ in 0..200 {
+        let permit = crawl.permit("a.org");
+        crawl.now += 50;
+        let answer = Answer { policy: Some(policy), ..Answer::new(Heard::Content, FETCHER) };
+        assert_eq!(crawl.say(permit, answer), Done::Nothing);
+    }
+    let explained = crawl.explain("a.org");
+    assert!((0.8..=0.9).contains(&explained.rate), "{}", explained.rate);
+    assert_eq!(explained.next_look, None, "what the host says is not tried out");
+    let permit = crawl.permit("a.org");
+    let used_up = RateLimit { remaining: Some(0.0), reset_s: Some(90.0), ..RateLimit::default() };
+    let begin = crawl.now;
+    assert_eq!(
+        crawl.say(permit, Answer { policy: Some(used_up), ..Answer::new(Heard::Content, FETCHER) }),
+        Done::Nothing
+    );
+    let _ = crawl.permit("a.org");
+    assert_eq!(crawl.now, begin + 90_000);
+}
+
+#[test]
+fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let render = |crawl: &mut Crawl, cost: u16| {
+        loop {
+            match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
+                Admit::Go(permit) => {
+                    let answer = Answer { cost: Some(cost), renders: true, ..Answer::new(Heard::Content, FETCHER) };
+                    return crawl.say(permit, answer);
+                }
+                Admit::Wait(until) => crawl.now = until.as_millis(),
+                Admit::Full => panic!("full"),
+            }
+        }
+    };
+    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    let begin = crawl.now;
+    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    assert!((5000..=6700).contains(&(crawl.now - begin)), "twelve requests at two a second: {}", crawl.now - begin);
+    for _ in 0..30 {
+        assert_eq!(render(&mut crawl, 4), Done::Nothing);
+    }
+    let (begin, rate) = (crawl.now, crawl.explain("a.org").rate);
+    assert_eq!(render(&mut crawl, 4), Done::Nothing);
+    let requests = (crawl.now - begin) as f64 / 1000.0 * rate;
+    assert!((3.0..5.6).contains(&requests), "{requests}");
+}
+
+#[test]
+fn what_is_given_is_not_learned_and_off_is_off() {
+    let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
+    let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });
+    crawl.good("a.org", 100);
+    let explained = crawl.explain("a.org");
+    assert_eq!((explained.rate, explained.parallel, explained.is_fixed), (5.0, 1, true));
+    let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, start: 3.0, ..PaceSettings::default() });
+    fixed.good("a.org", 100);
+    assert_eq!(fixed.explain("a.org").rate, 3.0);
+    let permit = fixed.permit("a.org");
+    assert!(matches!(fixed.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }), "holds are kept");
+    let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
+    for _ in 0..1000 {
+        let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
+        assert_eq!(off.pace.done(permit, &Answer::new(Heard::Limited, FETCHER), off.at()), Done::Nothing);
+    }
+}
+
+#[test]
+fn a_host_that_grows_slow_is_asked_less() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let mut under_way = std::collections::VecDeque::new();
+    // As many at once as may be, each answered after `ms`.
+    let mut answer_after = |ms: i64| {
+        loop {
+            match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
+                Admit::Go(permit) => under_way.push_back((crawl.now, permit)),
+                Admit::Wait(until) if under_way.front().is_none_or(|(sent, _)| until.as_millis() < sent + ms) => {
+                    crawl.now = until.as_millis();
+                }
+                _ => break,
+            }
+        }
+        let (sent, permit) = under_way.pop_front().unwrap();
+        crawl.now = crawl.now.max(sent + ms);
+        let latency = Some(Duration::from_millis(ms.unsigned_abs()));
+        assert_eq!(crawl.say(permit, Answer { latency, ..Answer::new(Heard::Content, FETCHER) }), Done::Nothing);
+        crawl.explain("a.org").rate
+    };
+    let quick = (0..400).map(|_| answer_after(200)).last().unwrap();
+    let slow = (0..100).map(|_| answer_after(2000)).last().unwrap();
+    assert!(slow < 0.7 * quick, "{slow} after {quick}");
+}
+
+#[test]
+fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
+    struct Book(std::sync::Mutex<Vec<(Level, String, Cause)>>);
+    impl Keep for Book {
+        fn keep(&self, note: &Note<'_>) {
+            self.0.lock().unwrap().push((note.level, note.name.to_owned(), note.cause));
+        }
+    }
+    let book = std::sync::Arc::new(Book(std::sync::Mutex::default()));
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.pace = Pace::default().with_keeper(Box::new(std::sync::Arc::clone(&book)));
+    crawl.good("a.org", 30);
+    let permit = crawl.permit("a.org");
+    let _ = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    crawl.pace.close(crawl.at());
+    let notes = book.0.lock().unwrap();
+    let of = |cause: Cause| (Level::Host, "a.org".to_owned(), cause);
+    assert!(notes.contains(&of(Cause::Limited)) && notes.last() == Some(&of(Cause::Close)), "{notes:?}");
+}
+
+#[test]
+fn what_was_learned_is_taken_up_by_the_next_process() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 100);
+    let permit = crawl.permit("a.org");
+    let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else { panic!() };
+    let state = crawl.pace.state(Level::Host, "a.org").unwrap();
+    let mut next = Crawl::new(PaceSettings::default());
+    next.now = crawl.now + 1000;
+    next.pace.restore(Level::Host, "a.org", &state, next.at());
+    let hold = next.pace.hold(Scope::host("a.org"), next.at()).unwrap();
+    assert!(hold >= hold_until && hold.since(hold_until) <= Duration::from_secs(1), "holds go on");
+    let ceiling = crawl.explain("a.org").ceiling.unwrap().0;
+    assert_eq!(next.explain("a.org").ceiling.unwrap().0, ceiling);
+    let trial = next.permit("a.org");
+    assert_eq!(next.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    next.good("a.org", 3);
+    let mut later = Crawl::new(PaceSettings::default());
+    later.now = crawl.now + 91 * 86_400_000;
+    later.pace.restore(Level::Host, "a.org", &state, later.at());
+    assert_eq!(later.pace.state(Level::Host, "a.org"), None, "after ninety days it is forgotten");
+}
+
+#[test]
+fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
+    let crawl = Crawl::new(PaceSettings::default());
+    let ask = |number: usize, ms: i64| {
+        let host = format!("h{number}.org");
+        let at = Timestamp::from_millis(crawl.now + ms);
+        if let Admit::Go(permit) = crawl.pace.admit(Scope::host(&host), Cost::Plain, at) {
+            let _ = crawl.pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+        }
+    };
+    (0..5000).for_each(|number| ask(number, 0));
+    (5000..15_000).for_each(|number| ask(number, 2 * 3_600_000));
+    let hot = crawl.pace.hosts.iter().filter(|entry| entry.kept.hot.is_some()).count();
+    assert!(hot <= 10_000 && crawl.pace.hosts.len() == 15_000, "{hot}");
+    (15_000..50_000).for_each(|number| ask(number, 100 * 86_400_000));
+    assert!(crawl.pace.hosts.len() <= 40_000, "{}", crawl.pace.hosts.len());
+}

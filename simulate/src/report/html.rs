@@ -23,6 +23,12 @@ pub struct DrawError {
     reason: String,
 }
 
+impl DrawError {
+    pub(crate) fn new(plot: &'static str, reason: String) -> Self {
+        Self { plot, reason }
+    }
+}
+
 /// The page as `templates/report.html` has it.
 #[derive(Template)]
 #[template(path = "report.html")]

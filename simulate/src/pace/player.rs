@@ -1,0 +1,137 @@
+//! Whoever paces requests: the real [`Pace`], and what a baseline has to be able to do.
+
+use std::time::Duration;
+
+use fetchwise::pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Permit, Scope, Verdict};
+use fetchwise::registry::FetcherId;
+use fetchwise::time::Timestamp;
+
+use super::server::{Reply, Status};
+
+/// When worlds begin: any time would do, as long as it is the same one in each run.
+const BEGIN_MS: i64 = 1_767_225_600_000;
+
+/// Whether a request may go out.
+#[derive(Debug)]
+pub(super) enum Turn {
+    Go(Token),
+    Wait(i64),
+    Full,
+}
+
+/// What a player wants back with the answer.
+#[derive(Debug, Default)]
+pub(super) struct Token(Option<Permit>);
+
+/// What becomes of a URL that brought no content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It is asked for again.
+    Again,
+    /// It waits for this verdict.
+    Doubted(u32),
+    /// It is not asked for again.
+    GivenUp,
+}
+
+/// Somebody who paces the requests to the hosts of one site.
+pub(super) trait Player {
+    /// Whether a request may go out to `host` at `now` (ms).
+    fn admit(&mut self, host: usize, now: i64) -> Turn;
+    /// What came of it; `tries` is how often the URL was asked for.
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, tries: u32, now: i64) -> Then;
+    /// How a doubt came out; none while it is open.
+    fn verdict(&mut self, _host: usize, _doubt: u32, _now: i64) -> Option<Then> {
+        Some(Then::Again)
+    }
+    /// The process ends and begins again.
+    fn restart(&mut self, now: i64);
+}
+
+/// A URL that is refused so often is given up by those who cannot tell a page's wall from a limit.
+const TRIES_MAX: u32 = 20;
+
+/// What all baselines do with a URL.
+pub(super) fn again(reply: &Reply, tries: u32) -> Then {
+    if reply.status == Status::Forbidden && tries >= 3 || tries >= TRIES_MAX * 50 { Then::GivenUp } else { Then::Again }
+}
+
+/// The project's own.
+pub(super) struct Learned {
+    settings: PaceSettings,
+    pace: Pace,
+    names: Vec<String>,
+    site: String,
+    fetcher: FetcherId,
+}
+
+impl Learned {
+    pub(super) fn new(settings: PaceSettings, hosts: usize, fetcher: FetcherId) -> Self {
+        let site = "site.org".to_owned();
+        let names = (0..hosts).map(|host| if hosts == 1 { site.clone() } else { format!("h{host}.{site}") }).collect();
+        let pace = Pace::new(settings.clone());
+        Self { pace, settings, names, site, fetcher }
+    }
+
+    fn scope(&self, host: usize) -> Scope<'_> {
+        Scope { host: self.names.get(host).map_or("", String::as_str), site: &self.site, address: None }
+    }
+}
+
+fn time(now: i64) -> Timestamp {
+    Timestamp::from_millis(BEGIN_MS + now)
+}
+
+impl Player for Learned {
+    fn admit(&mut self, host: usize, now: i64) -> Turn {
+        match self.pace.admit(self.scope(host), Cost::Plain, time(now)) {
+            Admit::Go(permit) => Turn::Go(Token(Some(permit))),
+            Admit::Wait(until) => Turn::Wait(until.as_millis() - BEGIN_MS),
+            Admit::Full => Turn::Full,
+        }
+    }
+
+    fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> Then {
+        let heard = match reply.status {
+            Status::Ok => Heard::Content,
+            Status::Limited => Heard::Limited,
+            Status::Unavailable => Heard::Unavailable,
+            Status::Wall | Status::Forbidden => Heard::Wall,
+            Status::Error => Heard::ServerError,
+            Status::Timeout => Heard::Broken,
+        };
+        let answer = Answer {
+            retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
+            latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
+            ..Answer::new(heard, self.fetcher)
+        };
+        let Some(permit) = token.0 else { return Then::Again };
+        let done = self.pace.done(permit, &answer, time(now));
+        match (done, heard) {
+            (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
+            // A wall that no event and no hold explains is the page's: another fetcher would try it now.
+            (Done::Nothing, Heard::Wall) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
+            _ => Then::Again,
+        }
+    }
+
+    fn verdict(&mut self, host: usize, doubt: u32, now: i64) -> Option<Then> {
+        match self.pace.verdict(&self.names[host], doubt, time(now)) {
+            Verdict::Pending => None,
+            Verdict::Page => Some(Then::GivenUp),
+            Verdict::Pace => Some(Then::Again),
+        }
+    }
+
+    fn restart(&mut self, now: i64) {
+        let fresh = Pace::new(self.settings.clone());
+        for (level, names) in [(Level::Host, &self.names), (Level::Site, &vec![self.site.clone()])] {
+            for name in names {
+                if let Some(state) = self.pace.state(level, name) {
+                    fresh.restore(level, name, &state, time(now));
+                }
+            }
+        }
+        self.pace = fresh;
+    }
+}
