@@ -216,7 +216,8 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
 pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
     let open = |kind| {
         let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
-        Rows::open(bytes.unwrap_or(&[0; 8]))
+        // A section that is missing is one without rows; what texts it would have are no bytes long.
+        Rows::open(bytes.unwrap_or(&[0; 16]))
     };
     let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
     let mut contents = Contents { covers_seq, ..Contents::default() };

@@ -22,7 +22,7 @@ use crate::selector::Selector;
 use crate::time::Timestamp;
 
 /// Quicker answers count as this: below it the network and this machine scatter more than any host that has too much to do.
-const LATENCY_LEAST: Duration = Duration::from_millis(50);
+const LATENCY_LEAST: Duration = Duration::from_millis(10);
 /// Another URL of the host is waited for so long after the hold of a doubt.
 const DOUBT_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -94,13 +94,13 @@ pub(crate) struct FetchArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PaceArgs {
     /// Learn how fast each host may be asked, ask all equally fast (start in the config), or as fast as can be [default: learn]
-    #[arg(long = "pace", value_name = "learn|fixed|off", value_parser = parse_mode)]
+    #[arg(id = "pace", long = "pace", value_name = "learn|fixed|off", value_parser = parse_mode)]
     pub(crate) mode: Option<PaceMode>,
     /// Requests a second of each host; nothing is learned then
-    #[arg(long, value_name = "N", value_parser = parse_rate, conflicts_with_all = ["mode", "delay"])]
+    #[arg(long, value_name = "N", value_parser = parse_rate, conflicts_with_all = ["pace", "delay"])]
     pub(crate) rate: Option<f64>,
     /// Time between two requests of a host, such as 5s; nothing is learned then
-    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "mode")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "pace")]
     pub(crate) delay: Option<Duration>,
     /// Requests of a host at once, at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]

@@ -251,6 +251,7 @@ mod tests {
             queue.push(&Arc::from("quick"), n + 1);
         }
         queue.ended(&Arc::from("hangs"));
+        queue.ended(&Arc::from("quick"));
         let mut under_way: Vec<(Arc<str>, u32)> = Vec::new();
         for _ in 0..80 {
             while under_way.len() < 16 {
