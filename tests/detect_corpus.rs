@@ -32,6 +32,20 @@ fn every_block_and_every_shell_of_the_corpus_is_found_without_a_false_alarm() {
 }
 
 #[test]
+fn what_the_body_tells_finds_the_blocks_of_both_corpora_without_a_false_alarm() {
+    for (variable, blocks) in [("FETCHWISE_CORPUS", 0.97), ("FETCHWISE_CORPUS2", 0.90)] {
+        let Some(path) = corpus(variable) else { continue };
+        let report = evaluate(&Detector::new(), &path).unwrap();
+        println!("{report}");
+        let Judged { block, shell, empty, .. } = report.at_200;
+        assert!(block.recall().unwrap() >= blocks, "{variable}: {block:?}");
+        assert_eq!(block.false_alarms, 0, "{variable}");
+        assert!(shell.recall().unwrap() >= 0.97, "{variable}: {shell:?}");
+        assert_eq!(empty.false_alarms, 0, "{variable}");
+    }
+}
+
+#[test]
 fn rules_that_name_no_vendor_find_three_quarters_of_the_blocks() {
     let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
     let report = evaluate(&Detector::generic(), &path).unwrap();

@@ -162,3 +162,112 @@ fn a_wall_that_asks_for_something_is_a_challenge_and_one_that_does_not_a_refusal
         }
     }
 }
+
+#[test]
+fn an_unclosed_element_or_comment_in_a_noscript_hides_nothing_behind_it() {
+    let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>".repeat(5);
+    for broken in
+        ["<style>.a{", "<!-- a comment", "<iframe src='x'>", "<textarea>", "<img alt=\"", "<template>", "<title>"]
+    {
+        let body = format!("<html><body><noscript>{broken}</noscript>{text}<script>var a=1</script></body></html>");
+        let verdict = explain(&Detector::new(), &body).verdict;
+        assert!(verdict.is_content() && verdict.text_chars >= 300, "{broken}: {verdict:?}");
+    }
+    // Where nothing ends it, everything is in it.
+    let body = format!("<html><body><noscript>{text}");
+    assert_eq!(explain(&Detector::new(), &body).verdict.text_chars, 0);
+}
+
+#[test]
+fn text_that_a_script_only_has_to_show_is_content_and_a_little_of_it_is_not() {
+    let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>";
+    for (open, close) in [("<div hidden id=\"S:0\">", "</div>"), ("<div id=root style=\"display:none\">", "</div>")] {
+        let body = |n| {
+            format!("<body>{open}{}{close}<script>$RC(\"B:0\",\"S:0\")</script><div id=\"root\"></div>", text.repeat(n))
+        };
+        let content = explain(&Detector::new(), &body(20)).verdict;
+        assert!(content.is_content() && !content.has_spa, "{open}: {content:?}");
+        assert!(explain(&Detector::new(), &body(1)).verdict.has_spa, "{open}");
+    }
+}
+
+#[test]
+fn short_pages_with_something_to_see_or_to_fill_in_are_not_empty() {
+    for page in [
+        "<form><input name=q><button>Go</button></form>",
+        "<form><input type=text name=user><input type=password></form>",
+        "<p>Sunset</p><img src=sunset.jpg>",
+        "<video src=film.mp4></video>",
+        "<iframe src='https://maps.example/embed'></iframe>",
+        "<object data=paper.pdf></object>",
+    ] {
+        let verdict = explain(&Detector::new(), &format!("<html><body>{page}</body></html>")).verdict;
+        assert!(!verdict.is_empty && !verdict.is_blocked && !verdict.has_spa, "{page}: {verdict:?}");
+    }
+    for page in [
+        "<p>Sunset</p>",
+        "<img src=dot.gif width=1 height=1>",
+        "<noscript><img src=count.gif></noscript>",
+        "<div hidden><img src=sunset.jpg></div>",
+        "<input type=hidden name=token>",
+    ] {
+        let verdict = explain(&Detector::new(), &format!("<html><body>{page}</body></html>")).verdict;
+        assert!(verdict.is_empty, "{page}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_page_that_is_cut_within_its_head_is_not_known_to_be_a_shell() {
+    let body = format!(
+        "<html><head><title>Shop</title><script>{}</script></head><body><div id=\"root\"></div>",
+        "a".repeat(4_000)
+    );
+    let headers = [Header::new("Content-Type", "text/html")];
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let read = |bytes| {
+        let options = fetchwise::detect::DetectorOptions::default().with_max_bytes(bytes);
+        Detector::new().with_options(options).inspect(&page, &mut Scratch::default())
+    };
+    assert!(read(1 << 20).has_spa);
+    let cut = read(2_000);
+    assert!(!cut.has_spa && !cut.is_empty, "{cut:?}");
+}
+
+#[test]
+fn how_sure_evidence_must_be_is_for_the_crawler_to_say() {
+    let english = languages().into_iter().find(|language| language.name == "en").unwrap();
+    let main = format!("<h1>Example</h1><p>{}</p><p>{}</p>", english.says["refused"], english.says["support"]);
+    let body = framed("Example", &main);
+    let blocks = |sure| {
+        let options = fetchwise::detect::DetectorOptions::default().with_block_threshold(sure);
+        explain(&Detector::new().with_options(options), &body).verdict.is_blocked
+    };
+    let confidence = explain(&Detector::new(), &body).verdict.confidence;
+    assert!((0.5..0.97).contains(&confidence), "{confidence}");
+    assert!(blocks(0.5) && blocks(confidence - 0.01) && !blocks(0.99));
+}
+
+#[test]
+fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
+    let rules = "[[words]]\nlanguage = 'eo'\nrefused = ['malpermesit']\naccess = ['aliro']\nretry = ['reprovu']\nsorry = ['pardonu']\n";
+    let body =
+        framed("Ekzemplo", "<h1>Aliro malpermesita</h1><p>Via aliro estas malpermesita. Bonvolu reprovu. Pardonu.</p>");
+    assert!(!explain(&Detector::new(), &body).verdict.is_blocked);
+    let explained = explain(&Detector::with_rules(rules).unwrap(), &body);
+    assert!(explained.verdict.is_blocked, "{:?}", explained.cues);
+    for (wrong, says) in [
+        ("[[words]]\nlanguage = 'eo'\nrefusde = ['abcd']\n", "no concept asks for `refusde`"),
+        ("[[concept]]\nid = 'x'\nweight = 500\nwhen = ['robot']\nnote = 'n'\n", "must be from -100 to 100"),
+        ("[[concept]]\nid = 'x'\nweight = 5\nwhen = ['-robot']\nnote = 'n'\n", "names no meaning"),
+    ] {
+        let error = Detector::with_rules(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("line 1: ") && error.contains(says), "{error}");
+    }
+    // A concept can be left out like a rule.
+    let without = Detector::with_rules("disable = ['refused']").unwrap();
+    let cues =
+        explain(&without, &framed("Example", "<h1>Access denied</h1><p>Your VPN was blocked.</p>")).cues.unwrap();
+    assert!(
+        cues.cues.iter().any(|cue| &*cue.id == "network-blamed") && cues.cues.iter().all(|cue| &*cue.id != "refused")
+    );
+}

@@ -36,9 +36,12 @@ pub(super) fn with(user: Option<&str>) -> Result<Table, RuleError> {
             return Err(value(1, unknown, "disable", "no shipped rule or concept has this id"));
         }
         written.rules.retain(|(_, w)| !disabled.contains(&w.id) && !more.rules.iter().any(|(_, m)| m.id == w.id));
-        written.concepts.retain(|(_, c)| !disabled.contains(&c.id));
         written.rules.append(&mut more.rules);
-        written.concepts.retain(|(_, c)| !more.concepts.iter().any(|(_, m)| m.id == c.id));
+        for (_, concept) in &mut written.concepts {
+            if disabled.contains(&concept.id) || more.concepts.iter().any(|(_, m)| m.id == concept.id) {
+                concept.silence();
+            }
+        }
         written.concepts.append(&mut more.concepts);
         written.words.append(&mut more.words);
     }
