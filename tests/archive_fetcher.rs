@@ -91,8 +91,7 @@ async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
 async fn a_wanted_date_brings_the_copy_that_is_nearest_to_it_by_each_interface() {
     let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
     let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
-    let mut knows_nothing = Moods::default();
-    knows_nothing.availability_knows_nothing = true;
+    let knows_nothing = Moods { availability_knows_nothing: true, ..Moods::default() };
     for (archives, moods) in [
         (vec![wayback(&archive)], Moods::default()),
         (vec![wayback(&archive)], knows_nothing),
@@ -184,10 +183,13 @@ async fn limits_and_the_guard_hold_for_copies() {
     assert_eq!(archive.service().asked().len(), asked);
 }
 
+/// A domain, and until when it is paused.
+type HostPause = (String, Option<Timestamp>);
+
 #[derive(Clone, Default)]
 struct Kept {
     attempts: Arc<Mutex<Vec<Attempt>>>,
-    pauses: Arc<Mutex<Vec<(String, Option<Timestamp>)>>>,
+    pauses: Arc<Mutex<Vec<HostPause>>>,
 }
 
 impl Sink for Kept {
