@@ -4,7 +4,7 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assemble::Wishes;
+use super::wishes::Wishes;
 use crate::available::{Available, NoBrowser, download_program, key_variable};
 use crate::failure::Failure;
 use crate::out::note;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::{Exit, Failure};
 use super::out::{Out, plain};
 use super::settings::Settings;
-use assemble::{Crawler, Wishes};
+use assemble::Crawler;
 use feed::{Feed, Item, Place};
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
@@ -29,6 +29,7 @@ use queue::{Queue, host_of};
 use report::Show;
 use resume::Resume;
 use stop::{GRACE, Stop};
+use wishes::Wishes;
 
 pub(crate) use args::{FetchArgs, PaceArgs};
 
@@ -43,6 +44,7 @@ mod queue;
 pub(super) mod report;
 mod resume;
 pub(super) mod stop;
+pub(super) mod wishes;
 
 /// The log gets so long to take what a result rests on.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
