@@ -7,16 +7,19 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium nginx limits warc-tools ci
+.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium nginx yt-dlp limits warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium nginx warc-tools ## Run every test (installs what is missing: Chromium, nginx, warcio, pywb)
+test: chromium nginx yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nginx, yt-dlp, warcio, pywb)
 	$(CARGO) test --locked --workspace --all-features
 
 chromium: ## Make sure that there is a Chromium
 	@.ci/chromium
+
+yt-dlp: ## Make sure that there is a yt-dlp, in target/ when there is none on the PATH
+	@.ci/yt-dlp
 
 warc-tools: ## Make sure that there are warcio and pywb, in target/warc-tools
 	@.ci/warc-tools

@@ -328,6 +328,9 @@ pub struct Answer {
     pub duration: Option<Duration>,
     /// The text of a page that has little of it.
     pub short: Option<ShortPage>,
+    /// A sketch of what a page with little text says: nearly the same for nearly the same text, whatever numbers are in it. None of
+    /// pages with much text, and of what is no HTML.
+    pub sketch: Option<u64>,
     /// What happened, for a person; the outcome in words without it.
     pub message: Option<String>,
     /// Who answered in the site's place, where the site was not asked.
@@ -345,6 +348,7 @@ impl From<Outcome> for Answer {
             requests: None,
             duration: None,
             short: None,
+            sketch: None,
             message: None,
             elsewhere: None,
         }

@@ -125,8 +125,10 @@ pub struct EvidenceStep {
 pub struct CandidateView {
     /// Its name.
     pub fetcher: String,
-    /// The cost of a request.
+    /// The cost of a request here: as configured, or as measured.
     pub cost: f64,
+    /// How a measured cost came to be.
+    pub measured: Option<MeasuredCost>,
     /// The chance of success, 0 to 1.
     pub success: f64,
     /// The chance of a block, 0 to 1.
@@ -153,7 +155,8 @@ impl CandidateView {
     pub(crate) fn of(c: &Scored<'_>, settings: &Settings) -> Self {
         Self {
             fetcher: c.spec.name.to_string(),
-            cost: c.spec.cost,
+            cost: c.cost,
+            measured: MeasuredCost::of(c),
             success: c.success,
             block: c.block,
             index: c.index,
@@ -165,6 +168,29 @@ impl CandidateView {
             open: c.open,
             excluded: c.tried,
         }
+    }
+}
+
+/// A cost that was taken from how long requests take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MeasuredCost {
+    /// What was configured: the measured cost is between a quarter and four times of it.
+    pub configured: f64,
+    /// How long a request of this fetcher is expected to take here, in milliseconds.
+    pub request_ms: f64,
+    /// How long a plain request takes on average anywhere: the unit.
+    pub plain_ms: f64,
+}
+
+impl MeasuredCost {
+    fn of(c: &Scored<'_>) -> Option<Self> {
+        let measured = Self {
+            configured: c.spec.cost,
+            request_ms: c.spent_ms / c.spent_on.max(f64::MIN_POSITIVE),
+            plain_ms: c.plain_ms,
+        };
+        (c.plain_ms > 0.0).then_some(measured)
     }
 }
 
@@ -234,7 +260,7 @@ pub(crate) fn deciding(
         return steps.iter().rposition(|step| is_of(step, chosen) && is_basis(&step.kind, basis.specificity));
     }
     let mut estimates: Vec<f64> = candidates.iter().map(|c| c.spec.prior).collect();
-    let index_at = |c: &Scored<'_>, estimate: f64| index(c.spec, estimate, c.block, settings);
+    let index_at = |c: &Scored<'_>, estimate: f64| index(c.spec, c.cost, estimate, c.block, settings);
     let leader = |estimates: &[f64]| {
         let now = |c: &Scored<'_>| index_at(c, estimates[c.id.index()]);
         let usable = candidates.iter().filter(|c| c.id == chosen || !c.tried && !c.open);
@@ -285,10 +311,10 @@ pub(crate) fn cheapest_alternative(
     chosen: FetcherId,
     settings: &Settings,
 ) -> Option<Counterfactual> {
-    let cost = |c: &Scored<'_>| expected_cost(c.spec, c.success, c.block, settings);
+    let cost = |c: &Scored<'_>| expected_cost(c.spec, c.cost, c.success, c.block, settings);
     let chosen = candidates.get(chosen.index())?;
     let others = candidates.iter().filter(|c| c.id != chosen.id && !c.tried);
-    let cheapest = others.min_by(|a, b| a.spec.cost.total_cmp(&b.spec.cost))?;
+    let cheapest = others.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
     Some(Counterfactual::CheapestAlternative {
         candidate: CandidateView::of(cheapest, settings),
         expected_cost: cost(cheapest),

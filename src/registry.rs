@@ -79,6 +79,9 @@ pub struct FetcherSpec {
     pub class: Class,
     /// The cost of a request, in plain requests.
     pub cost: f64,
+    /// Whether the cost is taken from how long its requests take, on the host above all; [`cost`](Self::cost) is then where that begins,
+    /// and it stays between a quarter and four times of it.
+    pub measures_cost: bool,
     /// The worth of what it delivers, as a share of the page itself: an archive's copy is old.
     pub quality: f64,
     /// The chance of success before anything is known.
@@ -102,7 +105,7 @@ impl FetcherSpec {
             Class::Unknown => (12.0, 0.5, 1.0, false),
         };
         let false_success = if renders { 0.0 } else { 0.05 };
-        Self { name: canonical(name).into(), class, cost, quality, prior, false_success, renders }
+        Self { name: canonical(name).into(), class, cost, measures_cost: false, quality, prior, false_success, renders }
     }
 
     /// A fetcher that makes a plain request.
@@ -131,6 +134,12 @@ impl FetcherSpec {
     #[must_use]
     pub fn cost(self, cost: f64) -> Self {
         Self { cost, ..self }
+    }
+
+    /// The same with a cost that is taken from how long its requests take.
+    #[must_use]
+    pub fn measured_cost(self) -> Self {
+        Self { measures_cost: true, ..self }
     }
 
     /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].

@@ -5,7 +5,7 @@
 #![cfg(feature = "detect")]
 #![allow(clippy::unwrap_used)]
 
-use fetchwise::detect::{Detector, DetectorOptions, Scratch};
+use fetchwise::detect::{Detector, DetectorOptions, Explained, Scratch};
 use fetchwise::response::{Header, Page};
 use toml::{Table, Value};
 
@@ -144,7 +144,7 @@ fn counts(detector: &Detector, scratch: &mut Scratch, rule: &Table, made: &Made)
         headers: &made.headers,
         body: html.as_bytes(),
     };
-    let (verdict, matches) = detector.explain(&page, scratch);
+    let Explained { verdict, matches, .. } = detector.explain(&page, scratch);
     if rule["grade"].as_str() == Some("presence") {
         return verdict.waf.contains(rule["vendor"].as_str().unwrap());
     }
@@ -228,7 +228,7 @@ fn a_condition_that_does_not_hold_takes_a_rule_away() {
         for ((status, page), wanted) in [(held, true), (broken, false)] {
             let html = format!("<body><i class=a-marker></i>{page}");
             let page = Page { status, headers: &headers, body: html.as_bytes(), ..Page::default() };
-            let (_, matches) = detector.explain(&page, &mut Scratch::default());
+            let matches = detector.explain(&page, &mut Scratch::default()).matches;
             let counted = matches.iter().any(|m| &*m.rule == "mine" && m.counted);
             assert_eq!(counted, wanted, "{condition}: {html}");
         }

@@ -5,7 +5,7 @@
 use fetchwise::answer::{BlockKind, Outcome};
 use fetchwise::attempt::ErrorType;
 use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::detect::{Detector, Grade, Scratch, Verdict, heuristics};
+use fetchwise::detect::{Detector, Explained, Grade, Scratch, Verdict, heuristics};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 
@@ -301,7 +301,7 @@ fn a_users_rules_come_on_top_and_explain_shows_where_they_matched() {
     let detector = Detector::with_rules(rules).unwrap();
     let headers = [Header::new("Content-Type", "text/html")];
     let page = Page { status: 200, headers: &headers, body: b"<i id='ACME-Shield'></i>", ..Page::default() };
-    let (verdict, matches) = detector.explain(&page, &mut Scratch::default());
+    let Explained { verdict, matches, .. } = detector.explain(&page, &mut Scratch::default());
     assert_eq!((verdict.vendor.as_deref(), verdict.rule.as_deref()), (Some("acme"), Some("acme")));
     let found = matches.iter().find(|m| &*m.rule == "acme").unwrap();
     assert_eq!((found.offset, found.text.as_str(), found.counted), (Some(7), "acme-shield", true));

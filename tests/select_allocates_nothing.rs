@@ -3,6 +3,7 @@
 use fetchwise::answer::Outcome;
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::heuristic::Heuristic;
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
@@ -16,11 +17,19 @@ fn select_allocates_nothing() {
         let url = Url::parse(&format!("https://www.site{}.co.uk/section{}/static/{n}.pdf", n % 50, n % 97)).unwrap();
         let fetcher = ["direct_access", "playwright", "playwright_stealth"][n % 3];
         let attempt = Attempt::new(&url, fetcher, now).unwrap();
-        let attempt = if n % 4 == 0 { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() };
+        // What hosts showed, a vendor and a framework, takes part as well.
+        let (mut attempt, shown) = match n % 4 {
+            0 => (attempt.failed(ErrorKind::BlockedCaptcha), Heuristic::flag("block_datadome")),
+            _ => (attempt.delivered(), Heuristic::new("spa_framework", "next")),
+        };
+        attempt.heuristics.push(shown.into());
         selector.record(attempt, now).unwrap();
     }
+    let situation = Situation::first(now);
+    let known = selector.explain(&Url::parse("https://www.site2.co.uk/").unwrap(), &situation).unwrap().shown;
+    assert_eq!(known.len(), 2, "{known:?}");
     let urls: Vec<Url> = [
-        "https://www.site1.co.uk/section1/static/a.pdf?q=1",
+        "https://www.site2.co.uk/section1/static/a.pdf?q=1",
         "https://unknown.org/",
         "https://e.org/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/18",
     ]

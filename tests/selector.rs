@@ -4,17 +4,20 @@
 
 use std::time::Duration;
 
+use fetchwise::answer::Outcome;
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::backoff::LinkState;
 use fetchwise::decision::{Decision, Rule, Source, Take};
 use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::files::FileSuffixes;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
 use fetchwise::score::{ImportanceUse, Settings};
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;
+use fetchwise::visit::Step;
 use url::Url;
 
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -42,7 +45,7 @@ fn selector() -> Selector {
     Selector::builder().around(NOW).build().unwrap()
 }
 
-fn take(selector: &Selector, text: &str, situation: &Situation) -> Take {
+fn take(selector: &Selector, text: &str, situation: &Situation<'_>) -> Take {
     selector.select(&url(text), situation).unwrap().taken().unwrap()
 }
 
@@ -393,4 +396,93 @@ fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
     });
     // Whoever adds while another thread evicts goes a little beyond.
     assert!(selector.keys() < 2200, "{}", selector.keys());
+}
+
+#[test]
+fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows() {
+    let selector = Selector::builder().build().unwrap();
+    let vimeo = [Heuristic::of_caller("video_platform", "vimeo").unwrap()];
+    // Each page is on a host of its own, so that only what the caller says tells them apart.
+    for n in 0..40 {
+        for known in [&vimeo[..], &[]] {
+            let page = url(&format!("https://h{n}-{}.org/v/1", known.len()));
+            let mut visit = selector.visit(&page).unwrap().knowing(known.iter().cloned());
+            while let Step::Fetch(fetch) = visit.next() {
+                let is_plain = fetch.fetcher() == "direct_access";
+                let outcome = if is_plain == known.is_empty() { Outcome::Content } else { Outcome::Empty };
+                visit.report(fetch, outcome);
+            }
+        }
+    }
+    let chance = |known: &[Heuristic]| {
+        let situation = Situation { heuristics: known, ..Situation::first(Timestamp::now()) };
+        let explained = selector.explain(&url("https://new.org/v/1"), &situation).unwrap();
+        assert!(known.iter().all(|known| explained.heuristics.contains(known)));
+        explained.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().success
+    };
+    assert!(chance(&vimeo) + 0.5 < chance(&[]), "{} {}", chance(&vimeo), chance(&[]));
+    let decides = |known: &[Heuristic]| {
+        let situation = Situation { heuristics: known, ..Situation::first(NOW) };
+        (0..20)
+            .filter(|n| take(&selector, &format!("https://unseen{n}.org/v/1"), &situation).source != Source::Probe)
+            .count()
+    };
+    assert!(decides(&vimeo) > 15, "a plain probe would be in vain: {}", decides(&vimeo));
+}
+
+#[test]
+fn a_caller_cannot_contradict_the_url() {
+    assert!(Heuristic::of_caller("video_platform", "vimeo").is_ok());
+    for (kind, value) in
+        [("domain", "e.org"), ("contains_cdn", "true"), ("hint", "blocked"), ("", "x"), ("x", ""), ("a\nb", "c")]
+    {
+        assert!(Heuristic::of_caller(kind, value).is_err(), "{kind}={value}");
+    }
+}
+
+#[test]
+fn suffixes_that_mean_a_file_can_be_configured() {
+    let suffixes = FileSuffixes::default().file(".dcm").unwrap().page(".xml").unwrap();
+    let selector = Selector::builder().file_suffixes(suffixes).build().unwrap();
+    for (path, kind) in [("scan.dcm", ContentKind::File), ("feed.xml", ContentKind::Page), ("a.pdf", ContentKind::File)]
+    {
+        let page = url(&format!("https://{path}.e.org/{path}"));
+        let attempt = Attempt::new(&page, "playwright", NOW).unwrap().delivered();
+        selector.record(attempt, NOW).unwrap();
+        let domain = format!("{path}.e.org");
+        let of = |kind| selector.weights(("domain", &domain), kind, "playwright", NOW).total;
+        let other = if kind == ContentKind::File { ContentKind::Page } else { ContentKind::File };
+        assert!(of(kind) > 0.9 && of(other) == 0.0, "{path}");
+    }
+}
+
+#[test]
+fn a_measured_cost_follows_how_long_requests_take_on_the_host_and_stays_within_its_bounds() {
+    let browser = fetchwise::registry::FetcherSpec::by_name("playwright");
+    let plain = fetchwise::registry::FetcherSpec::by_name("direct_access");
+    let build = |browser| Selector::builder().fetcher(plain.clone()).fetcher(browser).around(NOW).build().unwrap();
+    let (measured, fixed) = (build(browser.clone().measured_cost()), build(browser));
+    let cost = |selector: &Selector, text: &str| {
+        let explanation = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let candidate = explanation.candidates.into_iter().find(|c| c.fetcher == "playwright").unwrap();
+        (candidate.cost, candidate.measured.is_some())
+    };
+    assert_eq!(cost(&measured, "https://quick.org/"), (20.0, false), "nothing is known yet");
+    for selector in [&measured, &fixed] {
+        let took = |text: &str, fetcher: &str, duration_ms| {
+            let attempt = Attempt { duration_ms, ..Attempt::new(&url(text), fetcher, NOW).unwrap().delivered() };
+            selector.record(attempt, NOW).unwrap();
+        };
+        for n in 0..100 {
+            took(&format!("https://quick.org/{n}"), "direct_access", 100);
+            took(&format!("https://quick.org/{n}"), "playwright", 1000);
+            took(&format!("https://slow.org/{n}"), "playwright", 30_000);
+        }
+    }
+    let (quick, slow) = (cost(&measured, "https://quick.org/new"), cost(&measured, "https://slow.org/new"));
+    assert!(quick.1 && (10.0..11.0).contains(&quick.0), "a tenth of a second is the unit: {quick:?}");
+    assert_eq!(slow, (80.0, true), "300 plain requests, cut to four times what was configured");
+    let unknown = cost(&measured, "https://other.org/");
+    assert!(unknown.0 > quick.0 && unknown.0 <= slow.0, "elsewhere it is the mean: {unknown:?}");
+    assert_eq!(cost(&fixed, "https://slow.org/new"), (20.0, false));
 }

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::failure::Failure;
 use super::settings::Settings;
-use fetchwise::config::{FetcherConfig, Means};
+use fetchwise::config::{DownloadConfig, FetcherConfig, Means, SearchConfig};
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
 
@@ -71,11 +71,14 @@ impl<'s> Available<'s> {
     /// When a browser is named that is not there.
     pub(crate) fn find(settings: &'s Settings, wanted: &BrowserArgs) -> Result<Self, Failure> {
         let config = &settings.config;
-        let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(&fetcher.means())?));
+        let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(fetcher)?));
         let lacking = config.fetchers.iter().filter_map(lacks).collect();
         let found = Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
         let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
-        if is_off || !BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name)) {
+        let mut likenesses = config.fetchers.iter().map(FetcherConfig::means);
+        let is_wanted = BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name))
+            || likenesses.any(|means| matches!(means, Means::Like(like) if BROWSERS.contains(&like)));
+        if is_off || !is_wanted {
             return Ok(found);
         }
         let browser = match BrowserFetcher::find(wanted.chromium.as_deref().or(config.browser.path.as_deref())) {
@@ -114,7 +117,14 @@ impl<'s> Available<'s> {
             browser if BROWSERS.contains(&browser) && self.is_shipped_and_wanted(browser) => {
                 self.browser.as_ref().err().map(NoBrowser::reason)
             }
-            _ if !self.configured.is_empty() => self.lacking.get(name).map(String::as_str),
+            _ if !self.configured.is_empty() => {
+                let is_browser = |fetcher: &FetcherConfig| {
+                    canonical(&fetcher.name) == name
+                        && matches!(fetcher.means(), Means::Like(like) if BROWSERS.contains(&like))
+                };
+                let browser = self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
+                self.lacking.get(name).map(String::as_str).or_else(|| browser.map(NoBrowser::reason))
+            }
             _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_ASKED_FOR),
             _ => Some(UNKNOWN),
         }
@@ -122,11 +132,30 @@ impl<'s> Available<'s> {
 }
 
 /// What a fetcher of the config lacks here; none when it can be used as far as can be told without asking anybody.
-fn lack(means: &Means<'_>) -> Option<String> {
-    match means {
+fn lack(fetcher: &FetcherConfig) -> Option<String> {
+    let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
+    let own = match fetcher.means() {
         Means::Command(argv) => no_program(argv.first()?),
+        Means::Download(download) => no_program(&download_program(&download).to_string_lossy()),
+        Means::Search(search) => key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key")),
         _ => None,
-    }
+    };
+    own.or_else(of_proxy)
+}
+
+/// The program that downloads media.
+pub(crate) fn download_program(download: &DownloadConfig) -> PathBuf {
+    download.program.clone().unwrap_or_else(|| "yt-dlp".into())
+}
+
+/// The variable of the environment that has the key of a search interface.
+pub(crate) fn key_variable<'c>(name: &str, search: &'c SearchConfig) -> Option<&'c str> {
+    search.key_env.as_deref().or((canonical(name) == "nytime_searcher").then_some("NYTIMES_API_KEY"))
+}
+
+fn no_variable(name: &str, what: &str) -> Option<String> {
+    let is_set = env::var(name).is_ok_and(|value| !value.is_empty());
+    (!is_set).then(|| format!("the variable {name} is to hold {what}, and is not set"))
 }
 
 /// Why `program` cannot be run: it is found neither at its path nor, where it is a bare name, on the PATH.

@@ -17,7 +17,7 @@ use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
 use fetchwise::answer::BlockKind;
-use fetchwise::detect::{self, Detector, Match, Scratch, Verdict};
+use fetchwise::detect::{self, Cue, CueSum, Detector, Match, Scratch, Verdict};
 use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
 use fetchwise::response::{Header, Page};
 
@@ -54,6 +54,9 @@ pub(crate) struct ClassifyArgs {
     /// Show all that matched, and where
     #[arg(long)]
     pub(crate) explain: bool,
+    /// How sure evidence of a wall must be, 0.05 to 1
+    #[arg(long, value_name = "N", value_parser = parse_confidence)]
+    pub(crate) block_threshold: Option<f32>,
     /// Judge by seven keywords anywhere in the text, for comparison
     #[arg(long, conflicts_with = "rules")]
     pub(crate) keywords: bool,
@@ -102,6 +105,26 @@ struct VerdictJson {
     heuristics: Vec<HeuristicJson>,
     /// None without `--explain`.
     matches: Option<Vec<MatchJson>>,
+    /// None without `--explain`, and where the page says nothing that only walls say.
+    cues: Option<CuesJson>,
+}
+
+/// What the page says of a wall, and what it adds up to.
+#[derive(Serialize)]
+struct CuesJson {
+    sum: i32,
+    threshold: i32,
+    /// Whether something is among them without which nothing is a wall.
+    core: bool,
+    own_chars: u32,
+    cues: Vec<CueJson>,
+}
+
+#[derive(Serialize)]
+struct CueJson {
+    id: String,
+    weight: i32,
+    text: String,
 }
 
 #[derive(Serialize)]
@@ -150,9 +173,10 @@ pub(crate) fn run(args: &ClassifyArgs, settings: &Settings, out: &mut Out) -> Re
         out.raw(Detector::shipped_rules().as_bytes())?;
         return Ok(Exit::Done);
     }
+    let options = settings.detector_options();
+    let options = args.block_threshold.map_or(options, |sure| options.with_block_threshold(sure));
     let detector = if args.keywords { Detector::keywords() } else { settings.detector()? };
-    let detector =
-        detector.with_options(detect::DetectorOptions::default().with_max_bytes(BODY_MAX_BYTES).counting_all());
+    let detector = detector.with_options(options.with_max_bytes(BODY_MAX_BYTES).counting_all());
     if let Some(path) = args.batch.as_ref().filter(|_| args.evaluate) {
         let report = detect::evaluate(&detector, path).map_err(Failure::failed)?;
         return if out.json { out.object(&report) } else { out.line(report) }.map(|()| Exit::Done);
@@ -333,12 +357,12 @@ fn headers(value: Value) -> Option<Vec<Header>> {
 }
 
 fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> VerdictJson {
-    let (verdict, matches) = match explain {
+    let (verdict, matches, cues) = match explain {
         true => {
-            let (verdict, matches) = detector.explain(page, scratch);
-            (verdict, Some(matches.iter().map(match_json).collect()))
+            let explained = detector.explain(page, scratch);
+            (explained.verdict, Some(explained.matches.iter().map(match_json).collect()), explained.cues.map(cues_json))
         }
-        false => (detector.inspect(page, scratch), None),
+        false => (detector.inspect(page, scratch), None, None),
     };
     let mut heuristics = Vec::new();
     detect::heuristics(page, &verdict, &mut heuristics);
@@ -375,6 +399,18 @@ fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scra
             .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
             .collect(),
         matches,
+        cues,
+    }
+}
+
+fn cues_json(sum: CueSum) -> CuesJson {
+    let cue = |cue: &Cue| CueJson { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() };
+    CuesJson {
+        sum: sum.sum,
+        threshold: sum.threshold,
+        core: sum.core,
+        own_chars: sum.own_chars,
+        cues: sum.cues.iter().map(cue).collect(),
     }
 }
 
@@ -429,12 +465,30 @@ fn text(verdict: &VerdictJson, out: &mut Out) -> Result<(), Failure> {
         true => out.line("\nno rule matched")?,
         false => out.line(format_args!("\n{table}"))?,
     }
+    if let Some(cues) = &verdict.cues {
+        let mut table = Table::new(&["cue", ">weight", "text"]);
+        for cue in &cues.cues {
+            table.row([cue.id.clone(), cue.weight.to_string(), cue.text.clone()]);
+        }
+        out.line(format_args!("\n{table}"))?;
+        let without_core = if cues.core { "" } else { ", and nothing is among them without which there is no wall" };
+        let (sum, threshold, own) = (cues.sum, cues.threshold, cues.own_chars);
+        out.line(format_args!(
+            "cues add up to {sum}; a wall takes {threshold}{without_core}; {own} characters say nothing of a wall"
+        ))?;
+    }
     // Parts of rules are found on most pages; a reader who wants them all is a program.
     match matches.iter().filter(|m| !m.counted).count() {
         0 => Ok(()),
         parts => out
             .line(styled(DIM, format_args!("{parts} parts of rules matched too and did not count: --json lists them"))),
     }
+}
+
+/// Reads how sure something must be.
+fn parse_confidence(text: &str) -> Result<f32, String> {
+    let sure = text.parse().ok().filter(|sure| (0.05..=1.0).contains(sure));
+    sure.ok_or_else(|| format!("{text:?} is no number from 0.05 to 1"))
 }
 
 /// Reads `Name: value`.

@@ -14,6 +14,7 @@ use super::out::{CHOSEN, ERROR, Out, note, plain, styled};
 use super::settings::Settings;
 use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
+use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
 use fetchwise::journal::Loaded;
 use fetchwise::names::UnknownName;
@@ -35,11 +36,20 @@ pub(crate) struct SituationArgs {
     /// A fetcher that was tried for the URL already; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) tried: Vec<String>,
+    /// What is known of the URL beside itself, as fetch is given it; repeatable
+    #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
+    pub(crate) tag: Vec<Heuristic>,
     /// Consider every fetcher by name, also those that `fetch` could not use here: the built-in names, and those in the log
     #[arg(long, conflicts_with_all = ["chromium", "no_browser"])]
     pub(crate) all_fetchers: bool,
     #[command(flatten)]
     pub(crate) browser: BrowserArgs,
+}
+
+/// Reads `video_platform=vimeo`.
+pub(crate) fn read_tag(text: &str) -> Result<Heuristic, String> {
+    let (kind, value) = text.split_once('=').ok_or("expected TYPE=VALUE, as in video_platform=vimeo")?;
+    Heuristic::of_caller(kind.trim(), value.trim()).map_err(|error| error.to_string())
 }
 
 /// What the last failure looked like.
@@ -76,6 +86,8 @@ pub(crate) struct Decider<'s> {
     wanted: Option<FetcherId>,
     tried: FetcherSet,
     hint: Option<Hint>,
+    /// What the caller knows of the URLs.
+    known: Vec<Heuristic>,
     /// Candidates that are not to be had here, with the reason.
     missing: BTreeMap<FetcherId, String>,
     /// Those of them that stderr has been told of.
@@ -140,18 +152,19 @@ impl<'s> Decider<'s> {
             tried.insert(candidate(&selector, name)?);
         }
         let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
-        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, missing, told })
+        let known = args.tag.clone();
+        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, known, missing, told })
     }
 
     /// What is known about `url` besides evidence.
-    pub(crate) fn situation(&self, url: &Url) -> Situation {
+    pub(crate) fn situation(&self, url: &Url) -> Situation<'_> {
         let mut excluded = self.tried;
         self.missing.keys().for_each(|id| excluded.insert(*id));
         Situation { excluded, ..self.situation_with_all(url) }
     }
 
     /// The same, if every candidate were to be had.
-    fn situation_with_all(&self, url: &Url) -> Situation {
+    fn situation_with_all(&self, url: &Url) -> Situation<'_> {
         let link = self.loaded.links.get(url.as_str()).copied().unwrap_or_default();
         Situation {
             link,
@@ -159,6 +172,7 @@ impl<'s> Decider<'s> {
             wanted: self.wanted,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
+            heuristics: &self.known,
             ..Situation::first(self.settings.clock.now())
         }
     }

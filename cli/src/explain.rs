@@ -97,6 +97,9 @@ struct CandidateJson<'a> {
     fetcher: &'a str,
     chosen: bool,
     cost: f64,
+    /// What was configured, where the cost is measured, and the milliseconds that it was measured by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<MeasuredJson>,
     p: f64,
     b: f64,
     index: f64,
@@ -125,6 +128,13 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
+}
+
+#[derive(Serialize)]
+struct MeasuredJson {
+    configured_cost: f64,
+    request_ms: f64,
+    plain_ms: f64,
 }
 
 /// Runs the command.
@@ -188,6 +198,9 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         let (kind, value) = (plain(&step.kind), plain(&step.value));
         out.line(format_args!("decided by what {kind} {value} shows of {}", plain(&step.fetcher)))?;
     }
+    for line in explanation.candidates.iter().filter_map(measured_cost) {
+        out.line(line)?;
+    }
     for line in explanation.shown.iter().flat_map(tag_lines) {
         out.line(line)?;
     }
@@ -198,6 +211,21 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         out.line(format_args!("\n{pace}"))?;
     }
     Ok(Exit::Done)
+}
+
+/// How a measured cost came to be.
+fn measured_cost(c: &CandidateView) -> Option<String> {
+    let measured = c.measured?;
+    Some(format!(
+        "cost of {}: a request takes {:.0} ms here, a plain one {:.0} ms on average: {:.1} plain requests (configured: {}, bounds {} to {})",
+        plain(&c.fetcher),
+        measured.request_ms,
+        measured.plain_ms,
+        c.cost,
+        measured.configured,
+        measured.configured / 4.0,
+        measured.configured * 4.0,
+    ))
 }
 
 /// What the host showed, a line for each fetcher that was tried on other hosts that showed it.
@@ -339,6 +367,11 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, decider: &Deci
         fetcher: &c.fetcher,
         chosen: chosen == Some(&c.fetcher),
         cost: c.cost,
+        measured: c.measured.map(|of| MeasuredJson {
+            configured_cost: of.configured,
+            request_ms: of.request_ms,
+            plain_ms: of.plain_ms,
+        }),
         p: c.success,
         b: c.block,
         index: Bounds::of(decider).index(c.index),
@@ -415,6 +448,7 @@ fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider
         let remarks = [
             (c.confident, "confident"),
             (c.open, "breaker open"),
+            (c.measured.is_some(), "cost measured"),
             (!available, "not available"),
             (c.excluded && available, "excluded"),
         ];
@@ -422,7 +456,7 @@ fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider
         let cells = [
             if is_chosen { ">" } else { " " }.to_owned(),
             c.fetcher.clone(),
-            format!("{}", c.cost),
+            if c.measured.is_some() { format!("{:.1}", c.cost) } else { format!("{}", c.cost) },
             format!("{:.3}", c.success),
             format!("{:.3}", c.block),
             index(c.index),

@@ -14,7 +14,7 @@ use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
 use fetchwise::config::{Config, built_in_fetchers, load_route_table};
-use fetchwise::detect::Detector;
+use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
 use fetchwise::names::UnknownName;
@@ -103,8 +103,17 @@ impl Settings {
 
     /// The detector: the shipped rules, and those of `--rules`.
     pub(crate) fn detector(&self) -> Result<Detector, Failure> {
-        let Some(path) = &self.rules else { return Ok(Detector::new()) };
-        Detector::from_file(path).map_err(Failure::usage)
+        let detector = match &self.rules {
+            None => Detector::new(),
+            Some(path) => Detector::from_file(path).map_err(Failure::usage)?,
+        };
+        Ok(detector.with_options(self.detector_options()))
+    }
+
+    /// How the detector reads.
+    pub(crate) fn detector_options(&self) -> DetectorOptions {
+        let options = DetectorOptions::default();
+        self.config.detect.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
     }
 
     /// The data directory, which must be there: what only reads or looks after it makes none, and would take a name that is

@@ -66,7 +66,7 @@ impl<'w> ShiftWatch<'w> {
 
     /// Sees the first fetcher that a visit got, of a host that was visited `earlier` times before.
     pub(crate) fn see(&mut self, visit: &Visit, earlier: u32, first: Option<usize>) {
-        let before = std::mem::replace(&mut self.hosts[visit.host as usize].last_ms, Some(visit.at_ms));
+        let before = self.hosts[visit.host as usize].last_ms.replace(visit.at_ms);
         let now = unbanned(self.world, self.web, visit, visit.at_ms);
         let Some(wall) = now.wall.filter(|_| !visit.file) else { return self.met(visit, before) };
         let Some(shift_ms) = self.shift_ms(&wall) else { return };

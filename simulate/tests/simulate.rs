@@ -204,3 +204,41 @@ fn the_page_loads_nothing_from_elsewhere_and_names_every_policy() {
     assert!(!without_namespace.contains("http://") && !without_namespace.contains("https://"));
     assert!(!page.contains("<script"));
 }
+
+/// A shipped world with vendors, cut down.
+fn small_vendor_world(name: &str, urls: usize, sites: usize) -> World {
+    let text = fetchwise_simulate::MORE.iter().find(|world| world.0 == name).unwrap().1;
+    World { urls, sites, ..World::parse(text, name).unwrap() }
+}
+
+#[test]
+fn where_vendors_stand_tags_lower_regret_and_bans_and_the_table_says_by_how_much() {
+    let reports = run(&small_vendor_world("V1", 20_000, 1000), &["default", "untagged"], &[1], 0);
+    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].walls.as_ref().unwrap());
+    assert!(reports[0].regret < 0.85 * reports[1].regret, "{} against {}", reports[0].regret, reports[1].regret);
+    assert!(tagged.walled_cold_regret < 0.85 * untagged.walled_cold_regret);
+    assert!(reports[0].bans_per_1k < 0.9 * reports[1].bans_per_1k);
+    assert!(tagged.unasked_share > 0.02 && untagged.unasked_share == 0.0);
+    assert!(tagged.shift.is_none(), "nobody changes its mind in V1");
+    let text = table(&reports);
+    assert!(text.contains("where vendors stand") && text.contains("of untagged"), "{text}");
+}
+
+#[test]
+fn a_vendor_that_changes_its_mind_is_followed_at_hosts_where_nobody_has_been_since() {
+    let reports = run(&small_vendor_world("V4", 40_000, 2000), &["default", "untagged"], &[1], 0);
+    let [tagged, untagged] = [0, 1].map(|place: usize| reports[place].walls.as_ref().unwrap().shift.as_ref().unwrap());
+    let first = |shift: &fetchwise_simulate::ShiftReport| shift.shift_harder_first.unwrap();
+    let second = |shift: &fetchwise_simulate::ShiftReport| shift.shift_easier_second.unwrap();
+    assert!(first(tagged) > first(untagged) + 0.1, "{tagged:?} {untagged:?}");
+    assert!(second(tagged) > second(untagged) + 0.1, "{tagged:?} {untagged:?}");
+}
+
+#[test]
+fn where_nothing_is_shown_tags_change_nothing() {
+    let mut reports = run(&small_world(&[]), &["default", "untagged"], &[1], 0);
+    assert!(reports[0].walls.is_none());
+    reports[1].policy = "default".to_owned();
+    let [tagged, untagged] = [0, 1].map(|place: usize| serde_json::to_string(&reports[place]).unwrap());
+    assert_eq!(tagged, untagged);
+}

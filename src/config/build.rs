@@ -4,11 +4,16 @@ use std::borrow::Cow;
 #[cfg(feature = "pace")]
 use std::time::Duration;
 
+use url::Url;
+
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
-use super::{ArchiveConfig, Config, FetcherConfig, ImportanceMode};
+use super::value::CostConfig;
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use crate::heuristic::files::FileSuffixes;
+use crate::heuristic::platform::VideoPlatform;
 #[cfg(feature = "pace")]
 use crate::heuristic::url::domain_of;
 #[cfg(feature = "pace")]
@@ -30,7 +35,9 @@ impl Config {
             .settings(self.settings())
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
-            .keys_max(self.keys_max);
+            .keys_max(self.keys_max)
+            .file_suffixes(self.suffixes())
+            .extractor(VideoPlatform);
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
             builder = builder.policy(policy);
         }
@@ -48,6 +55,17 @@ impl Config {
         builder
     }
 
+    /// Which suffixes mean a file.
+    pub fn suffixes(&self) -> FileSuffixes {
+        let files = self.file_suffixes.iter().map(|suffix| (suffix, true));
+        let pages = self.page_suffixes.iter().map(|suffix| (suffix, false));
+        files.chain(pages).fold(FileSuffixes::default(), |suffixes, (suffix, is_file)| {
+            let with = if is_file { suffixes.clone().file(suffix) } else { suffixes.clone().page(suffix) };
+            // What is no suffix was refused when the file was read; a config that was put together by hand is not worth an error.
+            with.unwrap_or(suffixes)
+        })
+    }
+
     /// The constants of the decision.
     pub fn settings(&self) -> Settings {
         let (set, base) = (&self.scoring, Settings::default());
@@ -63,6 +81,8 @@ impl Config {
             explore_most: set.explore_most.unwrap_or(base.explore_most),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
             met_weight: set.met_weight.unwrap_or(base.met_weight),
+            tag_weight: set.tag_weight.unwrap_or(base.tag_weight),
+            try_all_the_same: set.try_all_the_same.unwrap_or(base.try_all_the_same),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
@@ -119,8 +139,18 @@ pub enum Means<'c> {
     Browser,
     /// By another program.
     Command(&'c [String]),
+    /// As the shipped fetcher of this name does, by other settings.
+    Like(&'c str),
     /// From web archives.
     Archive(Cow<'c, ArchiveConfig>),
+    /// From a search interface.
+    Search(Cow<'c, SearchConfig>),
+    /// Media, by yt-dlp.
+    Download(Cow<'c, DownloadConfig>),
+    /// From a browser that runs already.
+    Remote(&'c str),
+    /// From a service that has a browser of its own.
+    Solver(&'c Url),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }
@@ -130,6 +160,10 @@ impl Means<'_> {
     fn class(&self) -> Option<Class> {
         match self {
             Self::Archive(_) => Some(Class::Archive),
+            Self::Search(_) | Self::Download(_) => Some(Class::Special),
+            Self::Solver(_) => Some(Class::Stealth),
+            Self::Remote(_) => Some(Class::Rendering),
+            Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
             Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
         }
     }
@@ -144,10 +178,29 @@ impl FetcherConfig {
         if let Some(archive) = &self.archive {
             return Means::Archive(Cow::Borrowed(archive));
         }
+        if let Some(search) = &self.search {
+            return Means::Search(Cow::Borrowed(search));
+        }
+        if let Some(download) = &self.download {
+            return Means::Download(Cow::Borrowed(download));
+        }
+        if let Some(address) = &self.cdp {
+            return Means::Remote(address);
+        }
+        if let Some(solver) = &self.solver {
+            return Means::Solver(solver);
+        }
+        if let Some(like) = &self.like {
+            return Means::Like(canonical(like));
+        }
         match canonical(&self.name) {
+            name @ (PROBE_FETCHER | "playwright" | "playwright_stealth") if self.proxy.is_some() => Means::Like(name),
+            "archive_proxy" => Means::Archive(Cow::default()),
+            "nytime_searcher" => Means::Search(Cow::default()),
+            "youtube_downloader" => Means::Download(Cow::default()),
+            _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
             PROBE_FETCHER => Means::Direct,
             "playwright" | "playwright_stealth" => Means::Browser,
-            "archive_proxy" => Means::Archive(Cow::default()),
             _ => Means::Elsewhere,
         }
     }
@@ -162,7 +215,11 @@ impl FetcherConfig {
             spec.renders = renders;
             spec.false_success = if renders { 0.0 } else { 0.05 };
         }
-        spec.cost = self.cost.unwrap_or(spec.cost);
+        match self.cost {
+            Some(CostConfig::Requests(cost)) => spec.cost = cost,
+            Some(CostConfig::Measured) => spec.measures_cost = true,
+            None => {}
+        }
         spec.quality = self.quality.unwrap_or(spec.quality);
         spec.prior = self.prior.unwrap_or(spec.prior);
         spec

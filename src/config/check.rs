@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::error::BadValue;
+use super::value::CostConfig;
 use super::{Config, FetcherConfig, PriorConfig};
 use crate::registry::{CANDIDATES_MAX, canonical};
 
@@ -12,6 +13,9 @@ use crate::registry::{CANDIDATES_MAX, canonical};
 const NAME_MAX_BYTES: usize = 100;
 /// The shortest and the longest deadline of a request.
 const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+/// What a fetcher can be like.
+const LIKENESSES: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
 
 impl Config {
     /// Finds the first value that makes no sense.
@@ -29,6 +33,7 @@ impl Config {
         within("split_share", self.split_share, 0.0..=1.0, share)?;
         within("importance.min", self.importance.min, 0.0..=1.0, share)?;
         within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1")?;
+        within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1")?;
         within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1")?;
         within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more")?;
         for (key, value) in [
@@ -36,6 +41,7 @@ impl Config {
             ("scoring.explore", scoring.explore),
             ("scoring.explore_most", scoring.explore_most),
             ("scoring.last_ditch", scoring.last_ditch),
+            ("scoring.try_all_the_same", scoring.try_all_the_same),
         ] {
             within(key, value, 0.0..=1.0, share)?;
         }
@@ -44,6 +50,7 @@ impl Config {
             ("scoring.blocked_cost", scoring.blocked_cost),
             ("scoring.explore_rested", scoring.explore_rested),
             ("scoring.met_weight", scoring.met_weight),
+            ("scoring.tag_weight", scoring.tag_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
             within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
@@ -117,7 +124,9 @@ impl FetcherConfig {
                 return bad(key, &value, "it can be 0 to 1");
             }
         }
-        if let Some(cost) = self.cost.filter(|cost| !(cost.is_finite() && *cost > 0.0)) {
+        if let Some(CostConfig::Requests(cost)) = self.cost
+            && !(cost.is_finite() && cost > 0.0)
+        {
             return bad("cost", &cost, "it can be any number above 0");
         }
         if self.max_in_flight == Some(0) {
@@ -126,10 +135,32 @@ impl FetcherConfig {
         if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
             return bad("command", command, "it needs a program");
         }
-        let ways = [("command", self.command.is_some()), ("archive", self.archive.is_some())];
+        let ways = [
+            ("command", self.command.is_some()),
+            ("archive", self.archive.is_some()),
+            ("search", self.search.is_some()),
+            ("download", self.download.is_some()),
+            ("solver", self.solver.is_some()),
+            ("cdp", self.cdp.is_some()),
+            ("like", self.like.is_some()),
+        ];
         let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
         if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
             return bad(second, &"there", &format!("there is another way to get pages already, {first}"));
+        }
+        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
+            return bad("like", like, &format!("it can be {}", LIKENESSES.join(", ")));
+        }
+        if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
+            return bad("proxy_user_env", variable, "there is no proxy");
+        }
+        if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
+            if search.url.as_ref().is_none_or(|url| !url.contains("{url}")) {
+                return bad("search", &search.url, "url is to say where {url} is asked for");
+            }
+            if search.title.is_none() {
+                return bad("search", &search.title, "title is to say where the title is");
+            }
         }
         let from = self.archive.iter().flat_map(|archive| &archive.from);
         for archive in from {

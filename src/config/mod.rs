@@ -13,13 +13,14 @@ use crate::router::Mode;
 pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
 pub use sections::{
-    BackoffConfig, BrowserConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig, ImportanceMode,
-    LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
+    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
-pub use sources::{ArchiveConfig, ArchiveFrom};
+pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig, Secret};
 pub use table::load_route_table;
+pub use value::CostConfig;
 
 mod build;
 mod check;
@@ -58,6 +59,14 @@ pub struct Config {
     pub half_life_days: Option<f64>,
     /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
     pub keys_max: Option<usize>,
+    /// Suffixes that mean a file, in addition to the shipped ones.
+    #[serde(deserialize_with = "value::suffixes")]
+    pub file_suffixes: Vec<String>,
+    /// Suffixes that mean a page, though they ship as a file's.
+    #[serde(deserialize_with = "value::suffixes")]
+    pub page_suffixes: Vec<String>,
+    /// How pages are read.
+    pub detect: DetectConfig,
     /// The constants of the decision.
     pub scoring: ScoringConfig,
     /// What recorded importance does.
@@ -159,6 +168,7 @@ mod tests {
                 "line 5: fetcher.1.cost is -1.0; for the fetcher \"b\"",
             ),
             ("[[fetcher]]\nname = 'b'\ncommand = []", "line 3: fetcher.0.command is []"),
+            ("[[fetcher]]\nname = 'b'\ncost = 'learned'", "\"learned\" is no cost; it can be a number or \"measured\""),
             (
                 "[[prior]]\ntype = 's'\nvalue = 'v'\nfetcher = 'f'\nsuccess_rate = 2",
                 "line 5: prior.0.success_rate is 2.0; it can be 0 to 1",
@@ -214,10 +224,11 @@ mod tests {
 
     #[test]
     fn a_fetcher_overrides_its_class() {
-        let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'";
+        let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'\ncost = 'measured'";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         let selector = config.selector().build().unwrap();
-        let specs: Vec<_> = selector.candidates().map(|(_, spec)| (spec.name.to_string(), spec.cost)).collect();
-        assert_eq!(specs, [("mine".to_owned(), 3.5), ("direct_access".to_owned(), 1.0)]);
+        let of = |spec: &crate::registry::FetcherSpec| (spec.name.to_string(), spec.cost, spec.measures_cost);
+        let specs: Vec<_> = selector.candidates().map(|(_, spec)| of(spec)).collect();
+        assert_eq!(specs, [("mine".to_owned(), 3.5, false), ("direct_access".to_owned(), 1.0, true)]);
     }
 }

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use url::Url;
 
-use super::sources::ArchiveConfig;
+use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig, Secret};
 use super::value;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
@@ -41,8 +42,20 @@ pub struct ScoringConfig {
     pub last_ditch: Option<f64>,
     /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
     pub met_weight: Option<f64>,
+    /// An estimate against what is known of other hosts that showed the same vendor or framework; 0 leaves that out.
+    pub tag_weight: Option<f64>,
+    /// The share of first attempts that are made although nobody gets past the host's vendor.
+    pub try_all_the_same: Option<f64>,
     /// Attempts for a URL in all.
     pub max_attempts: Option<u32>,
+}
+
+/// `[detect]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DetectConfig {
+    /// How sure evidence of a wall must be.
+    pub block_threshold: Option<f64>,
 }
 
 /// What recorded importance does to evidence.
@@ -225,8 +238,9 @@ pub struct FetcherConfig {
     /// Its class, which sets the defaults of what follows.
     #[serde(default, deserialize_with = "value::class")]
     pub class: Option<Class>,
-    /// The cost of a request, in plain requests.
-    pub cost: Option<f64>,
+    /// The cost of a request, in plain requests, or `"measured"`.
+    #[serde(default, deserialize_with = "value::cost")]
+    pub cost: Option<value::CostConfig>,
     /// The worth of what it delivers, 0 to 1.
     pub quality: Option<f64>,
     /// The chance of success before anything is known.
@@ -235,8 +249,23 @@ pub struct FetcherConfig {
     pub renders: Option<bool>,
     /// The program that fetches, with its arguments; without it the name must be a built-in one that is shipped.
     pub command: Option<Vec<String>>,
+    /// As the shipped fetcher of this name does: `direct_access`, `playwright` or `playwright_stealth`.
+    pub like: Option<String>,
+    /// The proxy that it goes through, `http://host:port` or `socks5://host:port`.
+    pub proxy: Option<Secret>,
+    /// The variable of the environment that has the proxy's `user:password`.
+    pub proxy_user_env: Option<String>,
     /// From web archives.
     pub archive: Option<ArchiveConfig>,
+    /// From a search interface.
+    pub search: Option<SearchConfig>,
+    /// Media, by yt-dlp.
+    pub download: Option<DownloadConfig>,
+    /// From a browser that runs already: the address of its DevTools socket.
+    pub cdp: Option<String>,
+    /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
+    #[serde(default, deserialize_with = "value::web_address")]
+    pub solver: Option<Url>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }

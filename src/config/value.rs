@@ -9,12 +9,23 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+use crate::heuristic::files::FileSuffixes;
 use crate::names::UnknownName;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
 use crate::policy;
 use crate::registry::Class;
 use crate::time::Timestamp;
+
+/// What a request costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CostConfig {
+    /// So many plain requests.
+    Requests(f64),
+    /// What its requests take, beginning with the cost of its class.
+    Measured,
+}
 
 /// A name that its type reads by itself.
 pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<T>, D::Error> {
@@ -28,6 +39,15 @@ pub(super) fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String
         true => Ok(Some(name)),
         false => Err(D::Error::custom(UnknownName::new("policy", &name, policy::NAMES))),
     }
+}
+
+/// Suffixes, with or without their dots.
+pub(super) fn suffixes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let suffixes: Vec<String> = Vec::deserialize(from)?;
+    for suffix in &suffixes {
+        FileSuffixes::default().file(suffix).map_err(D::Error::custom)?;
+    }
+    Ok(suffixes)
 }
 
 /// The name of a fetcher's class.
@@ -57,6 +77,23 @@ fn one_of<'de, D: Deserializer<'de>, T: FromStr>(
     let name = String::deserialize(from)?;
     let unknown = |_| D::Error::custom(UnknownName::new(what, &name, names.iter().copied()));
     name.parse().map(Some).map_err(unknown)
+}
+
+/// A number, or `"measured"`.
+pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConfig>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number of plain requests, or \"measured\"")]
+    enum Cost {
+        Number(f64),
+        Name(String),
+    }
+    match Cost::deserialize(from)? {
+        Cost::Number(requests) => Ok(Some(CostConfig::Requests(requests))),
+        Cost::Name(name) if name == "measured" => Ok(Some(CostConfig::Measured)),
+        Cost::Name(name) => {
+            Err(D::Error::custom(format_args!("{name:?} is no cost; it can be a number or \"measured\"")))
+        }
+    }
 }
 
 /// A time; a bare number is in seconds.

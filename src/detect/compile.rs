@@ -2,16 +2,18 @@
 //! field; nothing here reads pages.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::concepts::Concepts;
 use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use super::grade::Grade;
 use super::pattern::{Pattern, PatternError};
 use super::scan::{Class, Scan};
 use super::table::{HeaderTest, Part, Rule, Table, TitleTests, fold_title, is_title_edge};
 use super::text;
+use super::vocabulary::Vocabulary;
 use super::walk::Place;
-use super::written::{RuleError, Written, WrittenPlace, value};
+use super::written::{Lines, RuleError, Written, WrittenPlace, value};
 
 /// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
 /// part of their rule was found: short ones stand in many places.
@@ -51,13 +53,14 @@ struct Build {
     short_always: bool,
 }
 
-/// Compiles rules, each with the line it is written in.
-pub(super) fn compile(written: Vec<(usize, Written)>) -> Result<Table, RuleError> {
+/// Compiles what is written, each with its line.
+pub(super) fn compile(written: Lines) -> Result<Table, RuleError> {
     let mut build = Build::default();
-    for (line, rule) in written {
+    for (line, rule) in written.rules {
         build.add(line, rule)?;
     }
-    Ok(build.finish())
+    let concepts = Concepts::compile(written.concepts, written.words, &mut build.patterns)?;
+    Ok(build.finish(concepts))
 }
 
 impl Build {
@@ -187,21 +190,20 @@ impl Build {
         }));
     }
 
-    fn finish(self) -> Table {
-        let scan = |sets: &[Where]| {
-            Scan::new(
-                self.patterns.iter().zip(&self.places).enumerate().filter(|(_, (_, place))| sets.contains(place)).map(
-                    |(i, (pattern, place))| {
-                        let class = match place {
-                            Where::Late | Where::Thin => Class::Word,
-                            Where::Cue => Class::Cue,
-                            _ => Class::Marker,
-                        };
-                        (i as u32, class, pattern)
-                    },
-                ),
-            )
+    fn finish(self, concepts: Concepts) -> Table {
+        let of = |sets: &'static [Where]| {
+            let placed = self.patterns.iter().zip(&self.places).enumerate();
+            placed.filter(move |(_, (_, place))| sets.contains(place)).map(|(i, (pattern, place))| {
+                let class = match place {
+                    Where::Late | Where::Thin => Class::Word,
+                    Where::Cue => Class::Cue,
+                    _ => Class::Marker,
+                };
+                (i as u32, class, pattern)
+            })
         };
+        let scan = |sets| Scan::new(of(sets));
+        let words = concepts.hinting().map(|word| (word, Class::Word, &self.patterns[word as usize]));
         let mut headers = self.headers;
         headers.sort_by_key(HeaderTest::letter);
         let mut header_letters = [const { 0..0 }; 256];
@@ -216,7 +218,7 @@ impl Build {
             thin: scan(&[Where::Early, Where::Late, Where::Thin, Where::Cue]),
             short: scan(&[Where::Short]),
             short_always: self.short_always,
-            sentences: scan(&[Where::Sentence]),
+            sentences: Scan::with_words(of(&[Where::Sentence]), words),
             cue_words: scan(&[Where::CueWord]),
             refreshes: scan(&[Where::Refresh]),
             rules: self.rules,
@@ -229,6 +231,9 @@ impl Build {
             hosts: self.hosts,
             titles: self.titles,
             always: self.always,
+            words: OnceLock::new(),
+            vocabulary: Vocabulary::of(&concepts),
+            concepts,
         }
     }
 }

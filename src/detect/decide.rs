@@ -9,15 +9,17 @@ use memchr::memmem;
 
 use super::charset::Charset;
 use super::condition::Seen;
+use super::cues::PageRead;
+use super::facts::{Facts, HARDLY_ANY_TEXT};
 use super::gather::{
-    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, script_bytes,
-    vendor_bit,
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
+    script_bytes, vendor_bit,
 };
 
 use super::grade::Grade;
 use super::table::{Rule, Table};
 use super::verdict::{Match, Vendors, Verdict};
-use super::{At, CONTENT_CHARS, Detector, Scratch, redirect, sniff};
+use super::{At, CONTENT_CHARS, Detector, DetectorOptions, Scratch, cues, redirect, sniff};
 use crate::answer::BlockKind;
 use crate::response::{Page, header};
 
@@ -27,16 +29,26 @@ const LOGIN_WALL_CHARS: u32 = 600;
 const FURNISHED_CHARS: u32 = 250;
 /// ... and so few links, as far as words are the evidence.
 const FURNISHED_LINKS: u32 = 4;
+/// Characters of hidden text from which a page has content that a script only has to show.
+const HIDDEN_CONTENT: usize = 1_000;
 /// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
 const VAGUE_CHARS: u32 = 500;
 
 /// Reads one page with the rules of `detector`.
-pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+pub(super) fn inspect(
+    detector: &Detector,
+    table: &Table,
+    page: &Page<'_>,
+    scratch: &mut Scratch,
+    explain: bool,
+) -> Verdict {
     scratch.found.clear(table.rules.len());
     scratch.title.clear();
     scratch.folded_title.clear();
     scratch.folded.clear();
     scratch.text_hash = 0;
+    scratch.meanings = 0;
+    scratch.weighing.clear();
     let content_type = header(page.headers, "content-type");
     let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
     let charset = lower(content_type, body, scratch);
@@ -66,9 +78,22 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
             scratch.found.held.push(index);
         }
     }
-    weigh(table, page, scratch, &mut verdict);
+    read_words(table, scratch);
+    let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
+    let blocks = |of: &dyn Fn(&Rule) -> bool| {
+        scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
+    };
+    let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
+    if verdict.is_html && table.concepts.may_be_wall(scratch.meanings) && (explain || doubtful || !blocks(&|_| true)) {
+        weigh_cues(detector, table, page, charset, scratch);
+        // What is written about walls uses their words.
+        if doubtful && scratch.weighing.is_about_walls() {
+            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
+        }
+    }
+    weigh(table, page, &detector.options, scratch, &mut verdict);
     verdict.text_hash = scratch.text_hash;
-    if verdict.has_spa || verdict.is_empty {
+    if is_thin(&verdict) {
         read_thin(table, page, (charset, body), scratch, &mut verdict);
     }
     for &index in &scratch.found.touched {
@@ -81,6 +106,31 @@ pub(super) fn inspect(detector: &Detector, table: &Table, page: &Page<'_>, scrat
         verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
     }
     verdict
+}
+
+/// Adds up what the page says of a wall. Must come after its rules were tested.
+fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
+    let found = &scratch.found;
+    let has_known_words = found.touched.iter().any(|&index| {
+        let rule = &table.rules[index as usize];
+        let bits = found.bits[index as usize];
+        // What holds on the thinnest pages only is no more than a word.
+        matches!(rule.grade, Grade::Title | Grade::Sentence)
+            && bits & rule.needs == rule.needs
+            && rule.max_visible_chars > HARDLY_ANY_TEXT
+    });
+    let read = PageRead {
+        status: page.status,
+        lower: &scratch.lower,
+        charset,
+        finders: &detector.finders,
+        facts: &scratch.facts,
+        folded_title: &scratch.folded_title,
+        has_known_words,
+        kept: &mut scratch.kept,
+        buffer: &mut scratch.buffer,
+    };
+    cues::weigh(table, read, &mut scratch.weighing);
 }
 
 /// Whether a rule that was seen holds on this page.
@@ -119,7 +169,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
 }
 
 /// Fills in the verdict from what was found.
-fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdict) {
+fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
     let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
     let strongest = |of: &dyn Fn(&Rule) -> bool| {
         holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
@@ -128,13 +178,14 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
     let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
     let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
-    let block = strongest(&|r| r.grade.blocks() && !is_explained(r));
+    let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
+    let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
     let queue = first(&|g| g == Grade::Queue);
     let refused = matches!(page.status, 403 | 429);
     match (block, queue) {
         (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
             verdict.is_blocked = true;
-            let challenges = holding().any(|(_, r)| r.grade.blocks() && !r.refusal && !is_explained(r));
+            let challenges = holding().any(|(_, r)| r.grade.blocks() && is_sure(r) && !r.refusal && !is_explained(r));
             verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
             decided_by(table, b, verdict);
             if b.vendor.is_none() {
@@ -146,6 +197,12 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
         (_, Some(queue)) => {
             verdict.is_queued = true;
             decided_by(table, queue, verdict);
+        }
+        _ if scratch.weighing.confidence() >= options.block_threshold => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some(scratch.weighing.kind());
+            verdict.confidence = scratch.weighing.confidence();
+            verdict.rule = Some(Arc::from(cues::RULE));
         }
         _ if refused => {
             verdict.is_blocked = true;
@@ -169,12 +226,15 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
     if verdict.is_blocked || verdict.is_queued {
         return;
     }
-    let thin =
-        verdict.text_complete && verdict.text_chars < CONTENT_CHARS && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS;
-    if !thin {
+    if !is_thin(verdict) {
         return;
     }
     let facts = &scratch.facts;
+    let is_cut = verdict.bytes as usize >= options.max_bytes;
+    // What a script only has to show is there, and of what does not fit into what is looked at nothing is known.
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
+        return;
+    }
     let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
     match spa {
         Some(rule) => {
@@ -184,8 +244,22 @@ fn weigh(table: &Table, page: &Page<'_>, scratch: &Scratch, verdict: &mut Verdic
                 holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
             verdict.framework = named.and_then(|(_, r)| r.framework.clone());
         }
-        None => verdict.is_empty = true,
+        None => verdict.is_empty = !shows_something(facts),
     }
+}
+
+/// Whether there is next to nothing to read in a page that is no wall.
+fn is_thin(verdict: &Verdict) -> bool {
+    verdict.is_html
+        && !(verdict.is_blocked || verdict.is_queued)
+        && verdict.text_complete
+        && verdict.text_chars < CONTENT_CHARS
+        && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
+}
+
+/// Whether there is something for a reader beside text: a form, a picture, a player, a frame.
+fn shows_something(facts: &Facts) -> bool {
+    facts.inputs > 0 || facts.shown > 0
 }
 
 /// What else there is to tell of a page with next to nothing to read: where it sends its reader, and hints at a wall.
@@ -210,7 +284,9 @@ fn read_thin(
         verdict.wall_cues = true;
         return;
     }
-    let redirect = read_redirect(charset, body, scratch).filter(|_| (200..300).contains(&page.status));
+    // Who has a form to fill in is not sent away.
+    let stays = scratch.facts.inputs > 0 || !(200..300).contains(&page.status);
+    let redirect = read_redirect(charset, body, scratch).filter(|_| !stays);
     if let Some(target) = redirect {
         // A cookie that a script sets is lost on who runs none, and the page would come again.
         if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {

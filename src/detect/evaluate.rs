@@ -1,9 +1,13 @@
 //! Judging the detector on labelled pages: a confusion table, precision, recall, and every miss and false alarm with its rule.
 //!
+//! Each page is judged twice: with the status it came with, and as if it had come with status 200. A 403 tells of a wall whatever
+//! the page says, so that only the second judgement shows what is read in the body.
+//!
 //! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` and anything else, bodies in files of
 //! their own (a relative path is relative to the JSONL file). Labels: `block`, `spa_shell` and `queue` are what they say,
 //! `empty` is a page without content, every other label is a page with content.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -173,60 +177,130 @@ fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// How a detector judged the pages of a corpus.
+/// Wilson's interval for a share of `part` in `whole`, at 95 %: the shares that would not be surprising to have brought it.
+/// None without anything to share.
+pub fn wilson(part: usize, whole: usize) -> Option<(f64, f64)> {
+    const Z: f64 = 1.96;
+    let share = share(part, whole)?;
+    let n = whole as f64;
+    let centre = share + Z * Z / (2.0 * n);
+    let spread = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+}
+
+/// Verdicts of one kind whose confidence lies in one band, and how many of them were right.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// What the pages were taken for.
+    pub class: Class,
+    /// The lowest confidence of the band.
+    pub from: f32,
+    /// Verdicts.
+    pub verdicts: usize,
+    /// Those of them that were right.
+    pub right: usize,
+    /// The mean of what they claimed.
+    pub claimed: f64,
+}
+
+/// Where the bands of confidence begin.
+const BANDS: [f32; 6] = [0.0, 0.5, 0.7, 0.85, 0.93, 0.97];
+/// The verdicts that claim a confidence.
+const CLAIMING: [Class; 3] = [Class::Blocked, Class::Queued, Class::Shell];
+
+/// How the pages were judged with one status or the other.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Evaluation {
-    /// Pages judged.
-    pub pages: usize,
+pub struct Judged {
     /// For each label, how many of its pages were taken for each class, in the order of [`Class::ALL`].
     pub table: BTreeMap<String, [usize; 5]>,
     /// Blocks.
     pub block: Score,
     /// Shells.
     pub shell: Score,
+    /// Pages without content, of which a labelled corpus may have none: then what counts is its false alarms.
+    pub empty: Score,
+    /// How many verdicts of each confidence were right.
+    pub reliability: Vec<Band>,
     /// Pages taken for something they are not. A shell taken for an empty page is one, and the other way round.
     pub mistakes: Vec<Mistake>,
 }
 
+/// How a detector judged the pages of a corpus.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Evaluation {
+    /// Pages judged.
+    pub pages: usize,
+    /// With the statuses that they came with.
+    pub given: Judged,
+    /// As if each had come with status 200: with what the body tells, and headers.
+    pub at_200: Judged,
+}
+
+impl Evaluation {
+    /// The two judgements, each with what it is called.
+    fn both(&self) -> [(&'static str, &Judged); 2] {
+        [("given", &self.given), ("200", &self.at_200)]
+    }
+}
+
+/// A share as a person reads it, with its interval.
+fn percent(part: usize, whole: usize) -> String {
+    match (share(part, whole), wilson(part, whole)) {
+        (Some(share), Some((low, high))) => {
+            format!("{:.2} % ({part} of {whole}; {:.1} to {:.1})", share * 100.0, low * 100.0, high * 100.0)
+        }
+        _ => "none".to_owned(),
+    }
+}
+
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<16}", "label")?;
+        write!(f, "{:<16}{:>7}", "label", "status")?;
         for class in Class::ALL {
             write!(f, "{:>9}", class.name())?;
         }
-        writeln!(f)?;
-        for (label, row) in &self.table {
-            write!(f, "{label:<16}")?;
-            for count in row {
-                write!(f, "{count:>9}")?;
+        writeln!(f, "   right, and the interval of 95 %")?;
+        for label in self.given.table.keys() {
+            for (status, judged) in self.both() {
+                let Some(row) = judged.table.get(label) else { continue };
+                write!(f, "{label:<16}{status:>7}")?;
+                for count in row {
+                    write!(f, "{count:>9}")?;
+                }
+                let right = Class::ALL.iter().position(|class| *class == Class::labelled(label)).map_or(0, |n| row[n]);
+                writeln!(f, "   {}", percent(right, row.iter().sum()))?;
             }
-            writeln!(f)?;
         }
-        for (name, score) in [("block", &self.block), ("shell", &self.shell)] {
-            let percent = |share: Option<f64>| share.map_or("none".to_owned(), |s| format!("{:.2} %", s * 100.0));
-            writeln!(
-                f,
-                "{name}: recall {} ({} of {}), precision {}, false alarms {} ({} of {})",
-                percent(score.recall()),
-                score.hits,
-                score.hits + score.misses,
-                percent(score.precision()),
-                percent(score.false_alarm_rate()),
-                score.false_alarms,
-                score.others,
-            )?;
+        for (status, judged) in self.both() {
+            for (name, score) in [("block", &judged.block), ("shell", &judged.shell), ("empty", &judged.empty)] {
+                writeln!(
+                    f,
+                    "{name} at status {status}: recall {}, precision {}, false alarms {}",
+                    percent(score.hits, score.hits + score.misses),
+                    percent(score.hits, score.hits + score.false_alarms),
+                    percent(score.false_alarms, score.others),
+                )?;
+            }
         }
-        for m in &self.mistakes {
-            let detail = if m.detail.is_empty() { "-" } else { &m.detail };
-            writeln!(
-                f,
-                "{} ({}, {}): taken for {}: {}",
-                m.body_path.display(),
-                m.label,
-                detail,
-                m.taken_for.name(),
-                m.reason
-            )?;
+        writeln!(
+            f,
+            "{:<10}{:>7}{:>12}{:>10}   right, and the interval of 95 %",
+            "verdict", "status", "confidence", "claimed"
+        )?;
+        for (status, judged) in self.both() {
+            for band in &judged.reliability {
+                let from = format!("from {:.2}", band.from);
+                write!(f, "{:<10}{status:>7}{from:>12}{:>10.3}", band.class.name(), band.claimed)?;
+                writeln!(f, "   {}", percent(band.right, band.verdicts))?;
+            }
+        }
+        for (status, judged) in self.both() {
+            for m in &judged.mistakes {
+                let detail = if m.detail.is_empty() { "-" } else { &m.detail };
+                let (path, label, taken_for) = (m.body_path.display(), &m.label, m.taken_for.name());
+                writeln!(f, "{path} ({label}, {detail}), status {status}: taken for {taken_for}: {}", m.reason)?;
+            }
         }
         Ok(())
     }
@@ -259,22 +333,25 @@ pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, Evaluate
         let body_path = folder.join(&page.body_path);
         let body = fs::read(&body_path).map_err(io(&body_path))?;
         let headers: Vec<Header> = page.headers.iter().map(|(n, v)| Header::new(n, v)).collect();
-        let response =
+        let given =
             Page { url: page.url.as_deref(), final_url: None, status: page.status, headers: &headers, body: &body };
-        let verdict = detector.inspect(&response, &mut scratch);
-        evaluation.add(&page, &verdict);
+        let verdict = detector.inspect(&given, &mut scratch);
+        evaluation.given.add(&page, &verdict);
+        evaluation.at_200.add(&page, &detector.inspect(&Page { status: 200, ..given }, &mut scratch));
+        evaluation.pages += 1;
     }
     Ok(evaluation)
 }
 
-impl Evaluation {
+impl Judged {
     /// Counts one page in.
     pub fn add(&mut self, page: &Labelled, verdict: &Verdict) {
         let (is, taken_for) = (Class::labelled(&page.label), Class::of(verdict));
-        self.pages += 1;
         let row = self.table.entry(page.label.clone()).or_default();
         row[Class::ALL.iter().position(|c| *c == taken_for).unwrap_or(4)] += 1;
-        for (class, score) in [(Class::Blocked, &mut self.block), (Class::Shell, &mut self.shell)] {
+        let scores =
+            [(Class::Blocked, &mut self.block), (Class::Shell, &mut self.shell), (Class::Empty, &mut self.empty)];
+        for (class, score) in scores {
             match (is == class, taken_for == class) {
                 (true, true) => score.hits += 1,
                 (true, false) => score.misses += 1,
@@ -282,6 +359,9 @@ impl Evaluation {
                 (false, false) => {}
             }
             score.others += usize::from(is != class);
+        }
+        if CLAIMING.contains(&taken_for) {
+            self.claim(taken_for, verdict.confidence, is == taken_for);
         }
         if is != taken_for {
             self.mistakes.push(Mistake {
@@ -293,5 +373,49 @@ impl Evaluation {
                 reason: verdict.reason(),
             });
         }
+    }
+
+    /// Counts a verdict in among those of its confidence.
+    fn claim(&mut self, class: Class, confidence: f32, is_right: bool) {
+        let from = BANDS.into_iter().rfind(|from| *from <= confidence).unwrap_or_default();
+        let at = match self.reliability.iter().position(|band| band.class == class && band.from == from) {
+            Some(at) => at,
+            None => {
+                self.reliability.push(Band { class, from, verdicts: 0, right: 0, claimed: 0.0 });
+                self.reliability
+                    .sort_by(|a, b| (a.class, b.from).partial_cmp(&(b.class, a.from)).unwrap_or(Ordering::Equal));
+                return self.claim(class, confidence, is_right);
+            }
+        };
+        let band = &mut self.reliability[at];
+        band.claimed = (band.claimed * band.verdicts as f64 + f64::from(confidence)) / (band.verdicts + 1) as f64;
+        band.verdicts += 1;
+        band.right += usize::from(is_right);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_holds_its_share_and_narrows_with_more() {
+        let (low, high) = wilson(45, 50).unwrap_or_default();
+        assert!((low - 0.786).abs() < 0.001 && (high - 0.957).abs() < 0.001, "{low} {high}");
+        assert_eq!(wilson(0, 10).map(|(low, _)| low), Some(0.0));
+        assert_eq!(wilson(10, 10).map(|(_, high)| high), Some(1.0));
+        let width = |n| wilson(n / 2, n).map(|(low, high)| high - low).unwrap_or_default();
+        assert!(width(1000) < width(100) && width(100) < width(10));
+        assert_eq!(wilson(0, 0), None);
+    }
+
+    #[test]
+    fn verdicts_are_counted_among_those_of_their_confidence() {
+        let mut judged = Judged::default();
+        for (confidence, right) in [(0.98, true), (0.6, false), (0.98, true), (0.69, true)] {
+            judged.claim(Class::Blocked, confidence, right);
+        }
+        let rows: Vec<_> = judged.reliability.iter().map(|band| (band.from, band.right, band.verdicts)).collect();
+        assert_eq!(rows, [(0.97, 2, 2), (0.5, 1, 2)]);
     }
 }

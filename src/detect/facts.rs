@@ -46,6 +46,12 @@ pub(super) struct Facts {
     pub(super) to_challenge: bool,
     pub(super) links: u32,
     pub(super) images: u32,
+    /// Pictures, players and frames that a reader sees, larger than a dot.
+    pub(super) shown: u32,
+    /// Characters of hidden text, roughly.
+    pub(super) hidden: usize,
+    /// The body began.
+    pub(super) body: bool,
     pub(super) inputs: u32,
     pub(super) frames: u32,
     /// Scripts that run, in the page or loaded.
@@ -147,6 +153,7 @@ impl Facts {
             Tag::Select | Tag::Textarea => self.inputs += 1,
             Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
             Tag::Component if place == Place::Code => self.components += 1,
+            Tag::Body => self.body = true,
             _ => {}
         }
     }
@@ -223,6 +230,9 @@ impl Reader for Reading<'_> {
         if !(shape.known && shape.letters == 0) {
             self.mount = None;
         }
+        if place == Place::Hidden {
+            self.facts.hidden += if shape.known { shape.letters as usize } else { (end - start) / 2 };
+        }
         if shape.known && place == Place::Text {
             self.facts.visible.push_known(start..end, shape);
         } else {
@@ -240,6 +250,7 @@ impl Reader for Reading<'_> {
         facts.scripts += u32::from(tag == Tag::Script && !json);
         if tag.is_counted() {
             facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+            facts.shown += u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
         }
     }
 
@@ -338,6 +349,20 @@ impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
     fn close(&mut self, _place: Place, _tag: Tag) {}
 
     fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
+}
+
+/// Whether an element is a picture, a player or a frame that is larger than a dot.
+fn shows(tag: Tag, attrs: &[u8]) -> bool {
+    if !matches!(tag, Tag::Img | Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio) {
+        return false;
+    }
+    let dot = |(name, value): (&[u8], &[u8])| match name {
+        b"width" | b"height" => matches!(value, b"0" | b"1" | b"0px" | b"1px"),
+        b"style" => memmem::find(value, b"-9999").is_some(),
+        _ => false,
+    };
+    Attributes::new(attrs).any(|(name, _)| matches!(name, b"src" | b"data" | b"srcset" | b"data-src"))
+        && !Attributes::new(attrs).any(dot)
 }
 
 /// Whether an element of that name is open where `before` ends.

@@ -8,6 +8,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::charset::Charset;
+use super::cues::FRAMED_TEXT;
 use super::facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
 use super::grade::Grade;
 use super::scan::{Hit, Scan};
@@ -129,7 +130,7 @@ pub(super) fn read_body(
         enough = u32::MAX;
     }
     scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
-    let mut wanted = enough.max(read_title(table, charset, body, scratch));
+    let mut wanted = enough.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
     let little = scratch.facts.complete && scratch.facts.visible.chars <= LITTLE_TEXT;
     let (presence, limit) = search(table, little, scratch);
     wanted = wanted.max(limit);
@@ -139,7 +140,7 @@ pub(super) fn read_body(
         let untitled = scratch.facts.title.is_none();
         scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
         if untitled {
-            wanted = wanted.max(read_title(table, charset, body, scratch));
+            wanted = wanted.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
         }
     }
     if little {
@@ -154,9 +155,15 @@ pub(super) fn read_body(
             }
         }
         read_sentences(table, charset, scratch);
+        hash_text(scratch);
         for &rule in &table.always {
             scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
         }
+    }
+    // The frame may be large around a wall.
+    if !little && scratch.facts.complete && scratch.facts.visible.chars <= FRAMED_TEXT && title_hint(table, scratch) > 0
+    {
+        read_sentences(table, charset, scratch);
     }
     read_refresh(table, scratch);
     locate(detector, table, charset, scratch);
@@ -266,6 +273,18 @@ fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratc
     limit
 }
 
+/// How much text a wall with such a title may stand in: none where nothing in the title hints at one.
+fn title_hint(table: &Table, scratch: &mut Scratch) -> u32 {
+    let Scratch { folded_title, buffer, .. } = scratch;
+    let bytes = folded_title.as_bytes();
+    let mut meanings = 0;
+    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
+        meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
+        false
+    });
+    if table.vocabulary.is_title(meanings) { FRAMED_TEXT } else { 0 }
+}
+
 /// What stands between the parts of a title.
 const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " \u{B7} ", " \u{BB} ", " / "];
 
@@ -281,21 +300,38 @@ fn is_part(title: &str, part: &str) -> bool {
 
 /// Looks for sentences in what little text there is: title, visible text, noscript text.
 fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
-    let Scratch { facts, folded, folded_title, found, lower, kept, text_hash, buffer, .. } = scratch;
+    let Scratch { facts, folded, folded_title, found, lower, kept, buffer, meanings, .. } = scratch;
     folded.clear();
     for part in [&facts.visible, &facts.noscript] {
         part.kept_into(lower, charset.counting, kept);
         text::append_collapsed(&charset.text(kept), folded);
         folded.push('\n');
     }
-    let visible = folded.split('\n').next().unwrap_or_default();
-    *text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
     folded.push_str(folded_title);
-    table.sentences.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
+    let bytes = folded.as_bytes();
+    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
+        if hit.pattern >= table.concepts.patterns().start {
+            *meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
+            return false;
+        }
         let part = table.parts[hit.pattern as usize];
         found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
         true
     });
+}
+
+/// Reads all words in what was folded, where some of them hint at a wall.
+pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
+    let Scratch { folded, buffer, meanings, .. } = scratch;
+    if table.concepts.hint_at_wall(*meanings) {
+        table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
+    }
+}
+
+/// The hash of the visible text, which is the first line of what was folded.
+fn hash_text(scratch: &mut Scratch) {
+    let visible = scratch.folded.split('\n').next().unwrap_or_default();
+    scratch.text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
 }
 
 /// Looks for words that only hint at a wall, in a page with next to no text. Must come after [`read_body`].

@@ -91,6 +91,7 @@ impl Grade {
             Self::Sentence => 0.9,
             Self::Shell => 0.85,
             Self::Weak => 0.75,
+            Self::Spa => 0.95,
             _ => 0.5,
         }
     }

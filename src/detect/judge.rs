@@ -106,8 +106,13 @@ impl Detector {
 
     /// As [`judge_page`](Self::judge_page), with a user's own heuristics of the response.
     pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> Answer {
-        let verdict = SCRATCH.with_borrow_mut(|scratch| self.inspect(page, scratch));
+        let (verdict, sketch) = SCRATCH.with_borrow_mut(|scratch| {
+            let verdict = self.inspect(page, scratch);
+            let sketch = if verdict.is_content() || verdict.is_empty { scratch.sketch() } else { None };
+            (verdict, sketch)
+        });
         let mut answer = verdict.answer(page);
+        answer.sketch = sketch;
         for extractor in extractors {
             extractor.extract(page, &verdict, &mut answer.heuristics);
         }

@@ -34,8 +34,10 @@ mod attributes;
 mod block;
 mod charset;
 mod compile;
+mod concepts;
 mod condition;
 mod cores;
+mod cues;
 mod decide;
 #[cfg(feature = "json")]
 mod evaluate;
@@ -46,14 +48,17 @@ mod judge;
 mod keywords;
 mod pattern;
 mod redirect;
+mod region;
 mod rules;
 mod scan;
+mod sketch;
 mod sniff;
 mod table;
 mod tag;
 mod text;
 mod token;
 mod verdict;
+mod vocabulary;
 mod walk;
 mod written;
 
@@ -62,32 +67,37 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+pub use cues::{Cue, CueSum};
 #[cfg(feature = "json")]
-pub use evaluate::{Class, EvaluateError, Evaluation, Labelled, Mistake, Score, evaluate};
+pub use evaluate::{Band, Class, EvaluateError, Evaluation, Judged, Labelled, Mistake, Score, evaluate, wilson};
 pub use grade::Grade;
 pub use verdict::{CONTENT_CHARS, Match, ResponseExtractor, Vendors, Verdict, heuristics};
 pub use walk::Place;
 pub use written::{RuleError, RuleFileError};
 
 use crate::response::Page;
+use concepts::Meanings;
+use cues::Weighing;
 use facts::Facts;
 use scan::{Buffer, Hit};
 use table::Table;
 use token::Finders;
 
 /// How a detector reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DetectorOptions {
     /// Bytes of body that are looked at. Default: 1 MiB.
     pub max_bytes: usize,
     /// Count visible text to the end of those bytes, though the verdict is clear before. Default: no.
     pub count_all: bool,
+    /// How sure evidence of a wall must be to make a page one, from 0 to 1. A status of 403 or 429 refuses whatever it is. Default: 0.5.
+    pub block_threshold: f32,
 }
 
 impl Default for DetectorOptions {
     fn default() -> Self {
-        Self { max_bytes: 1 << 20, count_all: false }
+        Self { max_bytes: 1 << 20, count_all: false, block_threshold: 0.5 }
     }
 }
 
@@ -96,6 +106,13 @@ impl DetectorOptions {
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
         Self { max_bytes: bytes.max(1024), ..self }
+    }
+
+    /// Takes evidence that is as sure as this for a wall (from 0.05 to 1).
+    #[must_use]
+    pub fn with_block_threshold(self, confidence: f32) -> Self {
+        let block_threshold = if confidence.is_nan() { self.block_threshold } else { confidence.clamp(0.05, 1.0) };
+        Self { block_threshold, ..self }
     }
 
     /// Counts visible text to the end, for reports.
@@ -143,13 +160,35 @@ pub struct Scratch {
     title: String,
     /// The title as titles and sentences are compared.
     folded_title: String,
+    /// What the page's words mean, wherever they stand.
+    meanings: Meanings,
+    weighing: Weighing,
 }
 
 impl Scratch {
+    /// A sketch of the page that was inspected last, where it is HTML with little text.
+    fn sketch(&self) -> Option<u64> {
+        // Without a hash there is no text, or much of it.
+        let visible = self.folded.split('\n').next().filter(|_| self.text_hash != 0)?;
+        Some(sketch::of(visible))
+    }
+
     /// The title of the page that was inspected last, entities decoded, at most 1024 bytes. Empty without one.
     pub fn title(&self) -> &str {
         &self.title
     }
+}
+
+/// A verdict with all that it rests on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explained {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What rules matched: what counted and what did not.
+    pub matches: Vec<Match>,
+    /// The cues of a wall and what they add up to; none where the page says nothing that only walls say.
+    pub cues: Option<CueSum>,
 }
 
 /// Evidence that was found, by rule.
@@ -308,23 +347,23 @@ impl Detector {
 
     /// Reads one response. Linear in the bytes looked at; no allocation on ordinary pages once `scratch` has grown.
     pub fn inspect(&self, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
-        self.inspect_with(&self.table.load(), page, scratch)
+        self.inspect_with(&self.table.load(), page, scratch, false)
     }
 
     /// As [`Detector::inspect`], with all that matched and where: evidence that counted and evidence that did not.
-    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> (Verdict, Vec<Match>) {
+    pub fn explain(&self, page: &Page<'_>, scratch: &mut Scratch) -> Explained {
         let table = self.table.load();
-        let verdict = self.inspect_with(&table, page, scratch);
-        let matches = match self.mode {
-            Mode::Rules => decide::matches(&table, page, scratch),
-            Mode::Keywords => Vec::new(),
+        let verdict = self.inspect_with(&table, page, scratch, true);
+        let (matches, cues) = match self.mode {
+            Mode::Rules => (decide::matches(&table, page, scratch), scratch.weighing.explained(&table)),
+            Mode::Keywords => (Vec::new(), None),
         };
-        (verdict, matches)
+        Explained { verdict, matches, cues }
     }
 
-    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch) -> Verdict {
+    fn inspect_with(&self, table: &Table, page: &Page<'_>, scratch: &mut Scratch, explain: bool) -> Verdict {
         match self.mode {
-            Mode::Rules => decide::inspect(self, table, page, scratch),
+            Mode::Rules => decide::inspect(self, table, page, scratch, explain),
             Mode::Keywords => keywords::inspect(page, scratch),
         }
     }

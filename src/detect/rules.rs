@@ -7,7 +7,7 @@ use super::table::Table;
 use super::written::{Lines, RuleError, read, value};
 
 /// The rules that are compiled in.
-pub(super) const SHIPPED: &str = include_str!("rules.toml");
+pub(super) const SHIPPED: &str = concat!(include_str!("rules.toml"), include_str!("concepts.toml"));
 
 /// The shipped rules. Compiled once.
 pub(super) fn shipped() -> Arc<Table> {
@@ -23,7 +23,7 @@ pub(super) fn shipped_generic() -> Arc<Table> {
 
 /// No rules at all.
 pub(super) fn none() -> Arc<Table> {
-    compiled_in(compile(Vec::new()))
+    compiled_in(compile(Lines::default()))
 }
 
 /// The shipped rules, and a user's on top: a rule with a known id takes the other's place.
@@ -32,18 +32,26 @@ pub(super) fn with(user: Option<&str>) -> Result<Table, RuleError> {
     if let Some(user) = user {
         let mut more = read(user)?;
         let disabled = std::mem::take(&mut more.disable);
-        if let Some(unknown) = disabled.iter().find(|id| !written.rules.iter().any(|(_, w)| w.id == **id)) {
-            return Err(value(1, unknown, "disable", "no shipped rule has this id"));
+        if let Some(unknown) = disabled.iter().find(|id| !written.knows(id)) {
+            return Err(value(1, unknown, "disable", "no shipped rule or concept has this id"));
         }
         written.rules.retain(|(_, w)| !disabled.contains(&w.id) && !more.rules.iter().any(|(_, m)| m.id == w.id));
         written.rules.append(&mut more.rules);
+        for (_, concept) in &mut written.concepts {
+            if disabled.contains(&concept.id) || more.concepts.iter().any(|(_, m)| m.id == concept.id) {
+                concept.silence();
+            }
+        }
+        written.concepts.append(&mut more.concepts);
+        written.words.append(&mut more.words);
     }
-    compile(written.rules)
+    compile(written)
 }
 
 fn generic() -> Result<Table, RuleError> {
-    let written = shipped_lines()?;
-    compile(written.rules.into_iter().filter(|(_, w)| w.vendor.is_none()).collect())
+    let mut written = shipped_lines()?;
+    written.rules.retain(|(_, w)| w.vendor.is_none());
+    compile(written)
 }
 
 /// A table that is compiled in: it compiles, or no test of this crate passes.

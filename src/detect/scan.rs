@@ -6,6 +6,7 @@
 //! verified around it. Every occurrence is reported, overlapping ones too, up to bounds that grow with the text, so that the time
 //! stays linear whatever the text holds. This file knows patterns and offsets, not rules.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use aho_corasick::automaton::{Automaton, StateID};
@@ -113,9 +114,28 @@ impl Entry {
 impl Scan {
     /// Prepares a search for `patterns`; a hit names a pattern by the number given with it.
     pub(super) fn new<'p>(patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>) -> Self {
-        let patterns: Vec<_> = patterns.into_iter().collect();
+        Self::with_words(patterns, [])
+    }
+
+    /// The same for `patterns` and for `words`, of which there are thousands: choosing cores for those would take longer than they
+    /// save, so that they are looked for by their beginnings.
+    pub(super) fn with_words<'p>(
+        patterns: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
+        words: impl IntoIterator<Item = (u32, Class, &'p Pattern)>,
+    ) -> Self {
+        let mut patterns: Vec<_> = patterns.into_iter().collect();
         let literals: Vec<&[u8]> = patterns.iter().map(|(_, _, pattern)| pattern.first()).collect();
-        let (cores, places) = cores::choose(&literals);
+        let (mut cores, mut places) = cores::choose(&literals);
+        let mut numbers: HashMap<_, _> = cores.iter().enumerate().map(|(n, core)| (*core, n)).collect();
+        for word in words {
+            let Some(core) = word.2.first().first_chunk() else { continue };
+            let number = *numbers.entry(*core).or_insert_with(|| {
+                cores.push(*core);
+                cores.len() - 1
+            });
+            places.push(cores::Place { core: number, at: 0 });
+            patterns.push(word);
+        }
         let mut by_core = vec![Vec::new(); cores.len()];
         for ((number, class, pattern), place) in patterns.iter().zip(places) {
             by_core[place.core].push(Entry::new(*number, *class, pattern, place.at));

@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use xxhash_rust::xxh3::Xxh3DefaultBuilder;
 
+use super::concepts::{Concepts, Meanings};
 use super::condition::Conditions;
 use super::grade::Grade;
 use super::pattern::Pattern;
-use super::scan::Scan;
+use super::scan::{Buffer, Class, Scan};
+use super::vocabulary::Vocabulary;
 use super::walk::Place;
 
 /// A rule, ready to be judged by.
@@ -85,7 +87,7 @@ pub(super) struct Table {
     pub(super) short: Scan,
     /// Whether a rule's evidence itself is short, so that those are always looked for.
     pub(super) short_always: bool,
-    /// Sentences, looked for in folded text.
+    /// Sentences, and the words that hint at a wall, looked for in folded text.
     pub(super) sentences: Scan,
     /// Words that only hint at a wall, looked for in folded text.
     pub(super) cue_words: Scan,
@@ -99,6 +101,11 @@ pub(super) struct Table {
     pub(super) titles: TitleTests,
     /// Rules whose conditions alone are evidence.
     pub(super) always: Vec<u16>,
+    /// What walls say, by meaning.
+    pub(super) concepts: Concepts,
+    pub(super) vocabulary: Vocabulary,
+    /// All words, looked for where some hint at a wall; made when the first page does.
+    pub(super) words: OnceLock<Scan>,
 }
 
 impl HeaderTest {
@@ -113,6 +120,21 @@ impl Table {
         let letter = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
         let range = &self.header_letters[usize::from(letter)];
         self.headers.get(usize::from(range.start)..usize::from(range.end)).unwrap_or_default()
+    }
+
+    /// Reports where each word begins in `text`, which is folded, and what it means.
+    pub(super) fn each_word(&self, text: &[u8], buffer: &mut Buffer, mut found: impl FnMut(u32, Meanings)) {
+        let words = self.words.get_or_init(|| {
+            let words = self.concepts.patterns().map(|word| (word, Class::Word, &self.patterns[word as usize]));
+            Scan::with_words([], words)
+        });
+        words.each(text, &self.patterns, buffer, |hit| {
+            if let Some(meanings) = self.concepts.meanings_at(hit.pattern, text, hit.start as usize) {
+                found(hit.start, meanings);
+            }
+            // Words are no evidence by themselves: none is too many.
+            false
+        });
     }
 
     /// The name of a vendor.

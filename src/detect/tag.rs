@@ -171,8 +171,8 @@ static KINDS: [u16; Tag::Other as usize + 1] = {
         (
             COUNTED,
             &[
-                Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio, Component, Nav,
-                Article,
+                Body, Img, Script, Meta, Input, Select, Textarea, Iframe, Frame, Object, Embed, Video, Audio,
+                Component, Nav, Article,
             ],
         ),
         (CLOSES_ITSELF, &[P, Li, Dt, Dd, Option, Optgroup, Tr, Td, Th, Tbody, Thead]),

@@ -38,6 +38,8 @@ pub(super) struct Open {
     pub(super) attrs_end: usize,
     /// Whether its attributes might hide it.
     pub(super) may_hide: bool,
+    /// Whether a reader sees what is in it. The walk fills it in.
+    pub(super) shown: bool,
 }
 
 /// An end tag.
@@ -132,6 +134,10 @@ impl Finders {
 /// The tokeniser's state.
 pub(super) struct Tokens<'t> {
     text: &'t [u8],
+    /// The whole page, while only a part of it is read.
+    whole: Option<&'t [u8]>,
+    /// No element ends where one is looked for.
+    endless: bool,
     finders: &'t Finders,
     at: usize,
     /// The block the page was last looked at in.
@@ -143,7 +149,7 @@ pub(super) struct Tokens<'t> {
 
 impl<'t> Tokens<'t> {
     pub(super) fn new(text: &'t [u8], finders: &'t Finders) -> Self {
-        Self { text, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
+        Self { text, whole: None, endless: false, finders, at: 0, block: Block::first(text), raw: None, foreign: false }
     }
 
     /// Where the token that was read last ends.
@@ -158,7 +164,10 @@ impl<'t> Tokens<'t> {
         if let Some(element) = self.raw.take() {
             return Some(Kind::Raw(element));
         }
-        let &first = self.text.get(self.at)?;
+        let first = match self.text.get(self.at) {
+            Some(first) => *first,
+            None => *self.reopen()?,
+        };
         if first != b'<' {
             return Some(Kind::Text);
         }
@@ -168,6 +177,31 @@ impl<'t> Tokens<'t> {
             Some(b'/' | b'!' | b'?') => Kind::Declaration,
             _ => Kind::Text,
         })
+    }
+
+    /// Reads on as far as the element whose end tag begins with `end` goes, whatever is left open in it: its content is raw text where
+    /// scripts run, and no comment and no element in it reaches beyond.
+    pub(super) fn enclose(&mut self, end: &[u8]) {
+        if self.whole.is_some() || self.endless {
+            return;
+        }
+        match memchr::memmem::find(&self.text[self.at..], end) {
+            Some(n) => {
+                self.whole = Some(self.text);
+                self.text = &self.text[..self.at + n];
+                self.block = Block::first(self.text);
+            }
+            // Not looked for again, so that the time stays linear.
+            None => self.endless = true,
+        }
+    }
+
+    /// Reads on behind what was enclosed. Returns the first byte there.
+    #[cold]
+    fn reopen(&mut self) -> Option<&'t u8> {
+        self.text = self.whole.take()?;
+        self.block = Block::first(self.text);
+        self.text.get(self.at)
     }
 
     /// Reads text, entities not decoded: where it ends, and its shape.
@@ -237,7 +271,7 @@ impl<'t> Tokens<'t> {
         if !self.foreign && tag.is_raw() && attrs_end < self.text.len() {
             self.raw = Raw::of(tag);
         }
-        Open { tag, start, name_end, attrs_end, may_hide }
+        Open { tag, start, name_end, attrs_end, may_hide, shown: true }
     }
 
     /// Reads an end tag.

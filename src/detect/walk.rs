@@ -111,8 +111,10 @@ impl<'t> Walk<'t> {
                 reader.text(place, start, end, shape);
             }
             Kind::Open => {
-                let open = self.tokens.open();
+                let mut open = self.tokens.open();
+                let was_shown = self.skip.is_none();
                 let place = self.open(&open);
+                open.shown = was_shown && self.skip.is_none();
                 reader.token(place, self.tokens.at());
                 reader.open(place, open, self.json_script);
             }
@@ -207,6 +209,9 @@ impl<'t> Walk<'t> {
                 return;
             }
             self.tokens.foreign = true;
+        }
+        if why == Why::Noscript {
+            self.tokens.enclose(b"</noscript");
         }
         self.skip = Some(Skip { tag, name, depth: 1, why });
     }

@@ -2,7 +2,7 @@
 //!
 //! Whether a rule can be used is not known here, only whether it can be read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -125,6 +125,28 @@ macro_rules! written {
 
 for_each_condition!(written);
 
+/// Words of a language as they are written, by what they mean.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WrittenWords {
+    pub(super) language: String,
+    #[serde(flatten)]
+    pub(super) meanings: BTreeMap<String, Vec<String>>,
+}
+
+/// A concept as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenConcept {
+    pub(super) id: String,
+    pub(super) weight: i32,
+    #[serde(default)]
+    pub(super) core: bool,
+    #[serde(default)]
+    pub(super) task: bool,
+    pub(super) when: Vec<String>,
+    pub(super) note: String,
+}
+
 /// A place as it is written.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -144,30 +166,57 @@ struct File {
     disable: Vec<String>,
     #[serde(default)]
     rule: Vec<Spanned<Written>>,
+    #[serde(default)]
+    concept: Vec<Spanned<WrittenConcept>>,
+    #[serde(default)]
+    words: Vec<Spanned<WrittenWords>>,
 }
 
 /// A file of rules.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Lines {
     /// Ids of earlier rules to leave out.
     pub(super) disable: Vec<String>,
     /// The rules, each with the line it begins in.
     pub(super) rules: Vec<(usize, Written)>,
+    /// The concepts, likewise.
+    pub(super) concepts: Vec<(usize, WrittenConcept)>,
+    /// The words, likewise.
+    pub(super) words: Vec<(usize, WrittenWords)>,
+}
+
+impl WrittenConcept {
+    /// Makes it count for nothing. What it asks for stays known, because words name it.
+    pub(super) fn silence(&mut self) {
+        (self.weight, self.core, self.task) = (0, false, false);
+    }
+}
+
+impl Lines {
+    /// Whether a rule or a concept has this id.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.rules.iter().any(|(_, rule)| rule.id == id) || self.concepts.iter().any(|(_, concept)| concept.id == id)
+    }
 }
 
 /// Reads a file of rules.
 pub(super) fn read(toml: &str) -> Result<Lines, RuleError> {
     let file: File = toml::from_str(toml).map_err(|e| RuleError::Syntax(e.to_string()))?;
-    let mut lines = LineCounter { toml, at: 0, line: 1 };
-    let rules: Vec<_> =
-        file.rule.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect();
+    let rules = with_lines(toml, file.rule);
+    let (concepts, words) = (with_lines(toml, file.concept), with_lines(toml, file.words));
     let mut seen = HashMap::new();
     for (line, rule) in &rules {
         if let Some(first) = seen.insert(rule.id.as_str(), *line) {
             return Err(value(*line, &rule.id, "id", format!("line {first} has a rule of this id already")));
         }
     }
-    Ok(Lines { disable: file.disable, rules })
+    Ok(Lines { disable: file.disable, rules, concepts, words })
+}
+
+/// What is written, each with the line it begins in.
+fn with_lines<T>(toml: &str, written: Vec<Spanned<T>>) -> Vec<(usize, T)> {
+    let mut lines = LineCounter { toml, at: 0, line: 1 };
+    written.into_iter().map(|spanned| (lines.line_of(&spanned.span()), spanned.into_inner())).collect()
 }
 
 /// Turns offsets, which come in ascending order, into lines.

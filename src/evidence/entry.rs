@@ -235,7 +235,7 @@ impl Entry {
         }
     }
 
-    /// The domain shows something else from now on: each fetcher may speak once more.
+    /// The domain shows another vendor from now on: each fetcher may speak once more.
     pub(crate) fn unmark(&self) {
         self.each_cell(|_, _, cell| cell.unmark());
     }

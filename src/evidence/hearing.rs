@@ -134,7 +134,7 @@ impl Evidence {
             if let Some(site) = site {
                 site.site_shown.set(side, id, day);
             }
-            if id != showing.showed[usize::from(side == Side::Served)] {
+            if side == Side::Blocked && id != showing.showed[0] {
                 entry.unmark();
             }
         }

@@ -11,7 +11,8 @@ use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::attempt::{Attempt, Hint};
-use crate::heuristic::url::{ContentKind, FLAGS, kind_of};
+use crate::heuristic::files::FileSuffixes;
+use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
 use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
@@ -172,6 +173,7 @@ pub(crate) struct Evidence {
     depths: [Shared; DEPTHS],
     tags: Tags,
     cap: evict::Cap,
+    suffixes: FileSuffixes,
 }
 
 /// What one key (a domain, a suffix ...) takes in memory, by the sizes of its types; the map's slot comes on top.
@@ -196,7 +198,7 @@ pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
     /// Without anything in it. With `keys_max`, the least attempted keys go beyond so many.
-    pub(crate) fn new(decay: decay::Decay, keys_max: Option<usize>) -> Self {
+    pub(crate) fn new(decay: decay::Decay, keys_max: Option<usize>, suffixes: FileSuffixes) -> Self {
         let entries = HashMap::builder()
             .hasher(BuildHasherDefault::default())
             // Incremental resizing makes each read check two tables for as long as it lasts; measured ten times slower.
@@ -211,11 +213,23 @@ impl Evidence {
             depths: Default::default(),
             tags: Tags::new(),
             cap: evict::Cap::new(keys_max),
+            suffixes,
         }
     }
 
     pub(crate) fn decay(&self) -> &decay::Decay {
         &self.decay
+    }
+
+    /// Which suffixes mean a file.
+    pub(crate) fn suffixes(&self) -> &FileSuffixes {
+        &self.suffixes
+    }
+
+    /// File or page: which of the two kinds of cells tell of a URL.
+    #[inline]
+    pub(crate) fn kind(&self, features: &UrlFeatures<'_>) -> ContentKind {
+        self.suffixes.kind(features.suffix)
     }
 
     pub(crate) fn guard(&self) -> Guard<'_> {
@@ -361,7 +375,7 @@ impl Evidence {
         }
         Some(Moved {
             fetcher: registry.intern(facts.fetcher)?,
-            kind: kind_of(facts.url),
+            kind: self.suffixes.kind(suffix_of(facts.url)),
             up: self.decay.up(facts.at),
             what: Increment {
                 at: facts.at,

@@ -18,7 +18,8 @@ const HEARD_MAX: f64 = 200.0;
 const SHORT_MAX: f64 = 10.0;
 const SHORT_MIN: f32 = 5.0;
 const TURN_FROM: f32 = 0.4;
-/// What is known of hosts before anything is: the pull of a host's own evidence weighs 4 against its tag, at least 2 and at most 12.
+/// A tag counts for so many attempts against a host's own, from hosts of which each is its own to hosts that are all alike. Before
+/// anything is known it counts for four, by as many made-up comparisons.
 const ALIKE_MIN: f64 = 2.0;
 const ALIKE_MAX: f64 = 12.0;
 const ALIKE_PSEUDO: f64 = 10.0;
@@ -65,6 +66,8 @@ pub(crate) struct TagCell {
     alike: AtomicU64,
     /// The successes of both.
     both: AtomicU32,
+    /// What follows from these three: for how many attempts the tag counts against a host's own, as f32; 0 before anything is known.
+    weight: AtomicU32,
     newest_s: AtomicU32,
     turned_s: AtomicU32,
     hosts: AtomicU32,
@@ -138,17 +141,39 @@ impl TagCell {
         let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             Some(((f32::from_bits(bits) + more) * scale).to_bits())
         });
+        self.weight.store((self.alikeness() as f32).to_bits(), Ordering::Relaxed);
     }
 
-    /// What it says at the time that `down` belongs to.
+    /// Decayed successes and attempts at the time that `down` belongs to.
     #[inline]
-    pub(crate) fn read(&self, down: f64) -> Heard {
+    pub(crate) fn pair(&self, down: f64) -> (f64, f64) {
         let (success, total) = unpack(self.pair.load(Ordering::Relaxed));
+        (f64::from(success) * down, f64::from(total) * down)
+    }
+
+    /// For how many attempts the tag counts against a host's own.
+    #[inline]
+    pub(crate) fn weight(&self) -> f64 {
+        match self.weight.load(Ordering::Relaxed) {
+            0 => ALIKE_START - 1.0,
+            bits => f64::from(f32::from_bits(bits)),
+        }
+    }
+
+    /// When the vendor changed its mind about the fetcher, in seconds since 1970; 0 for never.
+    #[inline]
+    pub(crate) fn turned_s(&self) -> u32 {
+        self.turned_s.load(Ordering::Relaxed)
+    }
+
+    /// All that it says at the time that `down` belongs to.
+    pub(crate) fn read(&self, down: f64) -> Heard {
+        let (success, total) = self.pair(down);
         Heard {
-            success: f64::from(success) * down,
-            total: f64::from(total) * down,
-            alike: self.alikeness(),
-            turned_s: self.turned_s.load(Ordering::Relaxed),
+            success,
+            total,
+            alike: self.weight(),
+            turned_s: self.turned_s(),
             hosts: self.hosts.load(Ordering::Relaxed),
         }
     }
@@ -213,6 +238,8 @@ impl TagCell {
         self.newest_s.store(raw.newest_s, Ordering::Relaxed);
         self.turned_s.store(raw.turned_s, Ordering::Relaxed);
         self.hosts.store(raw.hosts, Ordering::Relaxed);
+        let weight = if raw.alike.1 > 0.0 { (self.alikeness() as f32).to_bits() } else { 0 };
+        self.weight.store(weight, Ordering::Relaxed);
     }
 }
 

@@ -72,7 +72,7 @@ impl Row {
     /// The cell of a candidate.
     #[inline]
     pub(crate) fn cell(&self, fetcher: FetcherId, kind: ContentKind) -> Option<&TagCell> {
-        self.cells.get(2 * fetcher.index() + kind as usize)
+        self.cells.get(CANDIDATES_MAX * kind as usize + fetcher.index())
     }
 
     /// What it tells in bits, and decayed attempts heard.
@@ -256,8 +256,9 @@ impl Tags {
     pub(super) fn each_cell(&self, place: usize, mut f: impl FnMut(FetcherId, ContentKind, &TagCell)) {
         let Some(row) = self.rows.get(place).and_then(OnceLock::get) else { return };
         for (index, cell) in row.cells.iter().enumerate() {
-            let kind = if index % 2 == ContentKind::File as usize { ContentKind::File } else { ContentKind::Page };
-            f(FetcherId((index / 2) as u16), kind, cell);
+            let is_file = index / CANDIDATES_MAX == ContentKind::File as usize;
+            let kind = if is_file { ContentKind::File } else { ContentKind::Page };
+            f(FetcherId((index % CANDIDATES_MAX) as u16), kind, cell);
         }
     }
 

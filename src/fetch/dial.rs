@@ -20,6 +20,7 @@ use tokio::time::sleep;
 
 use super::guard::{AddressGuard, Refused};
 use super::limits;
+use super::upstream::{Refusal, Upstream};
 use crate::attempt::outcome::ErrorKind;
 
 /// How long one address is waited for before the next is tried beside it (RFC 8305).
@@ -86,6 +87,22 @@ pub enum DialError {
         #[source]
         error: io::Error,
     },
+    /// The proxy that the connection was to go through did not make it.
+    #[error("{reason}")]
+    Proxy {
+        /// The host as it was asked for.
+        host: String,
+        /// What the proxy said, and which one it is.
+        reason: String,
+    },
+    /// The proxy that the connection was to go through could not reach the host.
+    #[error("{reason}")]
+    Behind {
+        /// The host as it was asked for.
+        host: String,
+        /// What the proxy said, and which one it is.
+        reason: String,
+    },
     /// This machine had no descriptor, port or network to do it with: nobody was asked for anything.
     #[error("cannot connect to {host} from here: {error}")]
     Local {
@@ -103,7 +120,8 @@ impl DialError {
         match self {
             Self::Refused { .. } => ErrorKind::RefusedAddress,
             Self::Dns { .. } => ErrorKind::DnsError,
-            Self::Connect { .. } | Self::Local { .. } => ErrorKind::NetworkError,
+            Self::Connect { .. } | Self::Behind { .. } | Self::Local { .. } => ErrorKind::NetworkError,
+            Self::Proxy { .. } => ErrorKind::ProxyError,
         }
     }
 
@@ -118,6 +136,7 @@ impl DialError {
 pub struct Dialer {
     guard: Arc<AddressGuard>,
     resolver: Arc<dyn Resolve>,
+    upstream: Option<Arc<Upstream>>,
 }
 
 impl Dialer {
@@ -128,7 +147,20 @@ impl Dialer {
 
     /// A dialer under `guard` that asks `resolver`.
     pub fn with_resolver(guard: AddressGuard, resolver: Arc<dyn Resolve>) -> Self {
-        Self { guard: Arc::new(guard), resolver }
+        Self { guard: Arc::new(guard), resolver, upstream: None }
+    }
+
+    /// The same, going through `upstream`. Whoever names a proxy wants it dialled, wherever it is: the guard is asked about
+    /// destinations only. A name that is known here is let pass when all of its addresses are; one that is not known here is left to
+    /// the proxy, which looks all of them up again.
+    #[must_use]
+    pub fn through(self, upstream: Upstream) -> Self {
+        Self { upstream: Some(Arc::new(upstream)), ..self }
+    }
+
+    /// The proxy that it goes through, if any.
+    pub(super) fn upstream(&self) -> Option<&Upstream> {
+        self.upstream.as_deref()
     }
 
     /// Connects to `host`: a name, or an address (an IPv6 address with or without brackets).
@@ -139,8 +171,36 @@ impl Dialer {
     /// # Errors
     /// See [`DialError`].
     pub async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
+        if let Some(upstream) = self.upstream() {
+            let stream = self.dial_proxy(upstream, host).await?;
+            return upstream.through(stream, host, port).await.map_err(|refusal| match refusal {
+                Refusal::Proxy(reason) => DialError::Proxy { host: host.to_owned(), reason },
+                Refusal::Host(reason) => DialError::Behind { host: host.to_owned(), reason },
+            });
+        }
         let addresses = self.checked_addresses(host).await?;
         self.race(host, addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()).await
+    }
+
+    /// Connects to the proxy, for the sake of `host`, which must be one that may be dialled.
+    pub(super) async fn dial_proxy(&self, upstream: &Upstream, host: &str) -> Result<TcpStream, DialError> {
+        match self.check(host).await {
+            Ok(()) | Err(DialError::Dns { .. }) => {}
+            Err(refused) => return Err(refused),
+        }
+        let failed = |reason: String| DialError::Proxy { host: host.to_owned(), reason };
+        let proxy = upstream.host();
+        let addresses = match self.addresses(proxy).await {
+            Ok(addresses) if !addresses.is_empty() => in_turn(addresses),
+            Ok(_) => return Err(failed(format!("the proxy {upstream} has no address"))),
+            Err(error) if error.is_local() => return Err(error),
+            Err(error) => return Err(failed(format!("the proxy {upstream}: {error}"))),
+        };
+        let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, upstream.port())).collect();
+        self.race(proxy, addresses).await.map_err(|error| match error {
+            local @ DialError::Local { .. } => local,
+            other => failed(format!("the proxy {upstream}: {other}")),
+        })
     }
 
     /// Looks `host` up and says whether all of its addresses may be dialled, without dialling any: for a fetcher that dials by itself,

@@ -10,11 +10,15 @@ pub mod browser;
 mod child;
 pub mod command;
 pub mod dial;
+pub mod download;
 pub mod guard;
 pub mod http;
 pub mod limits;
 pub mod proxy;
 mod rest;
+pub mod search;
+pub mod solver;
+pub mod upstream;
 
 use std::fmt;
 use std::future::Future;
@@ -256,6 +260,11 @@ pub trait Fetcher: Send + Sync {
     /// How many fetches it can have under way at once. The pipeline waits for a free place before the deadline starts.
     fn max_in_flight(&self) -> usize {
         usize::MAX
+    }
+
+    /// The time that one request may take, where `asked` is what requests get. A download takes longer than a page.
+    fn deadline(&self, asked: Duration) -> Duration {
+        asked
     }
 
     /// Gets one page.

@@ -332,7 +332,15 @@ impl Relay {
         drop_hop_by_hop(request.headers_mut());
         // The URL says where the request goes; a Host header that says otherwise is not passed on.
         request.headers_mut().remove(HOST);
+        let beyond = self.dialer.upstream().filter(|upstream| upstream.takes_requests());
+        if let Some(authorization) = beyond.and_then(super::upstream::Upstream::authorization) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
         match self.client.request(request).await {
+            Ok(response) if beyond.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let message = "the proxy asks for a user and a password".to_owned();
+                self.failed(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
+            }
             Ok(mut response) => {
                 self.failures.forget(host, port);
                 drop_hop_by_hop(response.headers_mut());

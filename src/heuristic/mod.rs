@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+pub mod files;
+pub mod platform;
 pub mod url;
 
 /// The type of the tag on an attempt that brought a page which is merely short. The value is [`SHORT_PAGE_TRUE`], or, on an attempt
@@ -19,6 +21,11 @@ pub const HOST_SHOWS: &str = "host_shows";
 
 /// See [`SHORT_PAGE`].
 pub const SHORT_PAGE_TRUE: &str = "true";
+
+/// The type of the tag on an attempt that brought the same few words as attempts for other addresses of its host. The value is
+/// `blocked` where another fetcher brought something else for one of them, so that the attempt counts as blocked; `soft_404` where the
+/// page besides says of itself that nothing is there; `true` where nobody brought anything else.
+pub const SAME_PAGE_AGAIN: &str = "same_page_again";
 
 /// One observable feature of a URL or a response, e.g. `(domain, wikipedia.org)` or `(status_403, true)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,10 +42,48 @@ impl Heuristic {
         Self { kind: kind.into(), value: value.into() }
     }
 
+    /// What a caller knows of a URL, such as `(video_platform, vimeo)`: a type of its own, and a value.
+    ///
+    /// # Errors
+    /// [`NotYours`] when the type or value is empty or too long, and for types that fetchwise finds out itself: two words about one
+    /// thing would contradict each other.
+    pub fn of_caller(kind: &str, value: &str) -> Result<Self, NotYours> {
+        let wrong = |why| Err(NotYours { kind: url::shorten(kind), why });
+        match () {
+            () if kind.is_empty() || value.is_empty() => wrong("type and value cannot be empty"),
+            () if kind.len() > KIND_MAX_BYTES || value.len() > VALUE_MAX_BYTES => wrong("it is too long"),
+            () if kind.contains(char::is_control) || value.contains(char::is_control) => {
+                wrong("it has control characters in it")
+            }
+            () if matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
+                || url::FLAGS.contains(&kind) =>
+            {
+                wrong("the URL tells that by itself")
+            }
+            () if matches!(kind, SHORT_PAGE | HOST_SHOWED | HOST_SHOWS | "global" | "hint") => {
+                wrong("fetchwise uses that type itself")
+            }
+            () => Ok(Self::new(kind.to_owned(), value.to_owned())),
+        }
+    }
+
     /// A flag: the value is `true`. Only what is true is recorded.
     pub fn flag(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new(kind, "true")
     }
+}
+
+/// The longest type that a caller can name, in bytes.
+const KIND_MAX_BYTES: usize = 64;
+/// The longest value, in bytes.
+const VALUE_MAX_BYTES: usize = 256;
+
+/// A heuristic that a caller cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the heuristic {kind:?} cannot be given: {why}")]
+pub struct NotYours {
+    kind: String,
+    why: &'static str,
 }
 
 /// A user's own heuristics, known before the fetch.

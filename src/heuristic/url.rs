@@ -146,7 +146,7 @@ pub struct Suffix {
 
 impl Suffix {
     /// The suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a letter.
-    fn of_segment(segment: &str) -> Option<Self> {
+    pub(super) fn of_segment(segment: &str) -> Option<Self> {
         let dot = segment.bytes().rposition(|b| b == b'.')?;
         let extension = &segment[dot + 1..];
         let fits = dot > 0
@@ -260,7 +260,7 @@ impl<'u> UrlFeatures<'u> {
         self.site.len() == self.domain.len()
     }
 
-    /// File or page, by the suffix.
+    /// File or page, by the suffix, as shipped.
     pub fn kind(&self) -> ContentKind {
         self.suffix.map_or(ContentKind::Page, |suffix| suffix.kind())
     }
@@ -311,8 +311,8 @@ fn registrable(domain: &str) -> &str {
     domain.get(domain.len() - len..).unwrap_or(domain)
 }
 
-/// File or page, from the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
-pub(crate) fn kind_of(url: &str) -> ContentKind {
+/// The suffix in the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
+pub(crate) fn suffix_of(url: &str) -> Option<Suffix> {
     let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
     let bytes = &url.as_bytes()[..end];
     let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
@@ -323,7 +323,7 @@ pub(crate) fn kind_of(url: &str) -> ContentKind {
         None if scheme.is_some() => "",
         None => &url[..end],
     };
-    Suffix::of_segment(segment).map_or(ContentKind::Page, |suffix| suffix.kind())
+    Suffix::of_segment(segment)
 }
 
 /// Whether a heuristic of this type is known before the fetch, a user's own types aside.
@@ -440,13 +440,13 @@ mod tests {
     }
 
     #[test]
-    fn kind_of_the_text_agrees_with_the_features() {
+    fn the_suffix_of_the_text_is_that_of_the_features() {
         for text in
             ["http://e.org/a.pdf?q=1", "http://e.org/a", "https://e.zip", "https://e.zip/", "http://e.org/a.HTML#x.pdf"]
         {
             let url = Url::parse(text).unwrap();
-            assert_eq!(kind_of(text), UrlFeatures::extract(&url).unwrap().kind(), "{text}");
+            assert_eq!(suffix_of(text), UrlFeatures::extract(&url).unwrap().suffix, "{text}");
         }
-        assert_eq!(kind_of("http://e.org/a.pdf?q=1"), ContentKind::File);
+        assert_eq!(suffix_of("http://e.org/a.pdf?q=1").map(|suffix| suffix.kind()), Some(ContentKind::File));
     }
 }

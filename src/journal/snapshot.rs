@@ -512,6 +512,10 @@ impl<'b> Rows<'b> {
     }
 
     fn texts(&mut self) -> Option<Vec<String>> {
+        if self.rows == 0 && self.rest.is_empty() {
+            // A section that an older release did not write.
+            return Some(Vec::new());
+        }
         let lens = self.u32s()?;
         let (total, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;

@@ -15,6 +15,7 @@ use crate::detect::{Detector, ResponseExtractor};
 use crate::elsewhere::Elsewhere;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Limits, Response};
+use crate::heuristic::Heuristic;
 use crate::registry::{FetcherId, FetcherSet, canonical};
 use crate::robots::{RobotsTxt, RobotsUse};
 use crate::selector::Selector;
@@ -42,6 +43,8 @@ pub struct Link {
     pub learning: Option<bool>,
     /// The fetcher that the caller wants for the first attempt; another one where it is not to be had.
     pub fetcher: Option<String>,
+    /// What the caller knows of it beside its URL: see [`Heuristic::of_caller`].
+    pub heuristics: Vec<Heuristic>,
     /// What is done about the robots.txt of its origin; by itself nothing is. With anything else the pipeline needs
     /// [`PipelineBuilder::robots`].
     pub robots: RobotsUse,

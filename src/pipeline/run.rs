@@ -52,6 +52,9 @@ fn begin<'w>(pipeline: &'w Pipeline, link: &Link, url: &'w Url) -> Result<Way<'w
     if let Some(id) = &link.id {
         visit = visit.link(id);
     }
+    if !link.heuristics.is_empty() {
+        visit = visit.knowing(link.heuristics.iter().cloned());
+    }
     if let Some(learning) = link.learning {
         visit = visit.mode(if learning { Mode::Learning } else { Mode::Legacy });
     }
@@ -80,7 +83,8 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                 };
                 // The place comes last: a follower that held the leader's only place would wait for it for ever.
                 let Some(_place) = place(pipeline, places, &visit, &mut fetch).await else { continue };
-                let limits = limits(pipeline, &fetch);
+                let mut limits = limits(pipeline, &fetch);
+                limits.deadline = fetcher.deadline(limits.deadline);
                 let begun = Instant::now();
                 let asked = visit.url().clone();
                 let request = Request { url: &asked, limits: &limits };

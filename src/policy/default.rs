@@ -94,7 +94,7 @@ impl Policy for Confident {
         if !view.is_first() {
             return later(view);
         }
-        let confident = best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.spec.cost);
+        let confident = best(view.eligible().filter(|c| c.is_confident(view.settings)), |c| -c.cost);
         let probe = || view.eligible().find(|c| &*c.spec.name == PROBE_FETCHER).map(|c| (c, Rule::ProbeFirst));
         let choice = confident.map(|c| (c, Rule::CheapestConfident)).or_else(probe);
         first(view, choice.or_else(|| best(view.eligible(), |c| c.index).map(|c| (c, Rule::Index)))?)
@@ -119,7 +119,7 @@ fn best<'v, 'a: 'v>(
     worth: impl Fn(&Scored<'_>) -> f64,
 ) -> Option<&'v Scored<'a>> {
     candidates.reduce(|best, c| {
-        let better = worth(c).total_cmp(&worth(best)).then(best.spec.cost.total_cmp(&c.spec.cost));
+        let better = worth(c).total_cmp(&worth(best)).then(best.cost.total_cmp(&c.cost));
         if better == Ordering::Greater { c } else { best }
     })
 }
@@ -130,7 +130,7 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
         return nobody_gets_past(view, chosen);
     }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
-        .filter(|c| c.spec.cost < chosen.spec.cost && !c.open);
+        .filter(|c| c.cost < chosen.cost && !c.open);
     let Some(other) = cheaper else { return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 }) };
     let explore = explore_share(view, chosen, other);
     Some(match view.chance(purpose::EXPLORE) < explore {
@@ -167,9 +167,8 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
     let newest = view.candidates.iter().map(|c| c.domain_newest_s).max().unwrap_or(0);
     let attempts: f64 = view.candidates.iter().map(|c| c.domain_attempts).sum();
     let saves = (other.general_index - chosen.index).max(0.0);
-    let costs = other.spec.cost
-        + (settings.blocked_cost + BLOCK_RISK) * other.block
-        + other.spec.false_success * settings.value;
+    let costs =
+        other.cost + (settings.blocked_cost + BLOCK_RISK) * other.block + other.spec.false_success * settings.value;
     if costs <= 0.0 {
         return least.max(settings.explore_most);
     }
@@ -194,8 +193,7 @@ fn later(view: &View<'_>) -> Option<Choice> {
     if view.chance(purpose::LAST_DITCH) >= last_ditch {
         return None;
     }
-    let new_here =
-        view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.spec.cost < view.settings.value / 2.0);
-    let cheapest = best(new_here, |c| -c.spec.cost)?;
+    let new_here = view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.value / 2.0);
+    let cheapest = best(new_here, |c| -c.cost)?;
     Some(Choice { fetcher: cheapest.id, rule: Rule::LastDitch, propensity: last_ditch })
 }

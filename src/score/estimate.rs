@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::confidence::{Basis, Specificity};
+use super::cost::{measured_cost, start_costs};
+use super::here::ShownHere;
 use super::importance::Importances;
 use super::index::{index, last_worth};
-use super::shown::ShownHere;
 use super::{ImportanceUse, Scored, Settings};
 use crate::attempt::Hint;
 use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
-use crate::heuristic::UrlExtractor;
-use crate::heuristic::url::{FLAGS, UrlFeatures};
+use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
+use crate::heuristic::{Heuristic, UrlExtractor};
 use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
 use crate::time::Timestamp;
 
@@ -207,9 +208,18 @@ pub(crate) struct Walk<'w> {
     pub(crate) guard: &'w Guard<'w>,
     pub(crate) down: f64,
     pub(crate) features: &'w UrlFeatures<'w>,
+    pub(crate) kind: ContentKind,
     pub(crate) own: Group,
     /// Of a site's other domains.
     others: Group,
+}
+
+/// What is known of a URL beside its features: what extractors find in it, and what the caller says.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'k> {
+    pub(crate) url: &'k url::Url,
+    pub(crate) extractors: &'k [Box<dyn UrlExtractor>],
+    pub(crate) heuristics: &'k [Heuristic],
 }
 
 /// One level.
@@ -244,22 +254,33 @@ impl<'w> Walk<'w> {
         features: &'w UrlFeatures<'w>,
         now: Timestamp,
     ) -> Self {
-        let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, features.kind(), 0));
-        Self { evidence, priors, importances, settings, guard, down: evidence.decay().down(now), features, own, others }
+        let kind = evidence.kind(features);
+        let [own, others] = [Level::Own, Level::Site].map(|level| Group::new(level, kind, 0));
+        Self {
+            evidence,
+            priors,
+            importances,
+            settings,
+            guard,
+            down: evidence.decay().down(now),
+            features,
+            kind,
+            own,
+            others,
+        }
     }
 
     /// Scores all candidates; without `local` as if nothing were known of site, domain and section.
     pub(crate) fn run(
         &self,
         candidates: &mut Candidates<'_>,
-        url: &url::Url,
-        extractors: &[Box<dyn UrlExtractor>],
+        beside: Beside<'_>,
         hint: Option<Hint>,
         local: Option<Local<'_>>,
         trace: &mut impl Trace,
     ) {
         self.global(candidates, trace);
-        self.general(candidates, url, extractors, hint, trace);
+        self.general(candidates, beside, hint, trace);
         for candidate in candidates.iter_mut() {
             candidate.general_success = candidate.success;
         }
@@ -272,9 +293,10 @@ impl<'w> Walk<'w> {
     /// Works out the index and the last worth from the chances.
     fn rate(&self, candidates: &mut Candidates<'_>) {
         for c in candidates.iter_mut() {
-            c.index = index(c.spec, c.success, c.block, self.settings);
-            c.last_worth = last_worth(c.spec, c.success, c.block, self.settings);
-            c.general_index = index(c.spec, c.general_success, 0.0, self.settings);
+            c.cost = measured_cost(c);
+            c.index = index(c.spec, c.cost, c.success, c.block, self.settings);
+            c.last_worth = last_worth(c.spec, c.cost, c.success, c.block, self.settings);
+            c.general_index = index(c.spec, c.cost, c.general_success, 0.0, self.settings);
         }
     }
 
@@ -290,19 +312,14 @@ impl<'w> Walk<'w> {
             if let Some(candidate) = candidates.get_mut(id.index()) {
                 let weights = cell.read(self.down);
                 candidate.block = (weights.blocked + 0.1) / (weights.total + 1.0);
+                (candidate.spent_ms, candidate.spent_on) = (weights.duration_ms, weights.total);
             }
         });
+        start_costs(candidates, self.settings.global_weight);
     }
 
-    /// Flags, a user's own types, depth, suffix and hint.
-    fn general(
-        &self,
-        candidates: &mut Candidates<'_>,
-        url: &url::Url,
-        extractors: &[Box<dyn UrlExtractor>],
-        hint: Option<Hint>,
-        trace: &mut impl Trace,
-    ) {
+    /// Flags, a user's own types, depth, suffix, hint, and what the caller knows.
+    fn general(&self, candidates: &mut Candidates<'_>, beside: Beside<'_>, hint: Option<Hint>, trace: &mut impl Trace) {
         for (index, name) in FLAGS.iter().enumerate().filter(|(index, _)| self.features.flags[*index]) {
             let at = At {
                 priors: self.priors.of_key(Key::of(name, "true").bits()),
@@ -312,17 +329,8 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
-        for (place, extractor) in extractors.iter().enumerate() {
-            extractor.extract(url, &mut |kind, value| {
-                let key = Key::of(kind, value);
-                let at = At {
-                    priors: self.priors.of_key(key.bits()),
-                    specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
-                    scale: self.scale(kind, || key),
-                    ..self.level(kind, value, self.evidence.entry(key, self.guard))
-                };
-                self.pull(candidates, &at, trace);
-            });
+        for (place, extractor) in beside.extractors.iter().enumerate() {
+            extractor.extract(beside.url, &mut |kind, value| self.own(candidates, place, kind, value, trace));
         }
         let depth = self.features.path_depth;
         let at = At {
@@ -348,6 +356,22 @@ impl<'w> Walk<'w> {
             };
             self.pull(candidates, &at, trace);
         }
+        // What somebody troubled to say goes before what all URLs of that depth have in common, so it comes last.
+        for (place, heuristic) in beside.heuristics.iter().enumerate() {
+            self.own(candidates, beside.extractors.len() + place, &heuristic.kind, &heuristic.value, trace);
+        }
+    }
+
+    /// A type of heuristic that fetchwise does not know.
+    fn own(&self, candidates: &mut Candidates<'_>, place: usize, kind: &str, value: &str, trace: &mut impl Trace) {
+        let key = Key::of(kind, value);
+        let at = At {
+            priors: self.priors.of_key(key.bits()),
+            specificity: Some(Specificity::Own(u8::MAX - place.min(usize::from(u8::MAX)) as u8)),
+            scale: self.scale(kind, || key),
+            ..self.level(kind, value, self.evidence.entry(key, self.guard))
+        };
+        self.pull(candidates, &at, trace);
     }
 
     /// Site, domain and section. Here the alert pair is read, and the chance of a block is estimated.
@@ -382,7 +406,7 @@ impl<'w> Walk<'w> {
         if let Some(section) = self.features.section {
             let part = part_hash(section);
             let at = At {
-                group: Group::new(Level::Path, self.features.kind(), part),
+                group: Group::new(Level::Path, self.kind, part),
                 priors: self.priors.of_key(path_key(key, part)),
                 prior_weight: self.settings.path_weight,
                 recent: true,
@@ -470,6 +494,12 @@ impl<'w> Walk<'w> {
         if at.blocks {
             let prior_weight = self.settings.level_weight;
             candidate.block = (weights.blocked + prior_weight * candidate.block) / (weights.total + prior_weight);
+        }
+        if at.of_host && candidate.plain_ms > 0.0 {
+            let (spent, on) = (candidate.spent_ms, candidate.spent_on);
+            let weight = self.settings.level_weight;
+            candidate.spent_ms = weights.duration_ms + weight * spent / on;
+            candidate.spent_on = weights.total + weight;
         }
         if let Some(specificity) = at.specificity {
             let recent = at.recent.then_some((weights.recent_success, weights.recent_total));

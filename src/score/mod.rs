@@ -6,11 +6,13 @@
 use crate::registry::{FetcherId, FetcherSpec};
 
 mod confidence;
+mod cost;
 pub(crate) mod estimate;
+mod here;
 pub(crate) mod importance;
 pub(crate) mod index;
 mod met;
-pub(crate) mod shown;
+mod shown;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;
@@ -94,6 +96,8 @@ pub struct Scored<'a> {
     pub tried: bool,
     /// Whether its breaker on this domain is open.
     pub open: bool,
+    /// What a request costs here, in plain requests: as configured, or as measured.
+    pub cost: f64,
     /// The chance of success, 0 to 1.
     pub success: f64,
     /// The chance of success by general evidence alone: without site, domain and section.
@@ -117,6 +121,11 @@ pub struct Scored<'a> {
     pub(crate) host_weight: f64,
     /// When the host's vendor changed its mind about it, in seconds since 1970; 0 for never.
     pub(crate) turned_s: u32,
+    /// Milliseconds spent on so many requests, from which a cost is measured.
+    pub(crate) spent_ms: f64,
+    pub(crate) spent_on: f64,
+    /// The mean plain request in milliseconds; 0 where no cost is measured.
+    pub(crate) plain_ms: f64,
 }
 
 impl Scored<'_> {

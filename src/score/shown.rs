@@ -6,47 +6,12 @@
 //! word. Must not know how a host came by its tags.
 
 use super::estimate::{Candidates, Step, Trace, Walk};
-use crate::evidence::{Known, Row, Side, TagId, Tags};
+use super::here::ShownHere;
+use crate::evidence::{Row, TagId};
 use crate::heuristic::HOST_SHOWED;
 
 /// All walls count for so many times as many attempts before they move an estimate as one vendor does.
 const CATEGORY_WEIGHS: f64 = 2.0;
-
-/// The tags of one host, looked up.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ShownHere<'t> {
-    served: Option<(TagId, &'t Row)>,
-    walled: Option<&'t Row>,
-    /// None where all that is known is that there is a wall.
-    vendor: Option<(TagId, &'t Row)>,
-}
-
-impl<'t> ShownHere<'t> {
-    /// The rows of what is known of a host.
-    #[inline]
-    pub(crate) fn find(tags: &'t Tags, known: Known) -> Self {
-        let [blocked, served] = known;
-        let of = |slot: Option<(TagId, u16)>| slot.and_then(|(id, _)| Some((id, tags.row(id)?)));
-        let (blocked, served) = (of(blocked), of(served));
-        Self {
-            served,
-            walled: blocked.and_then(|_| tags.category(Side::Blocked)),
-            vendor: blocked.filter(|(id, _)| !Tags::is_category(*id)),
-        }
-    }
-
-    /// Whether the host has a wall.
-    #[inline]
-    pub(crate) fn is_walled(&self) -> bool {
-        self.walled.is_some()
-    }
-
-    /// Whose wall it is, if that is known.
-    #[inline]
-    pub(crate) fn vendor(&self) -> Option<TagId> {
-        self.vendor.map(|(id, _)| id)
-    }
-}
 
 impl Walk<'_> {
     /// Moves the estimates of all candidates towards how they do on other hosts that showed the same, and notes how much that counts
@@ -80,26 +45,26 @@ impl Walk<'_> {
         trace: &mut impl Trace,
     ) {
         for c in candidates.iter_mut() {
-            let Some(cell) = row.cell(c.id, self.features.kind()) else { continue };
-            let heard = cell.read(self.down);
+            let Some(cell) = row.cell(c.id, self.kind) else { continue };
             if is_vendor {
-                (c.host_weight, c.turned_s) = (heard.alike, heard.turned_s);
+                (c.host_weight, c.turned_s) = (cell.weight(), cell.turned_s());
             }
-            if heard.total <= 0.0 {
+            let (success, total) = cell.pair(self.down);
+            if total <= 0.0 {
                 continue;
             }
             let before = c.success;
-            c.success = (heard.success + weight * before) / (heard.total + weight);
+            c.success = (success + weight * before) / (total + weight);
             trace.step(Step {
                 kind: HOST_SHOWED,
                 value: "",
                 fetcher: c.id,
-                success: heard.success,
-                total: heard.total,
-                exact_success: heard.success,
-                exact_total: heard.total,
+                success,
+                total,
+                exact_success: success,
+                exact_total: total,
                 blocked: 0.0,
-                attempts: heard.hosts,
+                attempts: 0,
                 estimate_before: before,
                 estimate_after: c.success,
                 tag,

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::evidence::Evidence;
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use crate::heuristic::UrlExtractor;
+use crate::heuristic::files::FileSuffixes;
 #[cfg(feature = "pace")]
 use crate::pace::{Pace, PaceMode};
 use crate::policy::{self, Policy};
@@ -28,6 +29,7 @@ pub struct SelectorBuilder {
     backoff: BackoffSettings,
     half_life_days: f64,
     keys_max: Option<usize>,
+    suffixes: FileSuffixes,
     around: Timestamp,
     priors: Vec<Prior>,
     extractors: Vec<Box<dyn UrlExtractor>>,
@@ -62,6 +64,7 @@ impl Default for SelectorBuilder {
             backoff: BackoffSettings::default(),
             half_life_days: HALF_LIFE_DAYS_DEFAULT,
             keys_max: None,
+            suffixes: FileSuffixes::default(),
             around: Timestamp::now(),
             priors: Prior::built_in(),
             extractors: Vec::new(),
@@ -111,6 +114,14 @@ impl SelectorBuilder {
     #[must_use]
     pub fn keys_max(mut self, keys: impl Into<Option<usize>>) -> Self {
         self.keys_max = keys.into().map(|keys| keys.max(1));
+        self
+    }
+
+    /// Says which suffixes mean a file. What is known of files and of pages is kept apart; what was learned of a suffix before it
+    /// changed sides fades where it is.
+    #[must_use]
+    pub fn file_suffixes(mut self, suffixes: FileSuffixes) -> Self {
+        self.suffixes = suffixes;
         self
     }
 
@@ -209,7 +220,7 @@ impl SelectorBuilder {
             priors: Priors::new(&self.priors, &registry),
             prior_list: self.priors,
             importances: Importances::default(),
-            evidence: Evidence::new(decay, self.keys_max),
+            evidence: Evidence::new(decay, self.keys_max, self.suffixes),
             registry,
             settings: self.settings,
             backoff: self.backoff,

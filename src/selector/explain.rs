@@ -6,17 +6,16 @@ use super::{Selector, Situation};
 use crate::backoff::LinkState;
 use crate::decision::Decision;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
-use crate::heuristic::Heuristic;
 use crate::heuristic::url::{UrlError, UrlFeatures, identity};
 use crate::score::Settings;
-use crate::score::estimate::{Candidates, NoTrace, Walk};
+use crate::score::estimate::{Beside, Candidates, NoTrace, Walk};
 
 impl Selector {
     /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.
     ///
     /// # Errors
     /// As [`Selector::select`].
-    pub fn explain(&self, url: &Url, situation: &Situation) -> Result<Explanation, UrlError> {
+    pub fn explain(&self, url: &Url, situation: &Situation<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut steps = Steps::new(&self.registry, self.evidence.tags(), features.path_depth);
@@ -34,11 +33,8 @@ impl Selector {
         let alternative =
             taken.and_then(|take| explain::cheapest_alternative(&candidates, take.fetcher, &self.settings));
         let counterfactuals = std::iter::once(self.without_domain(url, &features, &awake)).chain(alternative).collect();
-        let mut heuristics = features.heuristics();
-        for extractor in &self.extractors {
-            extractor
-                .extract(url, &mut |kind, value| heuristics.push(Heuristic::new(kind.to_owned(), value.to_owned())));
-        }
+        let mut heuristics = self.heuristics(url)?;
+        heuristics.extend_from_slice(situation.heuristics);
         let candidates = candidates.iter().map(|c| CandidateView::of(c, &self.settings)).collect();
         let shown = self.shown_by_host(url, situation.now)?;
         let url = identity(url).to_owned();
@@ -46,14 +42,15 @@ impl Selector {
     }
 
     /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
-    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation) -> Counterfactual {
+    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation<'_>) -> Counterfactual {
         let settings = Settings { explore: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();
         let guard = self.evidence.guard();
         self.enlist(&mut candidates, None, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &settings, &guard, features, situation.now);
-        walk.run(&mut candidates, url, &self.extractors, situation.hint, None, &mut NoTrace);
+        let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
+        walk.run(&mut candidates, beside, situation.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), situation);
         let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }

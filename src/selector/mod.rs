@@ -22,7 +22,7 @@ use crate::pace::Pace;
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
 use crate::router::Router;
-use crate::score::estimate::{Candidates, Local, NoTrace, Priors, Trace, Walk};
+use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
@@ -39,14 +39,14 @@ mod replay;
 mod route;
 mod sink;
 
-pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
+pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
 pub use sink::{Sink, SinkError};
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Situation {
+pub struct Situation<'k> {
     /// The time of the decision.
     pub now: Timestamp,
     /// The link's state; the default for a crawler that keeps none.
@@ -61,6 +61,9 @@ pub struct Situation {
     pub wanted: Option<FetcherId>,
     /// This URL is the one trial of a host whose pause has ended: the host's pause holds for the others only.
     pub host_trial: bool,
+    /// What the caller knows of it beside its URL, such as `(video_platform, vimeo)`: learned from and decided by as what the URL
+    /// shows is. See [`Heuristic::of_caller`].
+    pub heuristics: &'k [Heuristic],
 }
 
 /// How a [visit](crate::visit::Visit) goes.
@@ -96,7 +99,7 @@ impl Default for VisitSettings {
     }
 }
 
-impl Situation {
+impl Situation<'_> {
     /// A first attempt at `now`, about which nothing else is known.
     pub fn first(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
@@ -166,7 +169,7 @@ impl Selector {
     ///
     /// # Errors
     /// [`UrlError`] when the URL is not one that can be fetched.
-    pub fn select(&self, url: &Url, situation: &Situation) -> Result<Decision, UrlError> {
+    pub fn select(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
@@ -174,7 +177,11 @@ impl Selector {
 
     /// Decides as [`Selector::select`] does, and says whether anything was ever paused or blocked on the host: where not, a visit has
     /// nothing to claim.
-    pub(crate) fn select_on_host(&self, url: &Url, situation: &Situation) -> Result<(Decision, HostSeen), UrlError> {
+    pub(crate) fn select_on_host(
+        &self,
+        url: &Url,
+        situation: &Situation<'_>,
+    ) -> Result<(Decision, HostSeen), UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut seen = HostSeen::Quiet;
@@ -186,19 +193,29 @@ impl Selector {
     ///
     /// # Errors
     /// [`SinkError`] when the attempt will not survive the process; memory has it all the same.
-    pub fn record(&self, mut attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
+    pub fn record(&self, attempt: Attempt, now: Timestamp) -> Result<(), SinkError> {
+        self.record_knowing(attempt, &[], now)
+    }
+
+    /// The same of an attempt that is tagged with what the caller knew before it, too.
+    pub(crate) fn record_knowing(
+        &self,
+        mut attempt: Attempt,
+        known: &[Heuristic],
+        now: Timestamp,
+    ) -> Result<(), SinkError> {
         if attempt.attempted_at > now {
             attempt.attempted_at = now;
             // Relaxed: a count for people.
             self.clamped.fetch_add(1, Ordering::Relaxed);
         }
-        self.carry(&mut attempt);
+        self.carry(&mut attempt, known);
         self.observe(&attempt);
         self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
     }
 
     /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
-    fn carry(&self, attempt: &mut Attempt) {
+    fn carry(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
         if self.settings.tag_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
             return;
@@ -207,7 +224,8 @@ impl Selector {
             true => Vec::new(),
             false => Url::parse(&attempt.url).ok().and_then(|url| self.heuristics(&url).ok()).unwrap_or_default(),
         };
-        let is_of_url = |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic);
+        let is_of_url =
+            |heuristic: &Heuristic| is_of_url(&heuristic.kind) || own.contains(heuristic) || known.contains(heuristic);
         let carried = self.evidence.carried(attempt, &self.registry, is_of_url);
         attempt.heuristics.extend(carried.into_iter().map(Tag::from));
     }
@@ -367,7 +385,7 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &Situation,
+        situation: &Situation<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
@@ -379,7 +397,7 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &Situation,
+        situation: &Situation<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
         seen: &mut HostSeen,
@@ -403,7 +421,8 @@ impl Selector {
         self.enlist(candidates, domain, situation);
         let (priors, importances) = (&self.priors, &self.importances);
         let walk = Walk::new(&self.evidence, priors, importances, &self.settings, &guard, features, situation.now);
-        walk.run(candidates, url, &self.extractors, situation.hint, Some(local), trace);
+        let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
+        walk.run(candidates, beside, situation.hint, Some(local), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
             return Decision::Take(take(wanted, Source::Requested, Rule::Requested, 1.0));
         }
@@ -419,7 +438,7 @@ impl Selector {
         candidates: &Candidates<'_>,
         settings: &Settings,
         (domain_attempts, behind_vendor): (u32, bool),
-        situation: &Situation,
+        situation: &Situation<'_>,
     ) -> Decision {
         let view = View {
             candidates,
@@ -446,7 +465,7 @@ impl Selector {
     }
 
     /// Puts every candidate on the list, with what is known before the walk.
-    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &Situation) {
+    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &Situation<'_>) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
         for (id, spec) in self.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), situation.now));
@@ -466,6 +485,10 @@ impl Selector {
                 domain_newest_s: 0,
                 host_weight: self.settings.level_weight,
                 turned_s: 0,
+                cost: spec.cost,
+                spent_ms: 0.0,
+                spent_on: 0.0,
+                plain_ms: 0.0,
             });
         }
     }

@@ -62,8 +62,8 @@ impl Selector {
         for (side, (id, day)) in Side::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
             let (Some(tag), Some(row)) = (tags.name_of(id), tags.row(id)) else { continue };
             let of = |(fetcher, name): (FetcherId, &str)| {
-                let heard = row.cell(fetcher, features.kind())?.read(down);
-                let all = tags.category(side)?.cell(fetcher, features.kind())?.read(down);
+                let heard = row.cell(fetcher, self.evidence.kind(&features))?.read(down);
+                let all = tags.category(side)?.cell(fetcher, self.evidence.kind(&features))?.read(down);
                 let at = |seconds: u32| Timestamp::from_millis(i64::from(seconds) * 1000);
                 (heard.total > 0.0).then(|| TagFetcher {
                     fetcher: name.to_owned(),

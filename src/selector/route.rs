@@ -18,7 +18,7 @@ impl Router {
         &self,
         selector: &Selector,
         url: &Url,
-        situation: &Situation,
+        situation: &Situation<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
         let learned = selector.select(url, situation)?;

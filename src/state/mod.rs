@@ -1,4 +1,5 @@
-//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk.
+//! What the visits of one process share beside evidence: probes and trials under way, links and hosts at risk, pages that
+//! come again.
 //!
 //! Each kind has a file. All of it lies in small concurrent maps that hold only what is under way or at risk, and none of it is
 //! read by a decision: [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the
@@ -9,6 +10,7 @@ pub(crate) mod flights;
 pub(crate) mod freed;
 pub(crate) mod hosts;
 pub(crate) mod links;
+pub(crate) mod pages;
 
 /// Everything that visits share.
 #[derive(Debug, Default)]
@@ -24,4 +26,6 @@ pub(crate) struct State {
     /// Who waits for a request of a host to end.
     #[cfg(feature = "pace")]
     pub(crate) freed: freed::Freed,
+    /// Pages that come again.
+    pub(crate) pages: pages::Pages,
 }

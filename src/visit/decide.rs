@@ -112,6 +112,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         if first {
             self.hint = link.hint;
         }
+        let known = self.known.clone();
         let situation = Situation {
             now,
             // The pause was looked at before the first attempt; this visit's own failures do not stop it half way.
@@ -121,6 +122,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             attempts: self.attempts,
             wanted: self.wanted.filter(|id| first && !self.excluded.contains(*id)),
             host_trial: self.host_trial.is_some(),
+            heuristics: known.as_deref().unwrap_or_default(),
         };
         let (decision, host) = if first { self.route(&situation)? } else { self.select(&situation)? };
         match decision {
@@ -139,12 +141,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn select(&self, situation: &Situation) -> Result<(Decision, HostSeen), Stop> {
+    fn select(&self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
         // The URL was looked at when the visit began.
         self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(Ended::NoFetcher))
     }
 
-    fn route(&mut self, situation: &Situation) -> Result<(Decision, HostSeen), Stop> {
+    fn route(&mut self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
         let router = self.selector.router();
         if router.mode == Mode::Learning && self.learning.is_none() {
             return self.select(situation);

@@ -31,6 +31,7 @@
 
 use std::borrow::Borrow;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
@@ -40,6 +41,7 @@ use crate::attempt::bounds::link_name;
 use crate::attempt::{ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
+use crate::heuristic::Heuristic;
 use crate::heuristic::url::{domain_of, fetchable, identity};
 use crate::registry::{FetcherId, FetcherSet};
 use crate::router::Mode;
@@ -48,6 +50,7 @@ use crate::state::flights::Follower;
 use crate::time::Timestamp;
 use crate::trace;
 
+mod again;
 mod decide;
 #[cfg(feature = "pace")]
 mod pace;
@@ -88,6 +91,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     /// The caller's name for what is fetched; the URL when none.
     link: Option<Box<str>>,
     learning: Option<bool>,
+    /// What the caller knows beside the URL.
+    known: Option<Arc<[Heuristic]>>,
     wanted: Option<FetcherId>,
     /// Candidates that are not to be had, or were tried.
     excluded: FetcherSet,
@@ -182,6 +187,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             url,
             link: None,
             learning: None,
+            known: None,
             wanted: None,
             excluded: FetcherSet::EMPTY,
             number: 0,
@@ -213,6 +219,21 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     #[must_use]
     pub fn link(mut self, link: &str) -> Self {
         self.link = Some(link_name(link).into());
+        self
+    }
+
+    /// Says what the caller knows beside the URL: it is learned from and decided by as what the URL shows is.
+    #[must_use]
+    pub fn knowing(mut self, heuristics: impl IntoIterator<Item = Heuristic>) -> Self {
+        // The URL was looked at when the visit began. What it shows counts once.
+        let shown = self.selector.heuristics(self.url.borrow()).unwrap_or_default();
+        let mut known: Vec<Heuristic> = Vec::new();
+        for heuristic in heuristics {
+            if !shown.contains(&heuristic) && !known.contains(&heuristic) {
+                known.push(heuristic);
+            }
+        }
+        self.known = (!known.is_empty()).then(|| known.into());
         self
     }
 

@@ -63,7 +63,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         asked: Option<Duration>,
         now: Timestamp,
     ) -> Word {
-        let Some(place) = place else { return Word::Nothing };
+        // Where somebody else was asked the host has said nothing: the place is given back.
+        let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
         let told = pace::Answer {
             retry_after: asked,
             latency: answer.duration.map(|latency| latency.max(LATENCY_LEAST)),

@@ -69,6 +69,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
         }
         self.judge_short(&mut answer, take.fetcher, &by);
+        self.judge_again(&mut answer, take.fetcher);
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.asked(&answer, now);
         // Asked before the pace hears of it, which then knows of nothing but the block.
@@ -210,8 +211,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) {
         let url = self.url.borrow();
         let Ok(heuristics) = self.selector.heuristics(url) else { return };
-        let shown = answer.heuristics.iter().cloned();
-        let tags = heuristics.into_iter().chain(shown).map(Tag::from).collect();
+        let known = self.known.as_deref().unwrap_or_default();
+        let shown = answer.heuristics.iter().filter(|shown| !known.contains(shown));
+        let tags = heuristics.into_iter().chain(known.iter().cloned()).chain(shown.cloned()).map(Tag::from).collect();
         let name = self.selector.fetcher_name(take.fetcher);
         let Ok(mut attempt) = Attempt::tagged(url, name, at, tags) else { return };
         attempt.success = error.is_none();
@@ -235,7 +237,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         trace::attempt(&attempt);
         // A log that cannot take it says so itself; memory has it all the same.
-        let _ = self.selector.record(attempt, now);
+        let _ = self.selector.record_knowing(attempt, known, now);
     }
 
     /// The arm that serves this visit, where the router had a choice.

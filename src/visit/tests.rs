@@ -709,3 +709,66 @@ fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given
         }
     }
 }
+
+/// Visits `path`; the plain fetcher brings a page with this sketch, or none where it is to fail, and those that render another page.
+fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Option<u64>) -> End {
+    let mut visit = world.visit(path);
+    loop {
+        match visit.next() {
+            Step::Fetch(fetch) => {
+                let answer = match (fetch.fetcher(), plain) {
+                    ("direct_access", Some(_)) => Answer { sketch: plain, ..Outcome::Content.into() },
+                    ("direct_access", None) => Outcome::Blocked(Block::refusal()).into(),
+                    _ => Answer { sketch: rendered, ..Outcome::Content.into() },
+                };
+                visit.report(fetch, answer);
+            }
+            Step::Wait(wait) => panic!("nobody else is there to wait for: {wait:?}"),
+            Step::End(end) => return end,
+        }
+    }
+}
+
+/// What the attempts of the plain fetcher say of pages that come again, by URL.
+fn said_again(world: &World) -> Vec<(String, String, Option<String>)> {
+    let of_plain = world.attempts().into_iter().filter(|attempt| attempt.fetcher == "direct_access");
+    let said = of_plain.filter_map(|attempt| {
+        let tag = attempt.heuristics.iter().find(|tag| tag.heuristic.kind == crate::heuristic::SAME_PAGE_AGAIN)?;
+        let error = attempt.error_type.as_ref().map(|error| error.name().to_owned());
+        Some((attempt.url.clone(), tag.heuristic.value.to_string(), error))
+    });
+    said.collect()
+}
+
+const SKETCH: u64 = 0x5555_3333_0f0f_00ff;
+
+#[test]
+fn the_same_page_for_several_addresses_is_a_wall_once_another_fetcher_brought_something_else_for_one() {
+    let world = World::new();
+    run_by_fetcher(&world, "/1", Some(SKETCH), None);
+    run_by_fetcher(&world, "/2", Some(SKETCH), None);
+    assert!(said_again(&world).is_empty(), "two addresses are no pattern");
+    // The plain fetcher fails for an address that it brought the page for, and a browser brings something else.
+    run_by_fetcher(&world, "/2", None, None);
+    run_by_fetcher(&world, "/3", Some(SKETCH ^ 1), None);
+    let said = said_again(&world);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].0.ends_with("/3") && said[0].1 == "blocked", "{said:?}");
+    assert_eq!(said[0].2.as_deref(), Some("blocked_403"));
+    let last = world.attempts().pop().unwrap();
+    assert!(last.fetcher != "direct_access" && last.success, "somebody else brought the page: {last:?}");
+}
+
+#[test]
+fn a_stub_that_everybody_gets_alike_stays_content_however_often_it_comes() {
+    let world = World::new();
+    for n in 0..6 {
+        run_by_fetcher(&world, &format!("/{n}"), Some(SKETCH), Some(SKETCH));
+    }
+    // Fetchers agree on one address, and on another a browser has been somewhere that the plain fetcher has not.
+    run_by_fetcher(&world, "/2", None, Some(SKETCH));
+    run_by_fetcher(&world, "/far", None, None);
+    run_by_fetcher(&world, "/7", Some(SKETCH), Some(SKETCH));
+    let said = said_again(&world);
+    assert!(said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()), "{said:?}");
+}

@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::available::BrowserArgs;
+use crate::decide::read_tag;
 use fetchwise::fetch::guard;
+use fetchwise::heuristic::Heuristic;
 use fetchwise::pace::{PaceMode, PaceSettings};
 use fetchwise::robots::RobotsUse;
 
@@ -22,7 +24,7 @@ use fetchwise::robots::RobotsUse;
 /// they come in the order of the input, and a URL that hangs holds back the results of those after it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\"}; empty lines and \
+    after_help = "Input lines are URLs, or JSON objects {\"url\", \"id\", \"learning\", \"fetcher\", \"tags\"}; empty lines and \
     lines that start with # are left out.\n\n\
     Examples:\n  \
     fetchwise fetch https://example.org/ --out pages\n  \
@@ -80,6 +82,9 @@ pub(crate) struct FetchArgs {
     /// Try this fetcher first, for every URL
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Option<String>,
+    /// What is known of the URLs beside themselves, such as video_platform=vimeo: learned from, and decided by; repeatable
+    #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
+    pub(crate) tag: Vec<Heuristic>,
     /// Start from the beginning, though an earlier run was interrupted
     #[arg(long)]
     pub(crate) restart: bool,

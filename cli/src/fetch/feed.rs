@@ -1,6 +1,7 @@
 //! What to fetch, in order: from the command line, a file or stdin, read by a thread of its own so that a slow pipe holds
 //! up nothing else. Each item knows where it stands in the input, because results come in another order.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use super::FetchArgs;
 use crate::failure::Failure;
 use crate::input::{Lines, is_stdin};
 use crate::settings::Settings;
+use fetchwise::heuristic::Heuristic;
 use fetchwise::pipeline::Link;
 use fetchwise::robots::RobotsUse;
 
@@ -75,6 +77,8 @@ struct LinkJson {
     learning: Option<bool>,
     #[serde(default)]
     fetcher: Option<String>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
 }
 
 impl Feed {
@@ -82,8 +86,12 @@ impl Feed {
     pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
         let total = total(args);
         let wish = args.robots.or(settings.config.robots.wish);
-        let named =
-            Link { fetcher: args.fetcher.clone(), robots: wish.unwrap_or(RobotsUse::Ignore), ..Link::default() };
+        let named = Link {
+            fetcher: args.fetcher.clone(),
+            heuristics: args.tag.clone(),
+            robots: wish.unwrap_or(RobotsUse::Ignore),
+            ..Link::default()
+        };
         // A person who names a URL wants that page; a list is a crawl.
         let listed = Link { robots: wish.unwrap_or(RobotsUse::Obey), ..named.clone() };
         let mut sources: Vec<Source> = Vec::new();
@@ -161,14 +169,20 @@ fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
     if !line.starts_with('{') {
         return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
     }
+    let expected = r#"{"url", "id", "learning", "fetcher", "tags"}"#;
     let read: Result<LinkJson, _> = serde_json::from_str(line);
-    Some(match read {
-        Ok(json) => {
-            let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
-            Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, ..base.clone() })
-        }
-        Err(error) => Err(format!("not a JSON object {{\"url\", \"id\", \"learning\", \"fetcher\"}}: {error}")),
-    })
+    Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
+}
+
+/// The link of a line that is an object; what it says itself goes before what holds for all.
+fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
+    let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
+    let mut heuristics = Vec::new();
+    for (kind, value) in &json.tags {
+        heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| error.to_string())?);
+    }
+    heuristics.extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
+    Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, heuristics, ..base.clone() })
 }
 
 /// How many items there will be, comments counted too: for the progress bar.
@@ -208,16 +222,20 @@ mod tests {
             link(" http://e.org/ ", &base).unwrap().unwrap(),
             Link { url: "http://e.org/".to_owned(), ..base.clone() }
         );
-        let read = link(r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g"}"#, &base).unwrap().unwrap();
+        let line =
+            r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g","tags":{"video_platform":"vimeo"}}"#;
+        let read = link(line, &base).unwrap().unwrap();
         let want = Link {
             url: "http://e.org/".to_owned(),
             id: Some("7".to_owned()),
             learning: Some(false),
             fetcher: Some("g".to_owned()),
+            heuristics: vec![Heuristic::new("video_platform", "vimeo")],
             robots: RobotsUse::Obey,
         };
         assert_eq!(read, want);
-        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#] {
+        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#, r#"{"url":"x","tags":{"domain":"x"}}"#]
+        {
             assert!(link(bad, &base).unwrap().is_err(), "{bad}");
         }
     }

@@ -1,21 +1,26 @@
 //! Making the fetchers that are to be had: the shipped ones, and those of the config. Starts none of them.
 
+use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::assemble::Wishes;
-use crate::available::{Available, NoBrowser};
+use crate::available::{Available, NoBrowser, download_program, key_variable};
 use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::Settings;
-use fetchwise::config::{ArchiveConfig, FetcherConfig, Means};
+use fetchwise::config::{ArchiveConfig, DownloadConfig, FetcherConfig, Means, SearchConfig};
 use fetchwise::fetch::Fetcher;
 use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::download::{DownloadFetcher, DownloadOptions};
 use fetchwise::fetch::guard::AddressGuard;
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::fetch::search::{SearchFetcher, SearchOptions};
+use fetchwise::fetch::solver::{SolverFetcher, SolverOptions};
+use fetchwise::fetch::upstream::Upstream;
 use fetchwise::registry::{PROBE_FETCHER, canonical};
 
 /// Other programs get so long to end.
@@ -99,7 +104,13 @@ impl Made {
         for fetcher in
             config.fetchers.iter().filter(|fetcher| available.why_left_out(canonical(&fetcher.name)).is_none())
         {
-            made.add(fetcher, || http(settings, wishes, guard.clone()), &dialer)?;
+            let upstream = upstream(fetcher)?;
+            let mut http = http(settings, wishes, guard.clone())?;
+            let mut dialer = dialer.clone();
+            if let Some(upstream) = upstream {
+                (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
+            }
+            made.add(fetcher, settings, wishes, available, (http, dialer))?;
         }
         Ok(made)
     }
@@ -108,8 +119,10 @@ impl Made {
     fn add(
         &mut self,
         fetcher: &FetcherConfig,
-        http: impl Fn() -> Result<HttpFetcherBuilder, Failure>,
-        dialer: &Dialer,
+        settings: &Settings,
+        wishes: &Wishes,
+        available: &Available<'_>,
+        (http, dialer): (HttpFetcherBuilder, Dialer),
     ) -> Result<(), Failure> {
         let name = canonical(&fetcher.name);
         match fetcher.means() {
@@ -117,17 +130,118 @@ impl Made {
                 let mut options = CommandOptions::new(name, argv);
                 options.renders = fetcher.spec().renders;
                 options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
-                let command = Arc::new(CommandFetcher::new(options, dialer.clone()));
+                // A program that knows of proxies knows these variables.
+                let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
+                options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
+                let command = Arc::new(CommandFetcher::new(options, dialer));
                 self.children.commands.push(Arc::clone(&command));
                 self.fetchers.push(command);
             }
             Means::Archive(archive) => {
                 let options = archives(name, &archive, fetcher.max_in_flight);
-                self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http()?).map_err(Failure::usage)?));
+                self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
+            }
+            Means::Search(search) => {
+                let options = search_options(name, &search, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
+            }
+            Means::Download(download) => {
+                let options = downloads(name, &download, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(DownloadFetcher::new(options, dialer)));
+            }
+            Means::Solver(address) => {
+                let base = SolverOptions::new(name, address.clone());
+                let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
+                let options = SolverOptions { max_in_flight, ..base };
+                self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
+            }
+            Means::Remote(address) => {
+                let base = BrowserOptions::default();
+                let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
+                let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
+                let browser = BrowserFetcher::remote(address, options, dialer)
+                    .map_err(|error| Failure::usage(format_args!("the browser of the fetcher {name}: {error}")))?;
+                let browser = Arc::new(browser);
+                self.children.browsers.push(Arc::clone(&browser));
+                self.fetchers.push(browser);
+            }
+            Means::Like(PROBE_FETCHER) => {
+                self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
+            }
+            Means::Like(like) => {
+                let Some(shipped) = browsers(wishes).into_iter().find(|options| options.name == like) else {
+                    return Ok(());
+                };
+                let Ok(program) = &available.browser else { return Ok(()) };
+                let tabs = fetcher.max_in_flight.or(settings.config.browser.tabs).unwrap_or(shipped.tabs);
+                let options = BrowserOptions { name: name.to_owned(), tabs, ..shipped };
+                let browser = Arc::new(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
+                self.children.browsers.push(Arc::clone(&browser));
+                self.fetchers.push(browser);
             }
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// The variables that tell a program which proxy to use.
+const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+
+/// The proxy that a fetcher of the config goes through.
+fn upstream(fetcher: &FetcherConfig) -> Result<Option<Upstream>, Failure> {
+    let Some(proxy) = &fetcher.proxy else { return Ok(None) };
+    let user = fetcher.proxy_user_env.as_ref().and_then(|name| env::var(name).ok());
+    Upstream::parse(&proxy.0, user.as_deref())
+        .map(Some)
+        .map_err(|error| Failure::usage(format_args!("the proxy of the fetcher {}: {error}", fetcher.name)))
+}
+
+/// What a search interface is asked, and where the parts of its records are.
+fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize>) -> SearchOptions {
+    let key = key_variable(name, config).and_then(|variable| env::var(variable).ok());
+    let shipped = SearchOptions::new_york_times(key.clone());
+    let base = match name == shipped.name {
+        true => shipped,
+        false => SearchOptions {
+            hosts: Vec::new(),
+            records: String::new(),
+            address: None,
+            summary: None,
+            body: None,
+            date: None,
+            ..shipped
+        },
+    };
+    let own = config.clone();
+    SearchOptions {
+        name: name.to_owned(),
+        url: own.url.unwrap_or(base.url),
+        key,
+        key_header: own.key_header,
+        hosts: own.hosts.unwrap_or(base.hosts),
+        records: own.records.unwrap_or(base.records),
+        address: own.address.or(base.address),
+        title: own.title.unwrap_or(base.title),
+        summary: own.summary.or(base.summary),
+        body: own.body.or(base.body),
+        date: own.date.or(base.date),
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+    }
+}
+
+fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) -> DownloadOptions {
+    let base = DownloadOptions::default();
+    DownloadOptions {
+        name: name.to_owned(),
+        program: download_program(config),
+        format: config.format.clone(),
+        subtitles: config.subtitles.clone(),
+        max_time: config.max_time.unwrap_or(base.max_time),
+        dir: config.dir.clone(),
+        arguments: config.arguments.iter().map(Into::into).collect(),
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+        ..base
     }
 }
 

@@ -104,7 +104,22 @@ fn a_labelled_batch_judges_the_detector() {
     let file = place.write("labels.jsonl", labels);
     let ran = place.run(&["classify", "--batch", &file, "--evaluate", "--json"]);
     let report = ran.one();
-    assert_eq!((ran.code, report["pages"].as_u64(), report["block"]["hits"].as_u64()), (0, Some(3), Some(1)));
-    assert_eq!((report["block"]["misses"].as_u64(), report["block"]["false_alarms"].as_u64()), (Some(1), Some(0)));
-    assert!(place.run(&["classify", "--batch", &file, "--evaluate"]).stdout.contains("block: recall 50.00 %"));
+    let block = &report["given"]["block"];
+    assert_eq!((ran.code, report["pages"].as_u64(), block["hits"].as_u64()), (0, Some(3), Some(1)));
+    assert_eq!((block["misses"].as_u64(), block["false_alarms"].as_u64()), (Some(1), Some(0)));
+    let text = place.run(&["classify", "--batch", &file, "--evaluate"]).stdout;
+    assert!(text.contains("block at status given: recall 50.00 % (1 of 2; 9.5 to 90.5)"), "{text}");
+}
+
+#[test]
+fn a_batch_is_judged_at_status_200_beside_the_status_it_came_with() {
+    let place = Place::new();
+    place.write("a.html", article());
+    let line = json!({"label": "block", "status": 403, "body_path": "a.html"}).to_string();
+    let file = place.write("labels.jsonl", line);
+    let report = place.run(&["classify", "--batch", &file, "--evaluate", "--json"]).one();
+    // What a status hides is seen without it.
+    assert_eq!(report["given"]["block"]["hits"].as_u64(), Some(1));
+    assert_eq!(report["at_200"]["block"]["misses"].as_u64(), Some(1));
+    assert_eq!(report["at_200"]["mistakes"][0]["taken_for"].as_str(), Some("content"));
 }

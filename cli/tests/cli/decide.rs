@@ -372,3 +372,60 @@ fn an_explanation_without_evidence_marks_nothing() {
     assert!(line["steps"].as_array().unwrap().iter().all(|step| step["deciding"] == false));
     assert_eq!(line["counterfactuals"][0]["fetcher"], "direct_access");
 }
+
+#[test]
+fn what_the_caller_knows_decides_and_what_the_url_tells_is_refused() {
+    let place = Place::new();
+    place.import((0..60).flat_map(|n| {
+        let of = |host: &str, fetcher: &str, success: bool, tags: Value| {
+            let error = if success { Value::Null } else { json!("wrong_tool") };
+            json!({"url": format!("https://{host}{n}.org/v/1"), "fetcher": fetcher, "success": success, "error_type": error,
+                   "attempted_at": now() - n, "heuristics": tags})
+        };
+        let vimeo = |host: &str| {
+            json!([{"type": "domain", "value": format!("{host}{n}.org")}, {"type": "path_depth", "value": "2"},
+                   {"type": "video_platform", "value": "vimeo"}])
+        };
+        [
+            of("a", "direct_access", true, json!([])),
+            of("b", "direct_access", false, vimeo("b")),
+            of("b", "youtube_downloader", true, vimeo("b")),
+        ]
+    }));
+    let select = |more: &[&str]| {
+        let args = [&["select", "https://new.org/v/1", "--json", "--all-fetchers"], more].concat();
+        place.run(&args).one()["fetcher"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(select(&[]), "direct_access");
+    assert_eq!(select(&["--tag", "video_platform=vimeo"]), "youtube_downloader");
+    let refused = place.run(&["select", "https://new.org/", "--tag", "domain=e.org"]);
+    assert!(refused.code == 2 && refused.stderr.contains("the URL tells that by itself"), "{}", refused.stderr);
+}
+
+#[test]
+fn explain_says_how_fetchers_fare_behind_the_vendor_that_the_host_has_shown() {
+    let place = Place::new();
+    let line = |host: &str, fetcher: &str, success: bool, tag: (&str, &str), at: i64| {
+        let error = if success { Value::Null } else { json!("blocked_captcha") };
+        let heuristic = |kind: &str, value: &str| json!({"type": kind, "value": value});
+        json!({"url": format!("https://{host}/"), "fetcher": fetcher, "success": success, "error_type": error,
+               "attempted_at": at, "heuristics": [heuristic("domain", host), heuristic("site", host), heuristic(tag.0, tag.1)]})
+    };
+    let mut lines = vec![line("e.org", "direct_access", false, ("block_gate", "true"), now() - HOUR)];
+    for n in 0..40 {
+        let host = format!("host{n}.net");
+        lines.push(line(&host, "direct_access", false, ("block_gate", "true"), now() - 2 * HOUR));
+        lines.push(line(&host, "playwright", n % 4 == 0, ("host_showed", "block_gate"), now() - HOUR));
+    }
+    place.import(lines);
+    let explained = place.run_with_browser(&["explain", "--json", "https://e.org/new"]).one();
+    let shown = &explained["host_showed"][0];
+    assert_eq!((shown["tag"].as_str(), shown["vendor"].as_bool()), (Some("block_gate"), Some(true)), "{explained}");
+    let browser = &shown["fetchers"][0];
+    assert_eq!((browser["fetcher"].as_str(), browser["hosts"].as_u64()), (Some("playwright"), Some(40)), "{shown}");
+    assert!((browser["success_rate"].as_f64().unwrap() - 0.25).abs() < 0.01, "{shown}");
+    let steps = explained["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["type"] == "host_showed" && step["value"] == "block_gate"), "{explained}");
+    let text = place.run_with_browser(&["explain", "https://e.org/new"]).stdout;
+    assert!(text.contains("playwright got past it in 25 % of 40 attempts on 40 hosts"), "{text}");
+}

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fetchwise_testsite::origin::{Origin, Site};
 use fetchwise_testsite::services::archive::{Capture, WebArchive};
+use fetchwise_testsite::services::proxy::{ForwardProxy, ProxyTemper};
+use fetchwise_testsite::services::{Reply, Service};
 use serde_json::{Value, json};
 
 use crate::support::Place;
@@ -154,4 +156,148 @@ fn two_ways_to_get_pages_or_an_archive_without_an_address_are_no_config() {
         assert_eq!(ran.code, 2, "{text}");
         assert!(ran.stderr.contains(part), "{text}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_fetcher_through_a_proxy_has_a_name_and_evidence_of_its_own() {
+    let place = Place::new();
+    let origin = Origin::start([(SITE, Site::Static)]).unwrap();
+    let temper = ProxyTemper {
+        world: SITE.parse().unwrap(),
+        user: Some(("me".to_owned(), "hush-hush".to_owned())),
+        refuses: false,
+    };
+    let proxy = ForwardProxy::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 33)), temper).unwrap();
+    place.write(
+        "c.toml",
+        format!(
+            "[network]\nallow_private = true\n[[fetcher]]\nname = 'by_socks'\nproxy = 'socks5://{0}'\n\
+             proxy_user_env = 'PROXY_USER'\ncost = 2.5\n[[fetcher]]\nname = 'by_http'\nproxy = 'http://me:hush-hush@{0}'\ncost = 3.0\n",
+            proxy.address()
+        ),
+    );
+    let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
+    let row = by_name(&rows, "name", "by_socks");
+    assert_eq!((&row["class"], &row["cost"], &row["available"]), (&json!("plain"), &json!(2.5), &json!(false)));
+    assert!(row["why"].as_str().unwrap().contains("PROXY_USER"), "{row}");
+
+    let url = origin.url(SITE, "/a");
+    let line = ["fetch", "--config", "c.toml", "--json", &url];
+    let output = place.command(&line).env("PROXY_USER", "me:hush-hush").output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("by_socks")), "{result}");
+    assert_eq!(proxy.served(), [format!("SOCKS {SITE}:{}", origin.port())]);
+    let line = ["try", "--config", "c.toml", "--json", &url];
+    let output = place.command(&line).env("PROXY_USER", "me:wrong-hush").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let tried: Vec<Value> =
+        output.stdout.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    assert_eq!(by_name(&tried, "fetcher", "by_socks")["error_type"], "proxy_error", "{text}");
+    assert_eq!(by_name(&tried, "fetcher", "by_http")["success"], true, "{text}");
+    assert!(!text.contains("hush"), "{text}");
+}
+
+#[test]
+fn a_search_interface_of_the_config_is_asked_with_the_key_of_the_environment_which_is_shown_nowhere() {
+    let place = Place::new();
+    let service = Service::start(ARCHIVE, |asked| match asked.parameter("k").as_deref() {
+        Some("hush-hush") => Reply::status(200).body(
+            "application/json",
+            r#"{"hits":[{"link":"http://127.0.0.31:9/a","head":"A title","text":"What it says."}]}"#,
+        ),
+        _ => Reply::status(401),
+    })
+    .unwrap();
+    let search = format!(
+        "[network]\nallow_private = true\n[[fetcher]]\nname = 'other_press'\n[fetcher.search]\nurl = '{}?k={{key}}&u={{url}}'\n\
+         key_env = 'PRESS_KEY'\nrecords = '/hits'\naddress = '/link'\ntitle = '/head'\nbody = '/text'\n[[fetcher]]\nname = 'nytime_searcher'\n",
+        service.url("/find")
+    );
+    place.write("c.toml", search);
+    let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
+    for (name, variable) in [("other_press", "PRESS_KEY"), ("nytime_searcher", "NYTIMES_API_KEY")] {
+        let row = by_name(&rows, "name", name);
+        assert_eq!((&row["class"], &row["available"]), (&json!("special"), &json!(false)), "{row}");
+        assert!(row["why"].as_str().unwrap().contains(variable), "{row}");
+    }
+    let line = ["fetch", "--config", "c.toml", "--json", "--out", "pages", "http://127.0.0.31:9/a"];
+    let output = place.command(&line).env("PRESS_KEY", "hush-hush").output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["success"], &result["served_by"]), (&json!(true), &json!("127.0.0.32")), "{result}");
+    assert_eq!(result["archived_at"], Value::Null);
+    let file = std::fs::read(place.path(result["file"].as_str().unwrap())).unwrap();
+    let record: Value = serde_json::from_slice(&file).unwrap();
+    assert_eq!((&record["title"], &record["body"]), (&json!("A title"), &json!("What it says.")));
+    let line = ["fetch", "--config", "c.toml", "--json", "http://127.0.0.31:9/a"];
+    let refused = place.command(&line).env("PRESS_KEY", "hush-wrong").output().unwrap();
+    let exported = place.run(&["export"]);
+    for text in [&output.stdout, &output.stderr, &refused.stdout, &refused.stderr, exported.stdout.as_bytes()] {
+        assert!(!String::from_utf8_lossy(text).contains("hush"), "{}", String::from_utf8_lossy(text));
+    }
+    let last = exported.json().pop().unwrap();
+    assert_eq!((&last["error_type"], &last["is_banned"]), (&json!("proxy_error"), &json!(false)), "{last}");
+}
+
+#[test]
+fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
+    let place = Place::new();
+    place.write(
+        "c.toml",
+        "[[fetcher]]\nname = 'youtube_downloader'\n[fetcher.download]\nprogram = 'no-such-program-here'\nmax_time = '5m'\n\
+         [[fetcher]]\nname = 'solver'\nsolver = 'http://127.0.0.1:8191/v1'\n[[fetcher]]\nname = 'direct_access'\n\
+         [[fetcher]]\nname = 'farm'\ncdp = 'ws://127.0.0.1:9/devtools/browser/x'\ncost = 0.5\n",
+    );
+    let rows = place.run(&["fetchers", "--config", "c.toml", "--json"]).json();
+    let downloader = by_name(&rows, "name", "youtube_downloader");
+    assert_eq!((&downloader["class"], &downloader["available"]), (&json!("special"), &json!(false)), "{downloader}");
+    assert!(downloader["why"].as_str().unwrap().contains("no-such-program-here"), "{downloader}");
+    let solver = by_name(&rows, "name", "solver");
+    assert_eq!((&solver["class"], &solver["renders"]), (&json!("stealth"), &json!(true)), "{solver}");
+    assert_eq!(solver["available"], true, "{solver}");
+    let farm = by_name(&rows, "name", "farm");
+    assert_eq!(
+        (&farm["class"], &farm["renders"], &farm["cost"]),
+        (&json!("rendering"), &json!(true), &json!(0.5)),
+        "{farm}"
+    );
+    // A browser that cannot be reached is not to be had, and somebody else fetches.
+    let origin = Origin::start([(SITE, Site::Static)]).unwrap();
+    let url = origin.url(SITE, "/a");
+    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--fetcher", "farm", "--json", &url];
+    let result = place.run(&line).one();
+    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("direct_access")), "{result}");
+}
+
+#[test]
+fn a_solvers_page_is_delivered_and_one_that_is_not_there_is_not_the_sites_fault() {
+    let place = Place::new();
+    let origin = Origin::start([(SITE, Site::FORBIDDEN)]).unwrap();
+    let service = Service::start(ARCHIVE, |asked| {
+        let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+        let solution =
+            json!({"url": ask["url"], "status": 200, "headers": {"content-type": "text/html"}, "response": story()});
+        Reply::status(200)
+            .body("application/json", json!({"status": "ok", "message": "", "solution": solution}).to_string())
+    })
+    .unwrap();
+    let config = |address: &str| {
+        format!(
+            "[network]\nallow_private = true\n[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'solver'\ncost = 5.0\nsolver = '{address}'\n"
+        )
+    };
+    place.write("c.toml", config(&service.url("/v1")));
+    let url = origin.url(SITE, "/a");
+    let result = place.run(&["fetch", "--config", "c.toml", "--json", &url]).one();
+    assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("solver")), "{result}");
+    place.write("gone.toml", config("http://127.0.0.1:9/v1"));
+    let result = place.run(&["fetch", "--config", "gone.toml", "--json", "--data-dir", "other", &url]).one();
+    assert_eq!((&result["success"], &result["error_type"]), (&json!(false), &json!("blocked_403")), "{result}");
+}
+
+#[test]
+fn a_video_platform_is_told_from_the_url_and_kept_with_attempts() {
+    let place = Place::new();
+    let explained = place.run(&["explain", "--no-browser", "--json", "https://www.youtube.com/watch?v=1"]).one();
+    let tags = explained["heuristics"].as_array().unwrap();
+    assert!(tags.iter().any(|tag| tag["type"] == "video_platform" && tag["value"] == "youtube"), "{explained}");
 }

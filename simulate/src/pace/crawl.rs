@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::super::chance::Stream;
 use super::player::{Player, Then, Token, Turn};
 use super::server::{Reply, Server, Status};
 use super::world::PaceWorld;
+use crate::chance::Stream;
 
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: f64 = 3.6e6;

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::super::chance::Stream;
 use super::world::{Class, LimiterKind, PaceWorld};
+use crate::chance::Stream;
 
 /// A request comes back after this at the latest: the crawler's deadline.
 const TIMEOUT_S: f64 = 30.0;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::super::chance::Stream;
-use super::super::world::WorldError;
+use crate::chance::Stream;
+use crate::world::WorldError;
 
 /// A world of hosts with limits. `worlds/pace.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -116,6 +116,23 @@ pub enum OptionsError {
     /// [`BrowserOptions::tabs`] is 0.
     #[error("a browser needs one tab at least: tabs is 0")]
     NoTabs,
+    /// The address of a browser that runs already is none.
+    #[error("the address of a browser is ws://host:port/... or wss://, as it says itself when it starts")]
+    NoAddress,
+}
+
+/// Which browser there is.
+#[derive(Debug)]
+enum Place {
+    /// A program that is started, and ended.
+    Program(PathBuf),
+    /// One that runs already, and is left running.
+    Remote {
+        /// Its DevTools socket.
+        address: String,
+        /// Whether it is on this machine, and so can go through the filtering proxy, which listens on loopback.
+        is_here: bool,
+    },
 }
 
 /// Gets pages with Chromium. See the [module](self).
@@ -137,7 +154,7 @@ pub struct BrowserFetcher {
 }
 
 struct Inner {
-    program: PathBuf,
+    place: Place,
     options: BrowserOptions,
     dialer: Dialer,
     running: Mutex<Option<Arc<Running>>>,
@@ -149,7 +166,8 @@ struct Inner {
 /// A Chromium that was started, and perhaps has died since.
 struct Running {
     cdp: Cdp,
-    pid: u32,
+    /// None for a browser that runs already.
+    pid: Option<u32>,
     process: Mutex<Option<Process>>,
     proxy: FilteringProxy,
     disguise: Disguise,
@@ -170,12 +188,35 @@ impl BrowserFetcher {
     /// # Errors
     /// [`OptionsError`] when it could never fetch a page with these options.
     pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        Self::at(Place::Program(program), options, dialer)
+    }
+
+    /// A fetcher that uses a Chromium which runs already, by its DevTools socket (`ws://127.0.0.1:9222/devtools/browser/...`). It gets
+    /// a context of its own for each page, and is left running. [`BrowserOptions::extra_args`] have no effect.
+    ///
+    /// A browser on this machine goes through the filtering proxy, as one that is started does. One elsewhere dials by itself: what
+    /// can be checked is a page's host before it hears of it, and where it ended up.
+    ///
+    /// # Errors
+    /// [`OptionsError`] when the address is none of a socket, or it could never fetch a page with these options.
+    pub fn remote(address: &str, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        let socket = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
+        let host = socket.as_ref().and_then(Url::host).ok_or(OptionsError::NoAddress)?;
+        let is_here = match host {
+            Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+            Host::Ipv4(ip) => ip.is_loopback(),
+            Host::Ipv6(ip) => ip.is_loopback(),
+        };
+        Self::at(Place::Remote { address: address.to_owned(), is_here }, options, dialer)
+    }
+
+    fn at(place: Place, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
         if options.tabs == 0 {
             return Err(OptionsError::NoTabs);
         }
         let slots = Semaphore::new(options.tabs.min(Semaphore::MAX_PERMITS));
         let inner = Inner {
-            program,
+            place,
             options,
             dialer,
             running: Mutex::new(None),
@@ -206,7 +247,7 @@ impl BrowserFetcher {
     /// The process id of the browser, while there is one.
     pub async fn pid(&self) -> Option<u32> {
         let running = self.inner.running.lock().await;
-        running.as_ref().filter(|r| !r.cdp.is_closed()).map(|r| r.pid)
+        running.as_ref().filter(|r| !r.cdp.is_closed()).and_then(|r| r.pid)
     }
 
     /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones
@@ -216,7 +257,9 @@ impl BrowserFetcher {
         self.slots.close();
         let running = self.inner.running.lock().await.take();
         if let Some(running) = running {
-            running.cdp.send(None, CloseParams::default());
+            if running.pid.is_some() {
+                running.cdp.send(None, CloseParams::default());
+            }
             running.finish().await;
         }
     }
@@ -253,7 +296,13 @@ impl BrowserFetcher {
             error
         };
         match result {
-            Ok(loaded) => respond(loaded, request.url, duration),
+            Ok(loaded) => {
+                let response = respond(loaded, request.url, duration)?;
+                if !self.inner.is_filtered() && response.final_url.host() != request.url.host() {
+                    self.check_url(&response.final_url).await?;
+                }
+                Ok(response)
+            }
             Err(failure) => Err(failed(failure, watch)),
         }
     }
@@ -262,8 +311,8 @@ impl BrowserFetcher {
     async fn check_url(&self, url: &Url) -> Result<(), FetchError> {
         let error = |kind, message: String| Err(FetchError::new(kind, message, Duration::ZERO));
         match (url.scheme(), url.host()) {
-            ("http" | "https", Some(Host::Domain(_))) => Ok(()),
-            ("http" | "https", Some(address)) => match self.inner.dialer.check(&address.to_string()).await {
+            ("http" | "https", Some(Host::Domain(_))) if self.inner.is_filtered() => Ok(()),
+            ("http" | "https", Some(host)) => match self.inner.dialer.check(&host.to_string()).await {
                 Ok(()) => Ok(()),
                 Err(why) if why.is_local() => Err(FetchError::local(why.to_string(), Duration::ZERO)),
                 Err(why) => error(why.kind(), why.to_string()),
@@ -308,7 +357,8 @@ impl BrowserFetcher {
                 .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
             // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
             let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
-            let opened = Tab::open(&running.cdp, &running.proxy, &running.disguise).await;
+            let is_filtered = self.inner.is_filtered();
+            let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.disguise).await;
             if opened.is_ok() {
                 suspicion.dispel();
             }
@@ -350,13 +400,28 @@ impl Inner {
         task.await.map_err(|error| LaunchError::Socket(error.to_string())).flatten()
     }
 
+    /// Whether all that the browser dials goes through the filtering proxy.
+    fn is_filtered(&self) -> bool {
+        !matches!(self.place, Place::Remote { is_here: false, .. })
+    }
+
     async fn launch(&self) -> Result<Running, LaunchError> {
         let proxy = FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
-        let (process, socket) = Process::launch(&self.program, proxy.addr(), &self.options.extra_args).await?;
         let (root, events) = mpsc::unbounded_channel();
-        let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
-        cdp.send(None, SetDiscoverTargetsParams::new(true));
-        tokio::spawn(close_popups(cdp.clone(), events));
+        let (process, cdp) = match &self.place {
+            Place::Program(program) => {
+                let (process, socket) = Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
+                let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
+                cdp.send(None, SetDiscoverTargetsParams::new(true));
+                tokio::spawn(close_popups(cdp.clone(), events));
+                (Some(process), cdp)
+            }
+            // Its windows may be somebody else's; ours go with their contexts.
+            Place::Remote { address, .. } => {
+                let cdp = Cdp::connect(address, root).await.map_err(|error| LaunchError::Remote(error.to_string()))?;
+                (None, cdp)
+            }
+        };
         let user_agent = match &self.options.user_agent {
             UserAgent::Chromium => None,
             UserAgent::Custom(text) => Some(text.clone()),
@@ -367,7 +432,8 @@ impl Inner {
             }
         };
         let disguise = Disguise { user_agent, init_script: self.options.init_script.clone() };
-        Ok(Running { cdp, pid: process.pid(), process: Mutex::new(Some(process)), proxy, disguise })
+        let pid = process.as_ref().map(Process::pid);
+        Ok(Running { cdp, pid, process: Mutex::new(process), proxy, disguise })
     }
 }
 
@@ -508,7 +574,7 @@ impl Fetcher for BrowserFetcher {
 impl fmt::Debug for BrowserFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BrowserFetcher")
-            .field("program", &self.inner.program)
+            .field("place", &self.inner.place)
             .field("options", &self.inner.options)
             .finish_non_exhaustive()
     }

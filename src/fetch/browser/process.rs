@@ -125,6 +125,9 @@ pub enum LaunchError {
     /// Its socket could not be spoken to.
     #[error("cannot speak to Chromium: {0}")]
     Socket(String),
+    /// A browser that is to run already cannot be reached.
+    #[error("the browser that is to run already cannot be spoken to: {0}")]
+    Remote(String),
     /// No folder for its profile.
     #[error("cannot make a folder for Chromium's profile: {0}")]
     Profile(io::Error),
@@ -143,7 +146,7 @@ impl LaunchError {
             Self::Spawn { source, .. } => is_local_spawn_fault(source),
             Self::NoSocket { slow, .. } => *slow,
             Self::Socket(_) | Self::Profile(_) | Self::Proxy(_) => true,
-            Self::Closed => false,
+            Self::Closed | Self::Remote(_) => false,
         }
     }
 }

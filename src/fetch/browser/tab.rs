@@ -100,13 +100,18 @@ impl Drop for Context {
 }
 
 impl Tab {
-    /// Opens a tab in a context of its own, whose every request goes to `proxy`, and sets it up.
-    pub(super) async fn open(cdp: &Cdp, proxy: &FilteringProxy, disguise: &Disguise) -> Result<Self, CallError> {
+    /// Opens a tab in a context of its own, and sets it up. Its every request goes to `proxy` where `is_filtered`.
+    pub(super) async fn open(
+        cdp: &Cdp,
+        proxy: &FilteringProxy,
+        is_filtered: bool,
+        disguise: &Disguise,
+    ) -> Result<Self, CallError> {
         let create = CreateBrowserContextParams {
             dispose_on_detach: Some(true),
-            proxy_server: Some(format!("http://{}", proxy.addr())),
+            proxy_server: is_filtered.then(|| format!("http://{}", proxy.addr())),
             // Without this Chromium dials loopback itself, past the proxy.
-            proxy_bypass_list: Some("<-loopback>".to_owned()),
+            proxy_bypass_list: is_filtered.then(|| "<-loopback>".to_owned()),
             ..Default::default()
         };
         let id = cdp.call(None, create).await?.browser_context_id;

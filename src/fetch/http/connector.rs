@@ -50,10 +50,16 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
             let host = uri.host().unwrap_or_default();
-            let stream = dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?;
+            // A proxy takes plain requests as they are, and makes a tunnel for everything else.
+            let plain = dialer.upstream().filter(|proxy| proxy.takes_requests() && uri.scheme_str() == Some("http"));
+            let stream = match plain {
+                Some(proxy) => dialer.dial_proxy(proxy, host).await?,
+                None => dialer.dial(host, uri.port_u16().unwrap_or(default_port)).await?,
+            };
+            let (to_proxy, is_direct) = (plain.is_some(), dialer.upstream().is_none());
             // Relaxed: only a count; a connection more or less at the limit changes nothing.
             let keep = open.fetch_add(1, Ordering::Relaxed) < keep_at_most;
-            Ok(DialledStream { io: TokioIo::new(stream), keep, _open: OpenCount(open) })
+            Ok(DialledStream { io: TokioIo::new(stream), keep, to_proxy, is_direct, _open: OpenCount(open) })
         })
     }
 }
@@ -63,6 +69,10 @@ impl Service<Uri> for Connector {
 pub(crate) struct DialledStream {
     io: TokioIo<TcpStream>,
     keep: bool,
+    /// What is at its other end is a proxy, which wants the whole address in a request.
+    to_proxy: bool,
+    /// What is at its other end is the host itself.
+    is_direct: bool,
     _open: OpenCount,
 }
 
@@ -81,9 +91,11 @@ pub(super) struct PeerAddress(pub(super) IpAddr);
 
 impl Connection for DialledStream {
     fn connected(&self) -> Connected {
-        let connected = match self.io.inner().peer_addr() {
-            Ok(peer) => Connected::new().extra(PeerAddress(peer.ip().to_canonical())),
-            Err(_) => Connected::new(),
+        let peer = self.io.inner().peer_addr().ok().filter(|_| self.is_direct);
+        let connected = Connected::new().proxy(self.to_proxy);
+        let connected = match peer {
+            Some(peer) => connected.extra(PeerAddress(peer.ip().to_canonical())),
+            None => connected,
         };
         if !self.keep {
             // Serves the request that it was dialled for, and is closed then.

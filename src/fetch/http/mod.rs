@@ -45,6 +45,7 @@ use url::Url;
 use super::body::BodyCollector;
 use super::dial::{Dialer, Resolve, SystemResolver};
 use super::guard::AddressGuard;
+use super::upstream::Upstream;
 use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request, Response};
 use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
@@ -105,8 +106,15 @@ pub struct HttpFetcher {
     name: String,
     client: Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>,
     headers: HeaderMap,
+    /// Whether plain requests go to a proxy, and what it has to be told.
+    proxy: Option<ProxyAccess>,
     temp_dir: Option<PathBuf>,
     keeps_exchange: bool,
+}
+
+/// What a proxy that takes plain requests has to be told.
+struct ProxyAccess {
+    authorization: Option<HeaderValue>,
 }
 
 impl HttpFetcher {
@@ -247,8 +255,16 @@ impl HttpFetcher {
                 request.headers_mut().insert(COOKIE, cookies.clone());
             }
             let sent = self.keeps_exchange.then(|| as_sent(url, request.headers()));
+            // After what is kept of the request: a proxy's password is nobody else's.
+            let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
+            if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
+                request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+            }
             let (ended, flight) = self.send(request).await;
             match ended {
+                Ok(response) if proxy.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                    return Err(Failure::new(ErrorKind::ProxyError, "the proxy asks for a user and a password"));
+                }
                 Ok(response) => {
                     Link::answered(&response);
                     return Ok((response, flight, sent));
@@ -360,6 +376,7 @@ pub struct HttpFetcherBuilder {
     name: String,
     guard: AddressGuard,
     resolver: Arc<dyn Resolve>,
+    upstream: Option<Upstream>,
     roots: Vec<CertificateDer<'static>>,
     headers: Vec<(String, String)>,
     temp_dir: Option<PathBuf>,
@@ -382,6 +399,7 @@ impl Default for HttpFetcherBuilder {
             name: DEFAULT_NAME.to_owned(),
             guard: AddressGuard::default(),
             resolver: Arc::new(SystemResolver),
+            upstream: None,
             roots: Vec::new(),
             headers: Vec::new(),
             temp_dir: None,
@@ -409,6 +427,13 @@ impl HttpFetcherBuilder {
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.resolver = resolver;
+        self
+    }
+
+    /// Goes through a proxy. Default: none.
+    #[must_use]
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstream = Some(upstream);
         self
     }
 
@@ -470,11 +495,17 @@ impl HttpFetcherBuilder {
     /// # Errors
     /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
     pub fn build(self) -> Result<HttpFetcher, BuildError> {
+        let mut dialer = Dialer::with_resolver(self.guard, self.resolver);
+        let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
+        let proxy = proxy.map(|upstream| ProxyAccess { authorization: upstream.authorization() });
+        if let Some(upstream) = self.upstream {
+            dialer = dialer.through(upstream);
+        }
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls_config(&self.roots)?)
             .https_or_http()
             .enable_all_versions()
-            .wrap_connector(Connector::new(Dialer::with_resolver(self.guard, self.resolver)));
+            .wrap_connector(Connector::new(dialer));
         let connector = Watching(connector);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -496,6 +527,7 @@ impl HttpFetcherBuilder {
             name: self.name,
             client,
             headers: request_headers(&self.headers)?,
+            proxy,
             temp_dir: self.temp_dir,
             keeps_exchange: self.keeps_exchange,
         })

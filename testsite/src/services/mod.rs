@@ -4,6 +4,7 @@
 //! sites: those are [`crate::origin`].
 
 pub mod archive;
+pub mod proxy;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
