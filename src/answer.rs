@@ -73,6 +73,9 @@ pub enum Outcome {
     RefusedAddress,
     /// Not a URL that can be fetched.
     InvalidUrl,
+    /// "Not now", to a crawler that the host had let through: for whoever knows that it is about speed. A 429 is
+    /// [`Http`](Self::Http) or [`Blocked`](Self::Blocked), of which a visit finds out itself.
+    RateLimited,
     /// The host's robots.txt asks crawlers not to fetch it.
     Disallowed,
     /// The crawler's own machine is at its limits (descriptors, ports, disk, no network): no site and no fetcher is to blame, so
@@ -180,6 +183,7 @@ impl Outcome {
             Self::TooLarge => ErrorKind::TooLarge,
             Self::RefusedAddress => ErrorKind::RefusedAddress,
             Self::InvalidUrl => ErrorKind::InvalidUrl,
+            Self::RateLimited => ErrorKind::RateLimited,
             Self::Disallowed => ErrorKind::Disallowed,
             Self::Local => ErrorKind::LocalFault,
             Self::Other(name) => return Err(ErrorType::from_name(name)),
@@ -223,7 +227,7 @@ impl From<ErrorKind> for Outcome {
             ErrorKind::InvalidUrl => Self::InvalidUrl,
             ErrorKind::Queued => Self::Queued,
             ErrorKind::LocalFault => Self::Local,
-            ErrorKind::RateLimited => Self::Http(429),
+            ErrorKind::RateLimited => Self::RateLimited,
             ErrorKind::Disallowed => Self::Disallowed,
             ErrorKind::NotHeld => Self::NotHeld,
         }
@@ -271,6 +275,7 @@ impl fmt::Display for Outcome {
             Self::TooLarge => f.write_str("larger than the limit"),
             Self::RefusedAddress => f.write_str("an address that may not be dialled"),
             Self::InvalidUrl => f.write_str("no URL that can be fetched"),
+            Self::RateLimited => f.write_str("too fast for the host"),
             Self::Disallowed => f.write_str("disallowed by robots.txt"),
             Self::Local => f.write_str("this machine is at its limits"),
             Self::Other(name) => f.write_str(name),

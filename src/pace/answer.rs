@@ -57,6 +57,7 @@ impl Heard {
                 Some(503) => Self::Unavailable,
                 _ => Self::Wall,
             },
+            Outcome::RateLimited => Self::Limited,
             Outcome::Http(status) => Self::of_status(*status),
             Outcome::Timeout | Outcome::Network | Outcome::Truncated => Self::Broken,
             // A waiting room counts its guests itself; whoever is let in is not slower or quicker for our pace.

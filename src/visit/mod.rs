@@ -57,7 +57,8 @@ mod pace;
 #[cfg(not(feature = "pace"))]
 #[path = "unpaced.rs"]
 mod pace;
-#[cfg(all(test, feature = "pace"))]
+#[cfg(test)]
+#[cfg(feature = "pace")]
 mod paced;
 pub(crate) mod place;
 mod report;

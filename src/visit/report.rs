@@ -380,6 +380,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 fn is_limit(answer: &Answer, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
     let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
     match answer.status {
+        _ if answer.outcome == Outcome::RateLimited => true,
         Some(429) => error.is_some(),
         Some(503) => error.is_some() && asked.is_some(),
         _ => blocked && asked.is_some(),
