@@ -25,7 +25,7 @@ fn as_json(reports: &[PaceReport]) -> String {
 
 #[test]
 fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
-    let world = world(&[]);
+    let world = world(&[("urls", "200"), ("hours", "0.1")]);
     let once = run(&world, &PACERS, &[1], 1);
     let again = run(&world, &PACERS, &[1], 2);
     assert_eq!(as_json(&once), as_json(&again));

@@ -52,7 +52,8 @@ impl Live<'_> {
     }
 
     fn slow_down(&mut self) {
-        if !(f64::from(self.hot.fast - self.hot.base) > SWAMPED.ln()) {
+        // What is not known yet is not slow.
+        if self.slowness() <= SWAMPED {
             if let Some(trouble) = &mut self.hot.trouble {
                 trouble.slow = 0;
             }

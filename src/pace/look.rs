@@ -42,7 +42,7 @@ impl Live<'_> {
     /// When the next look is due, from what one would cost and gain.
     pub(super) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
-            let pause: f64 = if self.cold.is_sure(self.now) { 30.0 * 60.0 } else { 15.0 * 60.0 };
+            let pause: f64 = if self.cold.is_sure(self.now) { 20.0 * 60.0 } else { 15.0 * 60.0 };
             self.cold.probe_at =
                 self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
             return;
@@ -53,7 +53,7 @@ impl Live<'_> {
         let next = self.next_suspect(window).map_or(0.0, |next| safe(0.9, self.cold.hi[next].get(), next));
         let gain = (self.next_cap(window).max(next) / cap - 1.0).clamp(0.1, 3.0);
         let pause = if self.cold.is_sure(self.now) {
-            (30.0 * 60.0_f64).max(20.0 * cost)
+            (20.0 * 60.0_f64).max(20.0 * cost)
         } else {
             (4.0 * cost / gain).max(SECONDS[window].min(300.0)).max(60.0)
         };

@@ -268,7 +268,7 @@ impl Round<'_> {
         let mut site_rate = None;
         for (entry, rules) in [&mut self.site, &mut self.address].into_iter().zip(shared) {
             let Some(kept) = entry.as_mut().and_then(|entry| entry.kept.as_mut()) else { continue };
-            let live = kept.live(rules, u8::MAX, |cold| shared_start(cold), now);
+            let live = kept.live(rules, u8::MAX, shared_start, now);
             if rules.level == Level::Site {
                 site_rate = live.ceiling().1.map(|_| live.rate());
             }

@@ -165,7 +165,7 @@ fn three_links(state: &mut Host, is_blocked: bool, now: i64) {
     }
     state.blocks += 1;
     if state.blocks >= 3 || state.is_trial {
-        state.held = now + (10 * MINUTE_MS << state.level.min(5));
+        state.held = now + ((10 * MINUTE_MS) << state.level.min(5));
         (state.blocks, state.is_trial) = (0, true);
         state.level += 1;
     }
