@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use fetchwise::detect::{Detector, DetectorOptions, Scratch, Verdict, heuristics};
+use fetchwise::detect::{CONTENT_CHARS, Detector, DetectorOptions, Scratch, Verdict, heuristics};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 use libfuzzer_sys::fuzz_target;
@@ -74,8 +74,8 @@ fn check(page: &Page<'_>, verdict: &Verdict) {
         assert!(outcome.counts_as(&by).is_err() || verdict.is_content(), "{verdict:?}");
         assert!(outcome.clone().truncated().counts_as(&by).is_err(), "{verdict:?}");
     }
-    let short = spa || empty;
-    assert!(short || !verdict.wall_cues, "{verdict:?}");
+    let thin = verdict.text_complete && verdict.text_chars < CONTENT_CHARS;
+    assert!(!verdict.wall_cues || thin && !blocked && !verdict.is_queued, "{verdict:?}");
     assert!(verdict.redirect.as_ref().is_none_or(|target| empty && !target.is_empty()), "{verdict:?}");
     let mut found = Vec::new();
     heuristics(page, verdict, &mut found);

@@ -253,7 +253,14 @@ pub(crate) fn slow(html: &str) -> Slow {
         };
         Some((tag.name.clone(), 1, why))
     };
-    while reader.at < reader.text.len() {
+    // The whole page, while no more than the content of a `noscript` is read: nothing in it reaches beyond.
+    let mut whole: Option<Vec<char>> = None;
+    loop {
+        if reader.at >= reader.text.len() {
+            let Some(page) = whole.take() else { break };
+            (reader.text, pending_raw) = (page, None);
+            continue;
+        }
         if let Some(element) = pending_raw.take() {
             let mut raw = String::new();
             let end = format!("</{element}");
@@ -344,6 +351,7 @@ pub(crate) fn slow(html: &str) -> Slow {
             if !foreign && RAW.contains(&tag.name.as_str()) {
                 pending_raw = Some(tag.name.clone());
             }
+            let was_noscript = matches!(&skip, Some((_, _, 'n')));
             match &mut skip {
                 None => skip = begin(&tag),
                 Some((name, depth, why)) => {
@@ -359,6 +367,14 @@ pub(crate) fn slow(html: &str) -> Slow {
                         *depth += 1;
                     }
                 }
+            }
+            if !was_noscript && whole.is_none() && matches!(&skip, Some((_, _, 'n'))) {
+                let end: Vec<char> = "</noscript".chars().collect();
+                let found = reader.text[reader.at..].windows(end.len()).position(|part| part == end);
+                whole = found.map(|n| {
+                    let rest = reader.text.split_off(reader.at + n);
+                    reader.text.iter().copied().chain(rest).collect()
+                });
             }
             let in_template = matches!(&skip, Some((_, _, 't')));
             if tag.name != "meta" && !in_template && !INLINE.contains(&tag.name.as_str()) {
