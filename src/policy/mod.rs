@@ -39,7 +39,8 @@ pub struct View<'a> {
     pub domain_attempts: u32,
     /// The time of the decision.
     pub now: Timestamp,
-    /// Whether the host has shown whose wall stands before it.
+    /// Whether the host has shown whose wall stands before it, and enough attempts behind that vendor have been made on other hosts to
+    /// say who gets past it. Only looked at for a first attempt.
     pub behind_vendor: bool,
 }
 

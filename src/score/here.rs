@@ -2,7 +2,13 @@
 //!
 //! Invariant: two look-ups in arrays, and nothing is allocated. Must not know what the rows are read for.
 
+use super::Scored;
 use crate::evidence::{Known, Row, Side, TagId, Tags};
+use crate::heuristic::url::ContentKind;
+
+/// Before so many attempts on hosts of a vendor, nobody is given up there: what is thought of fetchers is mostly what is thought of
+/// all walls.
+const ATTEMPTS_TO_GIVE_UP: f64 = 20.0;
 
 /// The tags of one host, looked up.
 #[derive(Clone, Copy, Default)]
@@ -33,9 +39,11 @@ impl<'t> ShownHere<'t> {
         self.walled.is_some()
     }
 
-    /// Whose wall it is, if that is known.
+    /// Whether so much is known of the vendor, by `candidates` behind it on other hosts, that it can be said who gets past it.
     #[inline]
-    pub(crate) fn vendor(&self) -> Option<TagId> {
-        self.vendor.map(|(id, _)| id)
+    pub(crate) fn knows_the_vendor(&self, candidates: &[Scored<'_>], kind: ContentKind, down: f64) -> bool {
+        let Some((_, row)) = self.vendor else { return false };
+        let of = |id| row.cell(id, kind).map_or(0.0, |cell| cell.pair(down).1);
+        candidates.iter().map(|c| of(c.id)).sum::<f64>() >= ATTEMPTS_TO_GIVE_UP
     }
 }

@@ -428,7 +428,8 @@ impl Selector {
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
-        self.choose(url, candidates, &self.settings, (domain_attempts, local.shown.vendor().is_some()), situation)
+        let behind_vendor = situation.attempts == 0 && local.shown.knows_the_vendor(candidates, walk.kind, walk.down);
+        self.choose(url, candidates, &self.settings, (domain_attempts, behind_vendor), situation)
     }
 
     /// Asks the policy, and labels what it answers.

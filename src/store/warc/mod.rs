@@ -424,6 +424,9 @@ impl Store for Warc {
         let response = page.response;
         let answer = record::answer_head(response.status, &response.headers, response.body.len());
         let (of_block, of_payload, len) = record::digests(&answer, &mut response.body.reader())?;
+        if len != answer.len() as u64 + response.body.len() {
+            return Err(record::cut_short());
+        }
         let is_empty = response.body.is_empty();
         let original = self.original(&of_payload, is_empty);
         let is_revisit = original.is_some();

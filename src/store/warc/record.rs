@@ -167,9 +167,14 @@ pub(super) fn write(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn
     out.write_all(head)?;
     let copied = io::copy(&mut io::BufReader::with_capacity(CHUNK, block.take(len)), out)?;
     if copied != len {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came"));
+        return Err(cut_short());
     }
     out.write_all(RECORD_END)
+}
+
+/// A body has fewer bytes than when it came: its file was cut.
+pub(super) fn cut_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came")
 }
 
 /// The head of an HTTP answer as it is stored: without what speaks of a transfer that is over, and with the length of what is.
