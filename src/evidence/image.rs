@@ -152,7 +152,7 @@ impl Evidence {
 
     /// An evidence with the same scale and nothing in it.
     pub(crate) fn empty_like(&self) -> Self {
-        Self::new(self.decay, None, self.suffixes().clone())
+        Self::new(self.decay, None, self.suffixes.clone())
     }
 
     /// Adds what another evidence of the same scale and registry holds.

@@ -221,11 +221,6 @@ impl Evidence {
         &self.decay
     }
 
-    /// Which suffixes mean a file.
-    pub(crate) fn suffixes(&self) -> &FileSuffixes {
-        &self.suffixes
-    }
-
     /// File or page: which of the two kinds of cells tell of a URL.
     #[inline]
     pub(crate) fn kind(&self, features: &UrlFeatures<'_>) -> ContentKind {
