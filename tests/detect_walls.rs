@@ -271,3 +271,28 @@ fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
         cues.cues.iter().any(|cue| &*cue.id == "network-blamed") && cues.cues.iter().all(|cue| &*cue.id != "refused")
     );
 }
+
+#[test]
+fn items_of_a_list_name_things_unless_they_speak_to_who_reads() {
+    let detector = concepts_only();
+    let cues = |items: &str| explain(&detector, &format!("<title>2.4.1</title><pre>2.4.1 {items}</pre>")).cues.unwrap();
+    assert!(!cues("* access denied: show the number * captcha: try again * new: tides").core);
+    let wall =
+        cues("* your access was blocked by our firewall * we suspect that you are a robot * please try again later");
+    assert!(wall.core && wall.sum >= wall.threshold, "{wall:?}");
+    // Two bullets are no list.
+    assert!(cues("* access denied * captcha").core);
+}
+
+#[test]
+fn the_log_in_of_http_is_no_wall_and_the_same_words_without_it_are() {
+    let detector = concepts_only();
+    let body = "<title>Access is denied</title><h1>Access is denied</h1><p>Your request was blocked.</p>";
+    let is_blocked = |headers: &[Header]| {
+        let page = Page { status: 401, headers, body: body.as_bytes(), ..Page::default() };
+        detector.inspect(&page, &mut Scratch::default()).is_blocked
+    };
+    let html = || Header::new("Content-Type", "text/html");
+    assert!(is_blocked(&[html()]));
+    assert!(!is_blocked(&[html(), Header::new("WWW-Authenticate", "Basic realm=\"x\"")]));
+}

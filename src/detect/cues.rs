@@ -70,6 +70,8 @@ const SENTENCE_MAX: usize = 600;
 const LABEL_MAX: u32 = 160;
 /// Longest text of links, in bytes, that is navigation and not content.
 const NAVIGATION_MAX: u32 = 50;
+/// From so many bullets on, a block is a list.
+const LIST_ITEMS: usize = 3;
 
 /// One thing that speaks for a wall, or, with a weight below nothing, against one.
 #[derive(Clone, Debug, PartialEq)]
@@ -232,7 +234,8 @@ pub(super) fn weigh(table: &Table, page: PageRead<'_>, weighing: &mut Weighing) 
     let bytes = weighing.region.text.as_bytes();
     table.each_word(bytes, page.buffer, |at, meanings| words.push((at, meanings)));
     read_blocks(table, weighing);
-    if page.has_known_words {
+    // Who one is asked for has a form to fill in: words of captchas there guard it.
+    if page.has_known_words && !page.facts.asks_who {
         weighing.core = true;
         weighing.add(Name::Seen("known-words"), KNOWN_WORDS, (0, 0));
     }
@@ -248,6 +251,7 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
         let is_title = n + 1 == weighing.region.blocks.len();
         let len = block.end - block.start;
         let linked = block.linked * 10 >= len * 9;
+        let is_list = bullets(&weighing.region.text[block.start as usize..block.end as usize]) >= LIST_ITEMS;
         let mut of_block = 0;
         let mut at = block.start;
         while at < block.end {
@@ -256,7 +260,10 @@ fn read_blocks(table: &Table, weighing: &mut Weighing) {
             let short = if chars <= SHORT_SENTENCE { vocabulary.short } else { 0 };
             let meanings = weighing.meanings(at, end) | short;
             of_block |= meanings;
-            let says = (end - at) as usize <= SENTENCE_MAX && say(table, weighing, meanings, (at, end));
+            // Items of a list name things: without the visitor in them, they say nothing to who reads.
+            let names_things = is_list && follows_bullet(&weighing.region.text, at) && meanings & vocabulary.yours == 0;
+            let is_read = (end - at) as usize <= SENTENCE_MAX && !names_things;
+            let says = is_read && say(table, weighing, meanings, (at, end));
             if !(is_title || says || block.button || linked && len <= NAVIGATION_MAX) {
                 own += if meanings & vocabulary.talk != 0 { chars / 2 } else { chars };
             }
@@ -307,9 +314,11 @@ fn look(weighing: &mut Weighing, page: &PageRead<'_>) {
         weighing.task = true;
         weighing.add(Name::Seen("widget"), WIDGET, (0, 0));
     }
+    // A form that asks who one is is the page's own, however little stands beside it.
+    let is_bare = links <= LINKS_FREE && !facts.asks_who;
     match own {
-        0..=OWN_NOTHING if links <= LINKS_FREE => weighing.add(Name::Seen("nothing-own"), NOTHING_OWN, (0, 0)),
-        0..=OWN_LITTLE if links <= LINKS_FREE => weighing.add(Name::Seen("little-own"), LITTLE_OWN, (0, 0)),
+        0..=OWN_NOTHING if is_bare => weighing.add(Name::Seen("nothing-own"), NOTHING_OWN, (0, 0)),
+        0..=OWN_LITTLE if is_bare => weighing.add(Name::Seen("little-own"), LITTLE_OWN, (0, 0)),
         _ => {}
     }
     if own <= OWN_NOTHING && sets_cookie_and_reloads(page.lower) {
@@ -357,7 +366,8 @@ fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
             // Those of Arabic and of Hindi.
             [0xD8, 0x9F, ..] => 2,
             [0xE0, 0xA5, 0xA4, ..] => 3,
-            _ => 0,
+            // A bullet ends what stands before it.
+            rest => bullet(rest),
         };
         if len > 0 {
             return at + (n + len) as u32;
@@ -365,6 +375,25 @@ fn sentence_end(text: &str, at: u32, end: u32) -> u32 {
         n += 1;
     }
     end
+}
+
+/// Bytes of the bullet between spaces that the text begins with, 0 where it begins with none.
+fn bullet(text: &[u8]) -> usize {
+    match text {
+        [b' ', b'*', b' ', ..] => 3,
+        [b' ', 0xE2, 0x80, 0xA2, b' ', ..] => 5,
+        _ => 0,
+    }
+}
+
+/// How many bullets stand in a text.
+fn bullets(text: &str) -> usize {
+    memchr::memchr_iter(b' ', text.as_bytes()).filter(|&at| bullet(&text.as_bytes()[at..]) > 0).count()
+}
+
+/// Whether what begins at `at` is an item of a list.
+fn follows_bullet(text: &str, at: u32) -> bool {
+    text.get(..at as usize).is_some_and(|before| before.ends_with(" * ") || before.ends_with(" \u{2022} "))
 }
 
 /// Characters between two places; one that stands for a syllable or a word counts as several.
@@ -409,6 +438,20 @@ mod tests {
             at = end;
         }
         assert_eq!(ends, ["your ip is 1.2.3.4. ", "wait! ", "请稍候。", "好"]);
+    }
+
+    #[test]
+    fn a_bullet_ends_a_sentence_and_begins_an_item() {
+        let text = "changes • one * two 2*3 * three";
+        let mut items = Vec::new();
+        let mut at = 0;
+        while at < text.len() as u32 {
+            let end = sentence_end(text, at, text.len() as u32);
+            items.push((&text[at as usize..end as usize], follows_bullet(text, at)));
+            at = end;
+        }
+        assert_eq!(items, [("changes • ", false), ("one * ", true), ("two 2*3 * ", true), ("three", true)]);
+        assert_eq!(bullets(text), 3);
     }
 
     #[test]

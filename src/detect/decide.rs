@@ -84,7 +84,8 @@ pub(super) fn inspect(
         scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
     };
     let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
-    if verdict.is_html && table.concepts.may_be_wall(scratch.meanings) && (explain || doubtful || !blocks(&|_| true)) {
+    let may_be_wall = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_wall(scratch.meanings);
+    if may_be_wall && (explain || doubtful || !blocks(&|_| true)) {
         weigh_cues(detector, table, page, charset, scratch);
         // What is written about walls uses their words.
         if doubtful && scratch.weighing.is_about_walls() {
@@ -110,15 +111,18 @@ pub(super) fn inspect(
 
 /// Adds up what the page says of a wall. Must come after its rules were tested.
 fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
-    let found = &scratch.found;
-    let has_known_words = found.touched.iter().any(|&index| {
-        let rule = &table.rules[index as usize];
-        let bits = found.bits[index as usize];
-        // What holds on the thinnest pages only is no more than a word.
-        matches!(rule.grade, Grade::Title | Grade::Sentence)
-            && bits & rule.needs == rule.needs
-            && rule.max_visible_chars > HARDLY_ANY_TEXT
-    });
+    let (found, facts) = (&scratch.found, &scratch.facts);
+    // A site's pages use these words in many ways, as a title, a name or a quotation.
+    let explained = is_furnished(page, facts) && facts.visible.chars > FURNISHED_CHARS;
+    let has_known_words = !explained
+        && found.touched.iter().any(|&index| {
+            let rule = &table.rules[index as usize];
+            let bits = found.bits[index as usize];
+            // What holds on the thinnest pages only is no more than a word.
+            matches!(rule.grade, Grade::Title | Grade::Sentence)
+                && bits & rule.needs == rule.needs
+                && rule.max_visible_chars > HARDLY_ANY_TEXT
+        });
     let read = PageRead {
         status: page.status,
         lower: &scratch.lower,
@@ -131,6 +135,16 @@ fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Char
         buffer: &mut scratch.buffer,
     };
     cues::weigh(table, read, &mut scratch.weighing);
+}
+
+/// Whether a page came as a site's pages do.
+fn is_furnished(page: &Page<'_>, facts: &Facts) -> bool {
+    page.status == 200 && facts.furnished
+}
+
+/// Whether HTTP's own log-in answers, which refuses in the words that walls use.
+fn asks_for_credentials(page: &Page<'_>) -> bool {
+    page.status == 401 && header(page.headers, "www-authenticate").is_some()
 }
 
 /// Whether a rule that was seen holds on this page.
@@ -148,7 +162,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         Grade::Queue => rule.vendor.is_none(),
         _ => false,
     };
-    if page.status == 200 && facts.furnished && wording {
+    if is_furnished(page, facts) && wording {
         max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
         max_links = max_links.min(FURNISHED_LINKS);
     }
@@ -160,7 +174,7 @@ fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
         return false;
     }
     // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
-    if page.status == 401 && wording && rule.vendor.is_none() && header(page.headers, "www-authenticate").is_some() {
+    if wording && rule.vendor.is_none() && asks_for_credentials(page) {
         return false;
     }
     (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))

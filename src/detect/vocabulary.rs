@@ -11,6 +11,8 @@ pub(super) struct Vocabulary {
     pub(super) reference: Meanings,
     /// No word means it: a sentence is short.
     pub(super) short: Meanings,
+    /// Who reads is spoken to.
+    pub(super) yours: Meanings,
     /// What walls talk of, whatever they say of it.
     pub(super) talk: Meanings,
 }
@@ -23,6 +25,7 @@ impl Vocabulary {
             button: named(&["retry", "prove", "solve", "not"]),
             about: named(&["about"]),
             short: named(&["short"]),
+            yours: named(&["yours"]),
             reference: named(&["reference", "ip"]),
             talk: named(&[
                 "robot",
