@@ -142,6 +142,19 @@ fn a_dropped_fetch_gives_its_place_back_and_a_retry_takes_one_of_its_own() {
 }
 
 #[test]
+fn a_fetcher_that_is_not_to_be_had_leaves_the_next_one_its_turn() {
+    let world = World::new(PaceSettings::default());
+    let mut visit = world.visit("/a").prefer("playwright").unwrap();
+    let Step::Fetch(fetch) = visit.next() else { panic!("the first request of a host goes out at once") };
+    assert_eq!(fetch.fetcher(), "playwright");
+    visit.unavailable(fetch, "its program is not there");
+    let Step::Fetch(fetch) = visit.next() else { panic!("nobody was asked, so there is nothing to wait for") };
+    assert_eq!(fetch.fetcher(), "direct_access");
+    visit.report(fetch, Outcome::Content);
+    assert!(matches!(visit.next(), Step::End(end) if end.is_delivered()));
+}
+
+#[test]
 fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
     let world = World::known(8);
     let before = world.selector.link_state("https://e.org/a");
