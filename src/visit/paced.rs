@@ -275,3 +275,38 @@ fn without_a_pace_nothing_waits_and_a_limit_is_a_block_as_ever() {
         assert_eq!(end.how, Ended::Failed(ErrorType::Known(ErrorKind::Blocked403)));
     }
 }
+
+#[test]
+fn a_wall_for_one_fetcher_only_counts_against_it_from_the_second_blocked_trial_on() {
+    let world = World::new(PaceSettings::default());
+    for page in 0..20 {
+        world.run(&format!("/known/{page}"), Outcome::Content);
+    }
+    let (mut holds, mut is_past) = (Vec::new(), false);
+    let mut pages = (0..400).map(|page| world.visit(&format!("/later/{page}")));
+    let mut visits: Vec<Own> = pages.by_ref().take(4).collect();
+    while !is_past && holds.len() < 8 {
+        let mut earliest = Timestamp::from_millis(i64::MAX);
+        for visit in &mut visits {
+            match visit.next() {
+                Step::Fetch(fetch) if fetch.fetcher() == "playwright" => visit.report(fetch, Outcome::Content),
+                Step::Fetch(fetch) => visit.report(fetch, wall()),
+                Step::Wait(wait) => {
+                    earliest = earliest.min(wait.until());
+                    continue;
+                }
+                Step::End(end) => {
+                    is_past |= end.is_delivered();
+                    *visit = pages.next().expect("another page");
+                }
+            }
+            earliest = world.clock.now();
+            let hold = world.selector.host_pause("e.org").filter(|until| *until > world.clock.now());
+            if hold.is_some() && holds.last() != Some(&hold) {
+                holds.push(hold);
+            }
+        }
+        world.clock.set(earliest.max(world.clock.now()));
+    }
+    assert!(is_past && holds.len() <= 4, "{holds:?}");
+}
