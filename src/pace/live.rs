@@ -151,6 +151,14 @@ impl Live<'_> {
         }
     }
 
+    /// A request that was booked at `sent`, after which the next one could go out at `next`, never went out: its turn is free again.
+    /// When others were booked after it, their turns stay as they are, so that requests still go out evenly.
+    pub(super) fn free_turn(&mut self, next: u32, sent: i64) {
+        if wrapped(self.hot.next) == next {
+            self.hot.next = self.hot.next.min(sent);
+        }
+    }
+
     /// Counts what a request cost beyond what it was let through for, or takes back what it did not cost.
     pub(super) fn correct(&mut self, let_through: u16, cost: u16) {
         self.touch();

@@ -15,9 +15,17 @@ pub struct Permit {
     pub(super) counts: Counts,
     /// How many were under way, this one included.
     pub(super) in_flight: u8,
-    /// [`TRIAL`] and the like in the low bits, the cost (up to 7) in the others.
-    bits: u8,
+    /// [`TRIAL`] and the like.
+    flags: u8,
+    /// How many requests it was let through for.
+    cost: u16,
+    /// When the next request could go out once this one was booked, level by level, modulo 2^32: as long as that is so, no other was
+    /// booked after it.
+    pub(super) next: [u32; LEVELS],
 }
+
+/// The host, its site and its address.
+pub(super) const LEVELS: usize = 3;
 
 /// It is the trial of a hold of its host.
 pub(super) const TRIAL: u8 = 1;
@@ -30,21 +38,21 @@ pub(super) const PACED: u8 = 8;
 /// The same of what the host has in common with others.
 pub(super) const SHARED_PACED: u8 = 16;
 
-/// More than this is not given back.
-const COST_MAX: u16 = 7;
-
 impl Permit {
     pub(super) fn new(host: u64, now: i64, counts: Counts, in_flight: u8, flags: u8, cost: u16) -> Self {
-        let bits = flags | (cost.min(COST_MAX) as u8) << 5;
-        Self { host, at: wrapped(now), counts, in_flight, bits }
+        Self { host, at: wrapped(now), counts, in_flight, flags, cost, next: [0; LEVELS] }
+    }
+
+    pub(super) fn with_next(self, next: [u32; LEVELS]) -> Self {
+        Self { next, ..self }
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {
-        self.bits & flag != 0
+        self.flags & flag != 0
     }
 
     pub(super) fn cost(&self) -> u16 {
-        u16::from(self.bits >> 5)
+        self.cost
     }
 
     /// When it went out, if it is not older than 24 days.
@@ -65,14 +73,14 @@ mod tests {
 
     #[test]
     fn a_permit_is_small_and_knows_when_it_was_given() {
-        assert_eq!(size_of::<Permit>(), 24);
+        assert_eq!(size_of::<Permit>(), 40);
         let now = 1_790_000_000_123;
         let permit = Permit::new(1, now, Counts::default(), 1, TRIAL | PACED, 200);
         assert_eq!(permit.sent(now + 86_400_000), now);
         assert_eq!(permit.sent(now - 5), now - 5);
         assert_eq!(
             (permit.has(TRIAL), permit.has(SITE_TRIAL), permit.has(PACED), permit.cost()),
-            (true, false, true, 7)
+            (true, false, true, 200)
         );
         let _ = permit;
     }

@@ -8,7 +8,7 @@ use super::event::Found;
 use super::hear::Sum;
 use super::levels::{HostEntry, SharedEntry};
 use super::live::{Gate, Live, Rules};
-use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL};
+use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
 use super::remembered::Remembered;
 use super::settings::{HostPace, PaceMode, PaceSettings};
 use super::small::Small;
@@ -65,25 +65,29 @@ impl Round<'_> {
             entry.ask(site, now);
         }
         let even = 0.9 + 0.2 * self.chance();
-        for (level, trial) in LEVELS {
+        let mut next = [0; LEVELS.len()];
+        for ((level, trial), next) in LEVELS.into_iter().zip(&mut next) {
             let Some(mut live) = self.live(level) else { continue };
             if live.book(cost, flags & trial != 0, even) {
                 flags |= if level == Level::Host { PACED } else { SHARED_PACED };
             }
+            *next = wrapped(live.hot.next);
         }
         let (counts, in_flight) = match self.live(Level::Host) {
             Some(live) => (live.counts(), live.hot.in_flight),
             None => Default::default(),
         };
-        Permit::new(key, now, counts, in_flight, flags, cost)
+        Permit::new(key, now, counts, in_flight, flags, cost).with_next(next)
     }
 
     /// The request never went out.
     pub(super) fn give_back(&mut self, permit: &Permit) {
-        for (level, trial) in LEVELS {
+        let sent = permit.sent(self.now);
+        for ((level, trial), next) in LEVELS.into_iter().zip(permit.next) {
             if let Some(mut live) = self.live(level) {
                 live.unbook(permit.has(trial));
                 live.correct(permit.cost(), 0);
+                live.free_turn(next, sent);
             }
         }
     }

@@ -40,6 +40,9 @@ struct Host {
     blocks: VecDeque<(String, Timestamp)>,
     /// Pauses in a row.
     level: u8,
+    /// Trials of its pace's hold that were blocked in a row.
+    #[cfg(feature = "pace")]
+    blocked_trials: u8,
     /// A page of it was compared with its rendering and was merely short.
     has_short_pages: bool,
     /// Text and link of its last short pages, as hashes.
@@ -129,6 +132,12 @@ impl Hosts {
         Some(until)
     }
 
+    /// How many trials of its pace's hold were blocked in a row.
+    #[cfg(feature = "pace")]
+    pub(crate) fn blocked_trials(&self, domain: &str) -> u8 {
+        self.at_risk.get(domain).map_or(0, |host| host.blocked_trials)
+    }
+
     /// The host's pace holds it until then: its pause is that hold, unless it has a longer one. How often it was paused in a row counts
     /// for pauses without a pace. `say` is told of it before anybody else can change it.
     #[cfg(feature = "pace")]
@@ -142,6 +151,7 @@ impl Hosts {
     ) {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         host.blocks.clear();
+        host.blocked_trials = if standing == Standing::Trial { host.blocked_trials.saturating_add(1) } else { 0 };
         if standing == Standing::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
             return;
         }
@@ -154,6 +164,10 @@ impl Hosts {
         if let Some(mut host) = self.at_risk.get_mut(domain) {
             host.level = 0;
             host.blocks.clear();
+            #[cfg(feature = "pace")]
+            {
+                host.blocked_trials = 0;
+            }
         }
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
         pauses.set(domain, None);

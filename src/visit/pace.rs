@@ -99,6 +99,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         pace.has_delivered(self.domain(), by.map(|take| take.fetcher), now)
     }
 
+    /// Whether this is the trial of a hold whose trial was blocked before. Waiting has not helped then, so that a block may be about
+    /// the fetcher after all: it counts against it, and the next trial can be another's.
+    pub(super) fn is_later_trial(&self) -> bool {
+        self.host_trial.is_some() && self.selector.state().hosts.blocked_trials(self.domain()) > 0
+    }
+
     /// The wait for the verdict on a wall, or the end that it came to; none where nothing is in doubt any more.
     pub(super) fn in_doubt(&mut self, now: Timestamp) -> Option<Step<S>> {
         let (doubt, until) = self.doubt?;

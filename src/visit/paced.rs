@@ -142,6 +142,19 @@ fn a_dropped_fetch_gives_its_place_back_and_a_retry_takes_one_of_its_own() {
 }
 
 #[test]
+fn a_fetcher_that_is_not_to_be_had_leaves_the_next_one_its_turn() {
+    let world = World::new(PaceSettings::default());
+    let mut visit = world.visit("/a").prefer("playwright").unwrap();
+    let Step::Fetch(fetch) = visit.next() else { panic!("the first request of a host goes out at once") };
+    assert_eq!(fetch.fetcher(), "playwright");
+    visit.unavailable(fetch, "its program is not there");
+    let Step::Fetch(fetch) = visit.next() else { panic!("nobody was asked, so there is nothing to wait for") };
+    assert_eq!(fetch.fetcher(), "direct_access");
+    visit.report(fetch, Outcome::Content);
+    assert!(matches!(visit.next(), Step::End(end) if end.is_delivered()));
+}
+
+#[test]
 fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
     let world = World::known(8);
     let before = world.selector.link_state("https://e.org/a");
@@ -261,4 +274,39 @@ fn without_a_pace_nothing_waits_and_a_limit_is_a_block_as_ever() {
         let Step::End(end) = visit.next() else { panic!("it has ended") };
         assert_eq!(end.how, Ended::Failed(ErrorType::Known(ErrorKind::Blocked403)));
     }
+}
+
+#[test]
+fn a_wall_for_one_fetcher_only_counts_against_it_from_the_second_blocked_trial_on() {
+    let world = World::new(PaceSettings::default());
+    for page in 0..20 {
+        world.run(&format!("/known/{page}"), Outcome::Content);
+    }
+    let (mut holds, mut is_past) = (Vec::new(), false);
+    let mut pages = (0..400).map(|page| world.visit(&format!("/later/{page}")));
+    let mut visits: Vec<Own> = pages.by_ref().take(4).collect();
+    while !is_past && holds.len() < 8 {
+        let mut earliest = Timestamp::from_millis(i64::MAX);
+        for visit in &mut visits {
+            match visit.next() {
+                Step::Fetch(fetch) if fetch.fetcher() == "playwright" => visit.report(fetch, Outcome::Content),
+                Step::Fetch(fetch) => visit.report(fetch, wall()),
+                Step::Wait(wait) => {
+                    earliest = earliest.min(wait.until());
+                    continue;
+                }
+                Step::End(end) => {
+                    is_past |= end.is_delivered();
+                    *visit = pages.next().expect("another page");
+                }
+            }
+            earliest = world.clock.now();
+            let hold = world.selector.host_pause("e.org").filter(|until| *until > world.clock.now());
+            if hold.is_some() && holds.last() != Some(&hold) {
+                holds.push(hold);
+            }
+        }
+        world.clock.set(earliest.max(world.clock.now()));
+    }
+    assert!(is_past && holds.len() <= 4, "{holds:?}");
 }

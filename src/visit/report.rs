@@ -73,7 +73,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let mut error = answer.outcome.counts_as(&by).err();
         let asked = self.asked(&answer, now);
         // Asked before the pace hears of it, which then knows of nothing but the block.
-        let was_let_through = error.is_some() && self.was_let_through(Some(take), now);
+        let was_let_through = error.is_some() && self.was_let_through(Some(take), now) && !self.is_later_trial();
         let word = self.tell_pace(place, take, &by, &answer, asked, now);
         let blocked = error.as_ref().and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
         let is_limit = is_limit(&answer, error.as_ref(), asked) || blocked && matches!(word, Word::Held(_));

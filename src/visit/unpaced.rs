@@ -50,6 +50,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         false
     }
 
+    pub(super) fn is_later_trial(&self) -> bool {
+        false
+    }
+
     pub(super) fn in_doubt(&mut self, _: Timestamp) -> Option<Step<S>> {
         None
     }

@@ -263,18 +263,7 @@ fn a_downloader_and_a_solver_of_the_config_are_there_when_their_programs_are() {
     // A browser that cannot be reached is not to be had, and somebody else fetches.
     let origin = Origin::start([(SITE, Site::Static)]).unwrap();
     let url = origin.url(SITE, "/a");
-    let line = [
-        "fetch",
-        "--config",
-        "c.toml",
-        "--allow-private-network",
-        "--fetcher",
-        "farm",
-        "--pace",
-        "off",
-        "--json",
-        &url,
-    ];
+    let line = ["fetch", "--config", "c.toml", "--allow-private-network", "--fetcher", "farm", "--json", &url];
     let result = place.run(&line).one();
     assert_eq!((&result["success"], &result["fetcher"]), (&json!(true), &json!("direct_access")), "{result}");
 }
