@@ -1,16 +1,15 @@
 //! `try`: one URL, by each fetcher, outcomes side by side. Nothing is recorded.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use url::Url;
 
-use super::available::{Available, BrowserArgs};
+use super::available::Available;
 use super::decide::read_url;
 use super::failure::{Exit, Failure};
-use super::fetch::args::{parse_size, parse_time};
+use super::fetch::args::RequestArgs;
 use super::fetch::assemble::{guard, limits, visits};
 use super::fetch::make::Made;
 use super::fetch::wishes::Wishes;
@@ -19,7 +18,6 @@ use super::settings::Settings;
 use fetchwise::answer::{Answer, Outcome};
 use fetchwise::attempt::ErrorType;
 use fetchwise::detect::Detector;
-use fetchwise::fetch::guard::parse_network;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use fetchwise::heuristic::url::shorten;
 use fetchwise::registry::FetcherSpec;
@@ -44,23 +42,8 @@ pub(crate) struct TryArgs {
     /// Only this fetcher; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Vec<String>,
-    /// A network that may be dialled although it is not public, as CIDR; repeatable
-    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
-    pub(crate) allow_network: Vec<ipnet::IpNet>,
-    /// Loopback and private networks may be dialled
-    #[arg(long)]
-    pub(crate) allow_private_network: bool,
     #[command(flatten)]
-    pub(crate) browser: BrowserArgs,
-    /// Time for one request, such as 30s or 1500ms [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) timeout: Option<Duration>,
-    /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) max_body: Option<u64>,
-    /// Trust the certificate authorities in this file (PEM) beside Mozilla's
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) request: RequestArgs,
 }
 
 /// What came of one request.
@@ -85,12 +68,12 @@ struct TriedJson {
 pub(crate) fn run(args: &TryArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let url = read_url(&args.url).map_err(Failure::usage)?;
     let wishes = Wishes {
-        allow_network: args.allow_network.clone(),
-        allow_private_network: args.allow_private_network,
-        browser: args.browser.clone(),
-        timeout: args.timeout,
-        max_body: args.max_body,
-        ca_file: args.ca_file.clone(),
+        allow_network: args.request.allow_network.clone(),
+        allow_private_network: args.request.allow_private_network,
+        browser: args.request.browser.clone(),
+        timeout: args.request.timeout,
+        max_body: args.request.max_body,
+        ca_file: args.request.ca_file.clone(),
         ..Wishes::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;

@@ -62,23 +62,8 @@ pub(crate) struct FetchArgs {
     /// stdin, ignore for those on the command line]
     #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
     pub(crate) robots: Option<RobotsUse>,
-    /// A network that may be dialled although it is not public, as CIDR; repeatable
-    #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
-    pub(crate) allow_network: Vec<ipnet::IpNet>,
-    /// Loopback and private networks may be dialled
-    #[arg(long)]
-    pub(crate) allow_private_network: bool,
     #[command(flatten)]
-    pub(crate) browser: BrowserArgs,
-    /// Time for one request, such as 30s or 1500ms [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) timeout: Option<Duration>,
-    /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) max_body: Option<u64>,
-    /// Trust the certificate authorities in this file (PEM) beside Mozilla's; the browser trusts what its system does
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) request: RequestArgs,
     /// Try this fetcher first, for every URL
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Option<String>,
@@ -139,8 +124,30 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What a request may cost and whom it may ask: the same for every command that makes some.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RequestArgs {
+    /// A network that may be dialled although it is not public, as CIDR; repeatable
+    #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
+    pub(crate) allow_network: Vec<ipnet::IpNet>,
+    /// Loopback and private networks may be dialled
+    #[arg(long)]
+    pub(crate) allow_private_network: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+    /// Time for one request, such as 30s or 1500ms [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// The longest body, decoded, such as 10MB or 10MiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_body: Option<u64>,
+    /// Trust the certificate authorities in this file (PEM) beside Mozilla's; the browser trusts what its system does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
 /// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => {
@@ -154,7 +161,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `500`, `64KiB`, `10MB` or `1.5GiB`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+fn parse_size(text: &str) -> Result<u64, String> {
     let size: bytesize::ByteSize =
         text.parse().map_err(|error| format!("{error}: expected a size, as in 10MB or 10MiB"))?;
     if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }

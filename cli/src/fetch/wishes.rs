@@ -38,14 +38,14 @@ pub(crate) struct Wishes {
 impl From<&FetchArgs> for Wishes {
     fn from(args: &FetchArgs) -> Self {
         Self {
-            allow_network: args.allow_network.clone(),
-            allow_private_network: args.allow_private_network,
-            browser: args.browser.clone(),
+            allow_network: args.request.allow_network.clone(),
+            allow_private_network: args.request.allow_private_network,
+            browser: args.request.browser.clone(),
             fetcher: args.fetcher.clone(),
             stealth_agent: None,
-            timeout: args.timeout,
-            max_body: args.max_body,
-            ca_file: args.ca_file.clone(),
+            timeout: args.request.timeout,
+            max_body: args.request.max_body,
+            ca_file: args.request.ca_file.clone(),
             keep_exchange: args.warc.is_some(),
             pace: args.pace.clone(),
             has_queue: true,
