@@ -6,7 +6,7 @@
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
 //! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! log), `reload` (what can change while a crawler runs), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
@@ -34,6 +34,7 @@ mod hosts;
 mod import;
 mod importance;
 mod input;
+mod learned_table;
 mod maintain;
 mod manual;
 mod out;
@@ -43,7 +44,9 @@ mod pass;
 mod patient;
 mod progress;
 mod query;
+mod reload;
 mod replay_policy;
+mod rollout;
 mod select;
 mod settings;
 mod simulate;
@@ -74,7 +77,10 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Simulate(args) => return simulate::run(args, out),
         _ => {}
     }
-    let settings = Settings::resolve(&cli.global)?;
+    let mut global = cli.global.clone();
+    // Every other command reads that table; this one writes it.
+    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
+    let settings = Settings::resolve(&global)?;
     match &cli.command {
         Command::Fetch(args) => fetch::run(args, &settings, out),
         Command::Fetchers(args) => fetchers::run(args, &settings, out),
@@ -84,12 +90,13 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Hosts(args) => hosts::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),
         Command::Import(args) => import::run(args, &settings, out),
-        Command::Export(args) => export::run(args, &settings, out),
+        Command::Export(args) => export::run(args, table.as_deref(), &settings, out),
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
         Command::Query(args) => query::run(args, &settings, out),
         Command::Importance(args) => importance::run(args, &settings, out),
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
+        Command::Rollout(args) => rollout::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
         Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
-use fetchwise::config::{Config, built_in_fetchers, load_route_table};
+use fetchwise::config::{Config, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
@@ -21,7 +21,8 @@ use fetchwise::names::UnknownName;
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
-use fetchwise::router::{Mode, Router};
+use fetchwise::rollout::{Event, Kept, KeptError};
+use fetchwise::router::{Mode, Router, RouterError};
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise::time::Clock;
 
@@ -37,6 +38,10 @@ const SNAPSHOT_AFTER: u64 = 100_000;
 /// Resolved settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// What the command line said, for reading everything again.
+    args: GlobalArgs,
+    /// Whether the command line or the environment names the mode.
+    is_mode_given: bool,
     data_dir: Option<PathBuf>,
     /// Whether the command line names it.
     is_dir_named: bool,
@@ -58,9 +63,16 @@ impl Settings {
         let mode =
             Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode).map_err(Failure::usage)?;
         let table = args.router.as_ref().or(config.router.as_ref());
-        let table = table.map(|path| load_route_table(path)).transpose()?;
+        let table = table.map(|path| read_route_table(path)).transpose()?;
+        let table = table.map(|(table, warnings)| {
+            warnings.iter().for_each(|warning| note(format_args!("warning: {}", plain(warning))));
+            table
+        });
         let split_share = config.split_share.unwrap_or(0.5);
+        let is_variable_set = variable.as_deref().is_some_and(|text| !text.trim().is_empty());
         Ok(Self {
+            args: args.clone(),
+            is_mode_given: args.mode.is_some() || is_variable_set,
             is_dir_named: args.data_dir.is_some(),
             data_dir: args
                 .data_dir
@@ -73,6 +85,52 @@ impl Settings {
             clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
             config,
         })
+    }
+
+    /// Reads the files again that the same command line names.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        Self::resolve(&self.args)
+    }
+
+    /// Whether the command line or the environment names the mode, so that the config's does not count.
+    pub(crate) fn is_mode_given(&self) -> bool {
+        self.is_mode_given
+    }
+
+    /// The files that can be read again: config, router table, rules.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [self.args.config.as_deref(), self.table.as_deref(), self.rules.as_deref()].into_iter().flatten()
+    }
+
+    /// What is wrong with the router, and in which file.
+    pub(crate) fn about_table(&self, error: RouterError) -> Failure {
+        match (&self.table, &error) {
+            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
+            _ => Failure::usage(error),
+        }
+    }
+
+    /// Puts the router in force, and keeps learning out of service where it is, as a crawler does.
+    pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
+        selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
+        let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
+        if let Some(fallen) = fallen {
+            let event = Event::StillFallen(fallen.why());
+            if !self.router.table.is_empty() {
+                note(format_args!("warning: {}", plain(&event.to_string())));
+            }
+            selector.fall_back(fallen.why());
+        }
+        Ok(())
+    }
+
+    /// What is kept of the rollout in the data directory.
+    pub(crate) fn rollout(&self) -> Result<Option<Kept>, Failure> {
+        let dir = self.data_dir()?;
+        match Kept::read(&dir) {
+            Err(error @ KeptError::Content { .. }) => Err(Failure::usage(error)),
+            kept => kept.map_err(Failure::failed),
+        }
     }
 
     /// Where the log is.

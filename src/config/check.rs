@@ -55,6 +55,10 @@ impl Config {
         ] {
             within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
         }
+        within("rollout.confidence", self.rollout.confidence, 0.5..=0.9999, "it can be 0.5 to 0.9999")?;
+        within("rollout.margin", self.rollout.margin, 0.0..=1.0, share)?;
+        within("rollout.min_pages", self.rollout.min_pages, 1..=u64::MAX, "it can be 1 or more")?;
+        within("rollout.min_hosts", self.rollout.min_hosts, 1..=u64::MAX, "it can be 1 or more")?;
         #[cfg(feature = "pace")]
         self.check_pace()?;
         let deadline = "it can be \"1ms\" to \"1day\"";

@@ -11,5 +11,6 @@ mod full_disk;
 mod log;
 mod maintain;
 mod pocketbase;
+mod rollout;
 mod sources;
 mod support;
