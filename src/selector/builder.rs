@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::steer::Steering;
+use super::steering::Steering;
 use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;

@@ -38,12 +38,13 @@ mod replay;
 mod route;
 mod sink;
 mod steer;
+mod steering;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
 pub use sink::{Sink, SinkError};
-use steer::Steering;
+use steering::Steering;
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,66 +1,17 @@
-//! The router in force: mode, share and table, and whether learning was taken out of service. All of it can be exchanged while
-//! other threads decide.
+//! Changing the router of a selector that decides, and deciding by the one that is in force.
 //!
-//! Invariant: a decision sees one router from beginning to end, the old one or the new one. Where nobody but learning is asked that
-//! costs one atomic read. Must not know why somebody changes the mode.
+//! Invariant: a decision sees one router from beginning to end. Where nobody but learning is asked that costs one atomic read. Must not
+//! know why somebody changes the mode.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use arc_swap::ArcSwap;
 use url::Url;
 
+use super::steering::InForce;
 use super::{Selector, Situation};
 use crate::router::{FallBack, Mode, RouteError, Routed, Router, RouterError};
 use crate::trace;
-
-/// What is in force.
-pub(super) struct Steering {
-    now: ArcSwap<InForce>,
-    /// Only learning is asked: what nearly every decision has to know. Written after `now`; whoever reads an old `true` decides as if
-    /// it had come a moment earlier, whoever reads an old `false` finds the truth in `now`.
-    is_plain: AtomicBool,
-}
-
-#[derive(Clone)]
-struct InForce {
-    router: Arc<Router>,
-    fallen: Option<Arc<FallBack>>,
-}
-
-impl InForce {
-    /// A fall-back needs something to fall back on.
-    fn has_fallen(&self) -> bool {
-        self.fallen.is_some() && !self.router.table.is_empty()
-    }
-}
-
-impl fmt::Debug for Steering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Steering").field("router", &self.now.load().router).finish_non_exhaustive()
-    }
-}
-
-impl Steering {
-    pub(super) fn new(router: Router) -> Self {
-        let is_plain = AtomicBool::new(router.is_plain());
-        Self { now: ArcSwap::from_pointee(InForce { router: Arc::new(router), fallen: None }), is_plain }
-    }
-
-    fn change(&self, change: impl Fn(&InForce) -> InForce) {
-        self.now.rcu(|now| change(now));
-        // Two threads that change at once may come here in either order: each writes what it finds, and the later one finds what
-        // both have done. Release and the Acquire below: whoever reads `false` finds the router that it was written for.
-        let now = self.now.load();
-        self.is_plain.store(now.router.is_plain() && !now.has_fallen(), Ordering::Release);
-        drop(now);
-        let again = self.now.load();
-        if !(again.router.is_plain() && !again.has_fallen()) {
-            self.is_plain.store(false, Ordering::Release);
-        }
-    }
-}
 
 impl Selector {
     /// The router that is in force. A copy: it stays what it is when another one takes its place.
