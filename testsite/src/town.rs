@@ -64,7 +64,7 @@ pub fn town() -> Vec<Place> {
 }
 
 /// The same town for somebody who watches: the tollhouse opens again every half minute, and there is a mill that lets itself be asked
-/// six times a second, counted over ten seconds.
+/// two times a second, counted over a minute.
 pub fn town_to_watch() -> Vec<Place> {
     let mut places = town();
     if let Some(tollhouse) = places.iter_mut().find(|place| place.name == "tollhouse") {
@@ -74,8 +74,8 @@ pub fn town_to_watch() -> Vec<Place> {
     places.push(Place {
         host: "127.0.0.10",
         name: MILL,
-        about: "sixty pages in ten seconds, 429 for who is faster",
-        site: Site::quota(60, Duration::from_secs(10)),
+        about: "120 pages a minute, 429 for who wants more",
+        site: Site::quota(120, Duration::from_secs(60)),
         section: "sacks",
         suffix: "",
     });
