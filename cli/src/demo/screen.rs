@@ -50,10 +50,11 @@ fn pressed(event: &Event) -> Option<Key> {
     if key.kind != KeyEventKind::Press {
         return None;
     }
-    match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Leave),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Leave),
-        KeyCode::Char('p' | ' ') => Some(Key::Stop),
+    // A terminal without a keyboard behind it sends Ctrl with something, and means nothing by it.
+    match (key.code, key.modifiers) {
+        (KeyCode::Char('c'), KeyModifiers::CONTROL) => Some(Key::Leave),
+        (KeyCode::Char('q') | KeyCode::Esc, KeyModifiers::NONE) => Some(Key::Leave),
+        (KeyCode::Char('p' | ' '), KeyModifiers::NONE) => Some(Key::Stop),
         _ => None,
     }
 }
