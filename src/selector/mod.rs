@@ -30,6 +30,7 @@ use crate::time::{Clock, Timestamp};
 
 mod builder;
 mod explain;
+mod operate;
 mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
@@ -42,7 +43,8 @@ mod sink;
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
-pub use sink::{Sink, SinkError};
+pub use operate::{LinkAtRisk, PausedHost, RiskReason};
+pub use sink::{Released, Sink, SinkError};
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
