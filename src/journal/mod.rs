@@ -41,6 +41,7 @@ mod read;
 mod schema;
 mod snapshot;
 mod start;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod write;

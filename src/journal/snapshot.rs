@@ -9,10 +9,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
+use super::tally::Tally;
 use crate::evidence::cell::Raw;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place, TagRow};
 use crate::evidence::tag::RawTag;
+use crate::meter::outcomes::{outcome_name, outcome_named};
 use crate::selector::Prior;
 use crate::time::Timestamp;
 
@@ -37,6 +39,8 @@ mod kind {
     pub(super) const MARKS: u32 = 14;
     /// Paces. Releases that know nothing of them leave them alone.
     pub(super) const PACES: u32 = 15;
+    /// How many attempts ended how. Releases that know nothing of it leave it alone; without it they are counted anew.
+    pub(super) const TALLY: u32 = 18;
 }
 
 /// The version of every section that this release writes.
@@ -58,6 +62,8 @@ pub(super) struct Contents {
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
+    /// None of a snapshot by a release that kept none.
+    pub(super) tally: Option<Tally>,
     pub(super) priors: Vec<Prior>,
 }
 
@@ -168,6 +174,15 @@ impl Contents {
             }
             c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
+        if let Some(tally) = &self.tally {
+            let mut rows = Vec::new();
+            tally.each(|fetcher, outcome, attempts| rows.push((fetcher, outcome_name(outcome), attempts)));
+            put(kind::TALLY, rows.len(), &|c| {
+                c.u64s(rows.iter().map(|(.., attempts)| *attempts));
+                c.texts(rows.iter().map(|(fetcher, ..)| *fetcher));
+                c.texts(rows.iter().map(|(_, outcome, _)| *outcome));
+            });
+        }
         put(kind::PRIORS, self.priors.len(), &|c| {
             c.u64s(self.priors.iter().map(|p| p.success_rate.to_bits()));
             c.u64s(self.priors.iter().map(|p| p.samples.to_bits()));
@@ -273,6 +288,9 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
+    if sections.iter().any(|(k, _)| *k == kind::TALLY) {
+        contents.tally = Some(decode_tally(open(kind::TALLY)?)?);
+    }
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);
     let (kinds, values, fetchers) = (rows.texts()?, rows.texts()?, rows.texts()?);
@@ -286,6 +304,15 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     Some(contents)
+}
+
+fn decode_tally(mut rows: Rows<'_>) -> Option<Tally> {
+    let (attempts, fetchers, outcomes) = (rows.u64s()?, rows.texts()?, rows.texts()?);
+    let mut tally = Tally::default();
+    for ((fetcher, outcome), attempts) in fetchers.iter().zip(&outcomes).zip(attempts) {
+        tally.add(fetcher, outcome_named(outcome), attempts);
+    }
+    Some(tally)
 }
 
 fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {

@@ -21,7 +21,20 @@ impl Router {
         situation: &Situation<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
-        let learned = selector.select(url, situation)?;
+        let routed = self.decide_uncounted(selector, url, situation, learning)?;
+        selector.meter().decided(&routed.decision);
+        Ok(routed)
+    }
+
+    /// The same for a visit, whose requests are counted as they are handed out.
+    pub(crate) fn decide_uncounted(
+        &self,
+        selector: &Selector,
+        url: &Url,
+        situation: &Situation<'_>,
+        learning: Option<bool>,
+    ) -> Result<Routed, RouteError> {
+        let learned = selector.select_uncounted(url, situation)?;
         let domain = UrlFeatures::extract(url)?.domain;
         let (serve_table, ask_both) = self.arms(domain, learning);
         let settled = match learned {
@@ -36,7 +49,8 @@ impl Router {
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
-        let Some(asked) = selector.select(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken() else {
+        let Some(asked) = selector.select_uncounted(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken()
+        else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };
         let take = Take { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };

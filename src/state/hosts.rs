@@ -75,6 +75,13 @@ impl Hosts {
         }
     }
 
+    /// How many hosts are paused at `now`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
+        let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
+        self.at_risk.iter().filter(|host| is_paused(host.key())).count()
+    }
+
     /// How often each host was paused in a row.
     #[cfg(test)]
     pub(crate) fn levels(&self) -> HashMap<String, u8> {

@@ -27,6 +27,12 @@ impl Links {
         }
     }
 
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// The state of `link`.
     pub(crate) fn get(&self, link: &str) -> LinkState {
         if self.count.load(Ordering::Relaxed) == 0 {
