@@ -4,12 +4,14 @@
 //! Invariants: addresses are told without user info; where nobody listens nothing is put together or allocated. Must not decide
 //! anything.
 
+#[cfg(feature = "journal")]
 use std::path::Path;
 
 use url::Url;
 
 use crate::attempt::Attempt;
 use crate::decision::Take;
+use crate::router::{FallBack, Router};
 use crate::time::Timestamp;
 
 /// A piece of work that is under way. Cheap to make where nobody listens.
@@ -139,6 +141,7 @@ impl Span {
     }
 
     /// The network is asked within this attempt.
+    #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn fetch(&self, url: &Url, fetcher: &str) -> Self {
         span!(
@@ -155,6 +158,7 @@ impl Span {
     }
 
     /// What came over the network.
+    #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn fetched(&self, status: u16, bytes: u64, final_url: &Url) {
         #[cfg(feature = "tracing")]
@@ -165,6 +169,7 @@ impl Span {
     }
 
     /// Nothing came, for this reason.
+    #[cfg(feature = "pipeline")]
     #[inline]
     pub(crate) fn not_fetched(&self, error: impl std::fmt::Display) {
         #[cfg(feature = "tracing")]
@@ -178,6 +183,7 @@ impl Span {
     }
 
     /// Old attempts are dropped from the log in `dir`.
+    #[cfg(feature = "journal")]
     #[inline]
     pub(crate) fn compaction(dir: &Path) -> Self {
         span!(
@@ -192,6 +198,7 @@ impl Span {
     }
 
     /// What a compaction did: attempts, and bytes of segments, before and after.
+    #[cfg(feature = "journal")]
     #[inline]
     pub(crate) fn compacted(&self, attempts: (u64, u64), bytes: (u64, u64)) {
         #[cfg(feature = "tracing")]
@@ -234,6 +241,25 @@ impl Span {
 pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     #[cfg(feature = "tracing")]
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
+}
+
+/// Another router is in force.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn router(router: &Router) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(
+        mode = router.mode.name(),
+        split_share = router.split_share,
+        routes = router.table.len(),
+        "router changed"
+    );
+}
+
+/// Learning is taken out of service.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn fell_back(why: &FallBack) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(from = why.from.name(), reason = why.reason.as_str(), "fell back to the router table");
 }
 
 #[cfg(all(test, feature = "tracing"))]

@@ -10,6 +10,9 @@ use prometheus_client::metrics::MetricType;
 use super::families::{Family, Kind};
 use crate::meter::durations::Durations;
 
+/// Up to here every whole number is one in `f64`, too.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// The values of a row's labels.
 pub(super) type Values<'v> = Vec<&'v str>;
 
@@ -28,7 +31,8 @@ impl Give<'_> {
         rows: impl IntoIterator<Item = (Values<'v>, f64)>,
     ) -> fmt::Result {
         self.each(family, rows, |encoder, value| match family.kind {
-            Kind::Counter => encoder.encode_counter::<[(&str, &str); 0], _, f64>(value, None),
+            Kind::Counter => encoder.encode_counter::<[(&str, &str); 0], _, f64>(&(*value as u64), None),
+            _ if value.fract() == 0.0 && value.abs() < WHOLE_MAX => encoder.encode_gauge(&(*value as i64)),
             _ => encoder.encode_gauge(value),
         })
     }

@@ -22,7 +22,6 @@ use crate::meter::Meter;
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
-use crate::router::Router;
 use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
@@ -32,6 +31,7 @@ use crate::trace::Span;
 
 mod builder;
 mod explain;
+mod operate;
 mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
@@ -40,11 +40,14 @@ mod properties;
 mod replay;
 mod route;
 mod sink;
+mod steer;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
-pub use sink::{Sink, SinkError};
+pub use operate::{LinkAtRisk, PausedHost, RiskReason};
+pub use sink::{Released, Sink, SinkError};
+use steer::Steering;
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,7 +152,7 @@ pub struct Selector {
     meter: Meter,
     clamped: AtomicU64,
     visits: VisitSettings,
-    router: Router,
+    steering: Steering,
     clock: Arc<Clock>,
     state: Arc<State>,
     #[cfg(feature = "pace")]
@@ -261,6 +264,12 @@ impl Selector {
         self.evidence.forget_domain(domain);
     }
 
+    /// Drops the state of a link, by the caller's name for it.
+    pub fn forget_link(&self, link: &str) {
+        let recorded = crate::attempt::bounds::link_name(link);
+        self.state.links.forget(|known| known == link || *known == *recorded);
+    }
+
     /// The priors, in the order they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list
@@ -286,11 +295,6 @@ impl Selector {
     /// How visits go.
     pub fn visit_settings(&self) -> &VisitSettings {
         &self.visits
-    }
-
-    /// The router.
-    pub fn router(&self) -> &Router {
-        &self.router
     }
 
     /// The time by the clock that visits read.

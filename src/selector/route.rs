@@ -21,22 +21,23 @@ impl Router {
         situation: &Situation<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
-        let routed = self.decide_uncounted(selector, url, situation, learning)?;
+        let routed = self.decide_as(selector, url, situation, learning, false)?;
         selector.meter().decided(&routed.decision);
         Ok(routed)
     }
 
-    /// The same for a visit, whose requests are counted as they are handed out.
-    pub(crate) fn decide_uncounted(
+    /// The same, uncounted, where learning may have been taken out of service.
+    pub(super) fn decide_as(
         &self,
         selector: &Selector,
         url: &Url,
         situation: &Situation<'_>,
         learning: Option<bool>,
+        has_fallen: bool,
     ) -> Result<Routed, RouteError> {
         let learned = selector.select_uncounted(url, situation)?;
         let domain = UrlFeatures::extract(url)?.domain;
-        let (serve_table, ask_both) = self.arms(domain, learning);
+        let (serve_table, ask_both) = self.arms(domain, learning, has_fallen);
         let settled = match learned {
             Decision::Paused { .. } => true,
             Decision::Take(take) => take.source == Source::Requested,

@@ -469,6 +469,7 @@ impl Writer {
         fs.rename(tmp, path)?;
         *named = true;
         fs.sync_dir(&self.setup.dir, SyncSite::NewSegmentDir)?;
+        self.counts.synced += 1;
         active.durable = active.written;
         active.allocated = active.written.offset;
         Ok(active)
