@@ -220,8 +220,7 @@ fn assemble(
     let (selector, _) = settings.learned_with(with)?;
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let options = options(args, address);
-    let parts =
-        Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
+    let parts = Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
     Ok((Server::new(parts)?, journal))
 }
 
