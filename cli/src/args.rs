@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use super::global::GlobalArgs;
 use super::{
     ban_rate, classify, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual, query,
-    replay_policy, select, simulate, stats, try_url,
+    replay_policy, select, serve, simulate, stats, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Query(query::QueryArgs),
     Importance(importance::ImportanceArgs),
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
+    Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Maintain(maintain::MaintainCommand),

@@ -45,6 +45,7 @@ mod progress;
 mod query;
 mod replay_policy;
 mod select;
+mod serve;
 mod settings;
 mod simulate;
 mod sqlite;
@@ -90,6 +91,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Query(args) => query::run(args, &settings, out),
         Command::Importance(args) => importance::run(args, &settings, out),
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
+        Command::Serve(args) => serve::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
         Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),

@@ -242,6 +242,12 @@ impl Selector {
         self.evidence.forget_domain(domain);
     }
 
+    /// Drops the state of a link, by the caller's name for it.
+    pub fn forget_link(&self, link: &str) {
+        let recorded = crate::attempt::bounds::link_name(link);
+        self.state.links.forget(|known| known == link || *known == *recorded);
+    }
+
     /// The priors, in the order they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list

@@ -173,6 +173,14 @@ impl Hosts {
         pauses.set(domain, None);
     }
 
+    /// A link of the host has been delivered elsewhere: what it did before says nothing any more.
+    pub(crate) fn link_delivered(&self, domain: &str, link: &str) {
+        let Some(mut host) = self.at_risk.get_mut(domain) else { return };
+        host.blocks.retain(|(blocked, _)| blocked != link);
+        drop(host);
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
+    }
+
     /// Remembers a short page of the host, and says whether the same text has come for another of its links before.
     pub(crate) fn short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();

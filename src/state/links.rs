@@ -27,6 +27,17 @@ impl Links {
         }
     }
 
+    /// Forgets the links that `is_forgotten`.
+    pub(crate) fn forget(&self, is_forgotten: impl Fn(&str) -> bool) {
+        self.at_risk.retain(|link, _| {
+            let goes = is_forgotten(link);
+            if goes {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            !goes
+        });
+    }
+
     /// The state of `link`.
     pub(crate) fn get(&self, link: &str) -> LinkState {
         if self.count.load(Ordering::Relaxed) == 0 {

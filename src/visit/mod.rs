@@ -66,6 +66,7 @@ mod short;
 mod step;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
 use step::{Held, HostTrial};

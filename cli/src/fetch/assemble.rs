@@ -147,7 +147,7 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
 }
 
 /// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
-fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+pub(crate) fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
     let pace = wishes.pace.over(settings.config.pace());
     match *settings.clock {
         Clock::System => pace,
@@ -167,7 +167,7 @@ pub(crate) fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard
     Ok(guard)
 }
 
-fn journal_options(settings: &Settings) -> JournalOptions {
+pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
     let log = &settings.config.log;
     let durability = match log.durability {
         Some(DurabilityName::Memory) => Durability::Memory,

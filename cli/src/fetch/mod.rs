@@ -38,7 +38,7 @@ pub(super) mod assemble;
 mod eta;
 pub(super) mod feed;
 mod files;
-mod hangup;
+pub(super) mod hangup;
 pub(super) mod make;
 mod queue;
 pub(super) mod report;

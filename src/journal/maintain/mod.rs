@@ -30,7 +30,7 @@ mod verify;
 
 pub use compact::{CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
 pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
-pub use forget::{Forgot, forget};
+pub use forget::{Forgot, forget, would_forget};
 pub use look::{cutoff, torn_tail, unfolded};
 pub use take::{Taken, snapshot};
 pub use tell::{Phase, Tell};
