@@ -82,6 +82,8 @@
 #[cfg(all(feature = "json", feature = "journal"))]
 pub mod analytics;
 pub mod answer;
+#[cfg(any(feature = "json", feature = "config"))]
+pub mod arms;
 pub mod attempt;
 pub mod backoff;
 #[cfg(feature = "config")]

@@ -4,6 +4,7 @@ use url::Url;
 
 use crate::attempt::Attempt;
 use crate::decision::Take;
+use crate::router::{FallBack, Router};
 use crate::time::Timestamp;
 
 /// A request is handed out.
@@ -39,4 +40,23 @@ pub(crate) fn attempt(attempt: &Attempt) {
 pub(crate) fn host_paused(domain: &str, until: Timestamp) {
     #[cfg(feature = "tracing")]
     tracing::warn!(domain, until_ms = until.as_millis(), "host paused");
+}
+
+/// Another router is in force.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn router(router: &Router) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(
+        mode = router.mode.name(),
+        split_share = router.split_share,
+        routes = router.table.len(),
+        "router changed"
+    );
+}
+
+/// Learning is taken out of service.
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
+pub(crate) fn fell_back(why: &FallBack) {
+    #[cfg(feature = "tracing")]
+    tracing::error!(from = why.from.name(), reason = why.reason.as_str(), "fell back to the router table");
 }

@@ -217,11 +217,11 @@ fn assemble(
     let with = |builder: SelectorBuilder| {
         builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
     };
-    let (selector, loaded) = settings.learned_with(with)?;
+    let (selector, _) = settings.learned_with(with)?;
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let options = options(args, address);
     let parts =
-        Parts { selector, journal: Arc::clone(&journal), loaded, detector, classifier, missing, tokens, options };
+        Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
     Ok((Server::new(parts)?, journal))
 }
 

@@ -46,6 +46,7 @@ pub use read::snapshot::{
     Section, Snapshot, SnapshotMeta, SnapshotSearch, durable_seq, load_previous_snapshot, load_snapshot,
     load_snapshot_with,
 };
+pub use read::times::SegmentTimes;
 pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
 pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
 pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};

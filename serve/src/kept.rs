@@ -1,10 +1,9 @@
-//! What the log holds, as the server has to know it without reading it again: figures, ids, paused hosts.
+//! What the log holds, as the server has to know it without reading it again: figures and ids.
 //!
 //! Owns the way of an attempt into the log: [`Kept`] is the selector's sink, hands on to the journal, and counts what the journal took.
 //! Invariant: what is counted is what lies in the log: the records before a look at it are counted by the look, those after it here,
 //! each once. Must not know about HTTP.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,13 +16,11 @@ use fetchwise::analytics::{By, Row, Stats};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal::{self, Entry, Journal, JournalError, Tombstone, maintain};
-use fetchwise::selector::{Sink, SinkError};
+use fetchwise::selector::{Released, Sink, SinkError};
 use fetchwise::time::Timestamp;
 
 /// How rows can be grouped.
 const GROUPINGS: [By; 5] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week];
-/// With more hosts than this in the list of pauses, those whose pause is over are dropped from it.
-const PAUSES_BEFORE_SWEEP: usize = 10_000;
 
 /// What the log holds.
 #[derive(Debug)]
@@ -35,7 +32,6 @@ pub(crate) struct Kept {
     looked: watch::Sender<u64>,
     /// The look that counts. Those before it are of a log that has changed since.
     look: AtomicU64,
-    paused: Mutex<Paused>,
     /// Attempts that the journal did not take.
     failures: AtomicU64,
 }
@@ -47,12 +43,6 @@ struct Seen {
     figures: [Stats; 5],
     /// Attempts before this may have been compacted away, and their ids with them.
     cutoff: Option<Timestamp>,
-}
-
-#[derive(Debug, Default)]
-struct Paused {
-    until: BTreeMap<String, Timestamp>,
-    sweep_at: usize,
 }
 
 /// The look at the log does not succeed.
@@ -68,21 +58,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Kept {
-    /// Begins with what a load has found. [`look`](Self::look) has to follow.
-    pub(crate) fn new(
-        journal: Arc<Journal>,
-        missing: Arc<Missing>,
-        pauses: impl IntoIterator<Item = (String, Timestamp)>,
-        seed: u64,
-    ) -> Self {
-        let until = pauses.into_iter().collect();
+    /// Knows nothing yet: a [`look`](Self::look) has to follow.
+    pub(crate) fn new(journal: Arc<Journal>, missing: Arc<Missing>, seed: u64) -> Self {
         Self {
             journal,
             missing,
             seen: Mutex::new(Seen { ids: Ids::new(seed), figures: blank(), cutoff: None }),
             looked: watch::Sender::new(0),
             look: AtomicU64::new(1),
-            paused: Mutex::new(Paused { until, sweep_at: PAUSES_BEFORE_SWEEP }),
             failures: AtomicU64::new(0),
         }
     }
@@ -195,17 +178,6 @@ impl Kept {
     pub(crate) fn cutoff(&self) -> Option<Timestamp> {
         lock(&self.seen).cutoff
     }
-
-    /// The hosts that are paused at `now`.
-    pub(crate) fn paused(&self, now: Timestamp) -> Vec<(String, Timestamp)> {
-        let paused = lock(&self.paused);
-        paused.until.iter().filter(|(_, until)| **until > now).map(|(host, until)| (host.clone(), *until)).collect()
-    }
-
-    /// Forgets the pause of a host.
-    pub(crate) fn forget_pause(&self, domain: &str) {
-        lock(&self.paused).until.remove(domain);
-    }
 }
 
 impl Sink for Kept {
@@ -228,14 +200,9 @@ impl Sink for Kept {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         self.journal.host_pause(domain, until, at);
-        let mut paused = lock(&self.paused);
-        match until {
-            Some(until) => drop(paused.until.insert(domain.to_owned(), until)),
-            None => drop(paused.until.remove(domain)),
-        }
-        if paused.until.len() > paused.sweep_at {
-            paused.until.retain(|_, until| *until > at);
-            paused.sweep_at = PAUSES_BEFORE_SWEEP.max(2 * paused.until.len());
-        }
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        self.journal.released(what, at);
     }
 }

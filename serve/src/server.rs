@@ -29,7 +29,7 @@ use super::stalled::Unstalled;
 use super::state::State;
 use super::token::Tokens;
 use fetchwise::detect::Detector;
-use fetchwise::journal::{Journal, JournalError, Loaded};
+use fetchwise::journal::{Journal, JournalError};
 use fetchwise::selector::Selector;
 
 /// The head of a request, its URL included, is no longer than this.
@@ -43,13 +43,11 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// What a server is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// Who decides and learns. Its sink is set here.
+    /// Who decides, and knows what is in the journal. Its sink is set here.
     pub selector: Selector,
     /// Where attempts go. Nobody may write to it beside the selector. It should refuse what it has no room for
     /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request is held up by a disk.
     pub journal: Arc<Journal>,
-    /// What the selector has learned from the journal.
-    pub loaded: Loaded,
     /// Reads what visits report.
     pub detector: Arc<Detector>,
     /// Reads what is only to be classified.
@@ -75,18 +73,18 @@ impl Server {
     /// # Errors
     /// When the journal cannot say where it ends, or the system has no randomness.
     pub fn new(parts: Parts) -> Result<Self, JournalError> {
-        let Parts { mut selector, journal, loaded, detector, classifier, missing, tokens, options } = parts;
+        let Parts { mut selector, journal, detector, classifier, missing, tokens, options } = parts;
         let missing = Arc::new(Missing::new(&selector, missing));
         let mut seed = [0; 8];
         // Without randomness ids are told apart all the same, only not by a secret.
         let _ = getrandom::fill(&mut seed);
-        let kept = Kept::new(journal, Arc::clone(&missing), loaded.host_pauses, u64::from_ne_bytes(seed));
-        let (kept, end) = (Arc::new(kept), 0);
+        let kept = Kept::new(journal, Arc::clone(&missing), u64::from_ne_bytes(seed));
+        let kept = Arc::new(kept);
         selector.set_sink(Box::new(Arc::clone(&kept)));
         let gate = Gate::new(tokens, &options);
         let detectors = (detector, classifier);
         let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, options, gate));
-        let end = state.kept.end()?.max(end);
+        let end = state.kept.end()?;
         Ok(Self { state, end })
     }
 

@@ -6,6 +6,7 @@
 //! weights become a decision.
 
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -18,6 +19,8 @@ use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
+pub use days::BanRate;
+use days::{DAYS_KEPT, Day, day_number};
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 pub(crate) use hearing::Known;
@@ -29,6 +32,7 @@ pub(crate) use tags::{Row, Tags, WALLED};
 pub mod decay;
 
 pub(crate) mod cell;
+pub(crate) mod days;
 pub(crate) mod entry;
 mod evict;
 mod hearing;
@@ -162,6 +166,17 @@ struct Moved {
     what: Increment,
 }
 
+/// The domain that an attempt is tagged with.
+fn domain_of(attempt: &impl Observed) -> Option<&str> {
+    let mut domain = None;
+    attempt.each_heuristic(&mut |kind, value| {
+        if kind == "domain" && domain.is_none() {
+            domain = Some(value);
+        }
+    });
+    domain
+}
+
 /// What attempts have shown.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -174,6 +189,8 @@ pub(crate) struct Evidence {
     tags: Tags,
     cap: evict::Cap,
     suffixes: FileSuffixes,
+    /// Attempts before this may be missing among the days, in milliseconds; `i64::MIN` when none are.
+    days_since_ms: AtomicI64,
 }
 
 /// What one key (a domain, a suffix ...) takes in memory, by the sizes of its types; the map's slot comes on top.
@@ -214,6 +231,7 @@ impl Evidence {
             tags: Tags::new(),
             cap: evict::Cap::new(keys_max),
             suffixes,
+            days_since_ms: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -264,7 +282,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: a map look-up for each heuristic and an atomic addition
+    /// Adds what `attempt` shows. An attempt of weight 0 moves no weight; the days of its domain count it. Cost: a map look-up for each heuristic and an atomic addition
     /// for each weight; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         if let Some(voice) = self.learn(self, attempt, registry, Writers::Many) {
@@ -281,7 +299,10 @@ impl Evidence {
     }
 
     fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) -> Option<Voice> {
-        let moved = self.moved_by(attempt, registry)?;
+        let Some(moved) = self.moved_by(attempt, registry) else {
+            self.count_day_of(attempt);
+            return None;
+        };
         let showing = self.showing(attempt);
         let mut voice = None;
         let Facts { at, success, is_banned, .. } = attempt.facts();
@@ -298,6 +319,9 @@ impl Evidence {
                 }
                 cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
                 if role == Role::Domain {
+                    if let Some(day) = Day::of(at, is_banned) {
+                        entry.days.add(day);
+                    }
                     // A counter that seeds a hash; a stale value seeds it with the value before.
                     writers.count(&entry.attempts);
                     if is_banned || success {
@@ -342,6 +366,12 @@ impl Evidence {
     /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
     #[cfg(feature = "journal")]
     pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
+        let facts = attempt.facts();
+        if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
+            && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
+        {
+            entry.days.take_back(day);
+        }
         let Some(moved) = self.moved_by(attempt, registry) else { return };
         let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
         self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
@@ -353,6 +383,44 @@ impl Evidence {
                 cell.take_credit_back(credit.up, role.is_recent())
             });
         }
+    }
+
+    /// Counts an attempt that moves no weight among the days of its domain.
+    #[cold]
+    fn count_day_of(&self, attempt: &impl Observed) {
+        let facts = attempt.facts();
+        if let Some(domain) = domain_of(attempt) {
+            self.count_day(domain, facts.at, facts.is_banned);
+        }
+    }
+
+    /// Counts an attempt among the days of a domain, and nowhere else.
+    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
+        if let Some(day) = Day::of(at, is_banned) {
+            self.entry_or_new(Key::domain(domain), at, &self.guard()).days.add(day);
+        }
+    }
+
+    /// What the last `days` UTC days, that of `now` included, have seen of a domain. Source: `observe`.
+    pub(crate) fn ban_rate(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
+        let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else { return BanRate::default() };
+        let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
+            return BanRate::default();
+        };
+        self.entry(Key::domain(domain), &self.guard())
+            .map_or_else(BanRate::default, |entry| entry.days.sum(first, today))
+    }
+
+    /// Attempts before this may be missing among the days of domains; none when none are.
+    pub(crate) fn days_since(&self) -> Option<Timestamp> {
+        // Relaxed: one value that stands for itself.
+        Some(self.days_since_ms.load(Ordering::Relaxed)).filter(|ms| *ms != i64::MIN).map(Timestamp::from_millis)
+    }
+
+    /// Attempts before `since` are missing.
+    #[cfg(feature = "journal")]
+    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
+        self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
     }
 
     /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
@@ -404,12 +472,7 @@ impl Evidence {
             }
         }
         // Domain, path and suffix are in one entry, which a map of many is slow to find.
-        let mut domain = None;
-        attempt.each_heuristic(&mut |kind, value| {
-            if kind == "domain" && domain.is_none() {
-                domain = Some(value);
-            }
-        });
+        let domain = domain_of(attempt);
         let own = domain.filter(|_| wants(Role::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         if let Some(entry) = own {
             visit(entry, Level::Own, 0, Role::Domain);

@@ -183,7 +183,7 @@ fn load_from(
 }
 
 /// What a fold brings back, with the pauses of hosts set in `selector`.
-fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: Timestamp) -> Loaded {
+pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: Timestamp) -> Loaded {
     let backoff = selector.backoff();
     // Times in the future come from a wrong clock. They count as of now, and no pause may be longer than the settings allow.
     let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));

@@ -36,7 +36,9 @@ mod forgotten;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod load;
+mod look_back;
 pub mod maintain;
+mod past;
 mod read;
 mod schema;
 mod snapshot;
@@ -45,13 +47,17 @@ mod start;
 mod tests;
 mod write;
 
-pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Tombstone, TombstoneTarget};
+pub use entry::{
+    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
+};
 pub use error::JournalError;
 pub use fetchwise_log::{
     Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
     Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
+pub use look_back::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
+pub use past::{Moment, Past, load_at};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 pub use start::Started;

@@ -10,8 +10,9 @@ use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
 use crate::evidence::cell::Raw;
+use crate::evidence::days::Day;
 use crate::evidence::decay::Decay;
-use crate::evidence::image::{BreakerRow, CellRow, EntryRow, Image, Place, TagRow};
+use crate::evidence::image::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
 use crate::evidence::tag::RawTag;
 use crate::selector::Prior;
 use crate::time::Timestamp;
@@ -37,6 +38,10 @@ mod kind {
     pub(super) const MARKS: u32 = 14;
     /// Paces. Releases that know nothing of them leave them alone.
     pub(super) const PACES: u32 = 15;
+    /// The days of domains, and since when they are complete. Releases that know nothing of them leave them alone; without them they
+    /// are counted again from what attempts are still there.
+    pub(super) const DAYS: u32 = 16;
+    pub(super) const DAYS_SINCE: u32 = 17;
 }
 
 /// The version of every section that this release writes.
@@ -59,6 +64,8 @@ pub(super) struct Contents {
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
     pub(super) priors: Vec<Prior>,
+    /// It was taken by a release that knew nothing of days.
+    pub(super) lacks_days: bool,
 }
 
 impl Contents {
@@ -168,6 +175,14 @@ impl Contents {
             }
             c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
+        let days = || image.days.iter();
+        put(kind::DAYS, image.days.len(), &|c| {
+            c.u64s(days().map(|row| row.key));
+            c.u32s(days().map(|row| u32::from(row.day.day)));
+            c.u32s(days().map(|row| row.day.attempts));
+            c.u32s(days().map(|row| row.day.banned));
+        });
+        put(kind::DAYS_SINCE, 1, &|c| c.i64s([millis(image.days_since)]));
         put(kind::PRIORS, self.priors.len(), &|c| {
             c.u64s(self.priors.iter().map(|p| p.success_rate.to_bits()));
             c.u64s(self.priors.iter().map(|p| p.samples.to_bits()));
@@ -273,6 +288,9 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
+    contents.lacks_days = sections.iter().all(|(k, _)| *k != kind::DAYS);
+    contents.image.days = decode_days(open(kind::DAYS)?)?;
+    contents.image.days_since = open(kind::DAYS_SINCE)?.i64s()?.first().copied().and_then(time);
     let mut rows = open(kind::PRIORS)?;
     let (rates, samples) = (rows.u64s()?, rows.u64s()?);
     let (kinds, values, fetchers) = (rows.texts()?, rows.texts()?, rows.texts()?);
@@ -286,6 +304,11 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     Some(contents)
+}
+
+fn decode_days(mut rows: Rows<'_>) -> Option<Vec<DayRow>> {
+    let (keys, days, attempts, banned) = (rows.u64s()?, rows.u32s()?, rows.u32s()?, rows.u32s()?);
+    (0..keys.len()).map(|i| Some(DayRow { key: keys[i], day: Day::new(days[i], attempts[i], banned[i])? })).collect()
 }
 
 fn decode_paces(mut rows: Rows<'_>) -> Option<Vec<PaceEntry>> {

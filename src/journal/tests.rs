@@ -303,3 +303,223 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
     journal.close().unwrap();
     assert_eq!((known("e.org"), known("f.org")), (None, Some(state("f.org"))));
 }
+
+/// What blocks and days a history has, whatever remembers it.
+#[derive(Clone, Debug)]
+enum Happened {
+    /// An attempt on a site, so many days after the beginning: what came of it is one of [`ENDS`].
+    Attempt {
+        site: usize,
+        day: u16,
+        end: usize,
+    },
+    /// A domain, or a link of it, is forgotten.
+    Forget {
+        site: usize,
+        link: bool,
+    },
+    Snapshot,
+    /// Attempts that are older than so many days are compacted away.
+    Compact {
+        days: u64,
+    },
+    /// The process ends and another one begins.
+    Restart,
+}
+
+const SITES: [&str; 3] = ["a.org", "b.example.org", "example.org"];
+const ENDS: [Option<ErrorKind>; 5] = [
+    None,
+    Some(ErrorKind::Blocked403),
+    // These two move no weight; the second is a block.
+    Some(ErrorKind::NotFound),
+    Some(ErrorKind::RateLimited),
+    Some(ErrorKind::BlockedCaptcha),
+];
+
+fn happened() -> impl proptest::strategy::Strategy<Value = Happened> {
+    use proptest::prelude::*;
+    prop_oneof![
+        12 => (0..SITES.len(), 0..200u16, 0..ENDS.len()).prop_map(|(site, day, end)| Happened::Attempt { site, day, end }),
+        1 => (0..SITES.len(), any::<bool>()).prop_map(|(site, link)| Happened::Forget { site, link }),
+        1 => Just(Happened::Snapshot),
+        1 => (1..150u64).prop_map(|days| Happened::Compact { days }),
+        2 => Just(Happened::Restart),
+    ]
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+
+    /// Live, after a replay, through snapshots and compactions: one answer, and it is the one that a look at all attempts gives.
+    #[test]
+    fn ban_rates_are_the_same_wherever_they_come_from(
+        events in proptest::collection::vec(happened(), 1..50),
+        days in 1..100u32,
+    ) {
+        use std::collections::BTreeMap;
+        let dir = tempfile::tempdir().unwrap();
+        let now = minutes(200 * 24 * 60);
+        let open = || {
+            let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+            let mut live = selector();
+            load(dir.path(), &live, now).unwrap();
+            live.set_sink(Box::new(Arc::new(journal)));
+            live
+        };
+        let mut live = Some(open());
+        // Attempts and blocks by site, day, link, and whether the attempts themselves are gone from the log.
+        let mut model: BTreeMap<(usize, u16, bool, bool), (u64, u64)> = BTreeMap::new();
+        let at_day = |day: u16| minutes(u64::from(day) * 24 * 60 + 7);
+        for event in events {
+            match event {
+                Happened::Attempt { site, day, end } => {
+                    let at = at_day(day);
+                    // Every other day's attempts are at a link of their own.
+                    let is_odd = day % 2 == 1;
+                    let a = attempt(&format!("https://{}/{}", SITES[site], u8::from(is_odd)), "playwright", at);
+                    let a = ENDS[end].map_or(a.clone().delivered(), |kind| a.failed(kind));
+                    let counted = model.entry((site, day, is_odd, false)).or_default();
+                    *counted = (counted.0 + 1, counted.1 + u64::from(a.is_banned));
+                    live.as_ref().unwrap().record(a, now).unwrap();
+                }
+                Happened::Forget { site, link } => {
+                    drop(live.take());
+                    let target = match link {
+                        true => TombstoneTarget::Link(format!("https://{}/1", SITES[site])),
+                        false => TombstoneTarget::Domain(SITES[site].to_owned()),
+                    };
+                    // Of what is compacted away nobody can tell of which link it was.
+                    model.retain(|(of, _, is_odd, is_gone), _| *of != site || link && (!*is_odd || *is_gone));
+                    maintain::forget(dir.path(), target, now).unwrap();
+                    live = Some(open());
+                }
+                Happened::Snapshot => {
+                    drop(live.take());
+                    maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+                    live = Some(open());
+                }
+                Happened::Compact { days } => {
+                    drop(live.take());
+                    let mut options = maintain::CompactOptions::default();
+                    (options.retain, options.trust_clock) = (Duration::from_secs(days * 86_400), true);
+                    let done = maintain::compact(dir.path(), &selector(), &options, now, &mut |_, _| {}).unwrap();
+                    for ((site, day, is_odd, is_gone), counted) in std::mem::take(&mut model) {
+                        let is_gone = is_gone || at_day(day) < done.cutoff;
+                        let known = model.entry((site, day, is_odd, is_gone)).or_default();
+                        *known = (known.0 + counted.0, known.1 + counted.1);
+                    }
+                    live = Some(open());
+                }
+                Happened::Restart => {
+                    drop(live.take());
+                    live = Some(open());
+                }
+            }
+        }
+        for site in 0..SITES.len() {
+            let kept = |day: u16| (201 - u32::from(day)) <= days.min(90);
+            let want = model.iter().filter(|((of, day, ..), _)| *of == site && kept(*day));
+            let want = want.fold((0, 0), |sum, (_, n)| (sum.0 + n.0, sum.1 + n.1));
+            let rate = live.as_ref().unwrap().ban_rate_at(SITES[site], days, now);
+            proptest::prop_assert_eq!((rate.attempts, rate.banned), want, "{}", SITES[site]);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log() {
+    use fetchwise_log::Maintenance;
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    for n in 0..40 {
+        let a = attempt(&format!("https://e.org/{n}"), "playwright", minutes(n * 24 * 60));
+        let a = if n % 4 == 0 { a.failed(ErrorKind::Blocked403) } else { a.delivered() };
+        journal.append_attempt(&a).unwrap();
+    }
+    journal.close().unwrap();
+    let now = minutes(39 * 24 * 60 + 5);
+    // As an older release wrote it: without the sections of days.
+    let fold = |dir: &Path| {
+        let mut fold = fold::Fold::begin(start::Start::newest(dir).unwrap(), &selector());
+        let selector = selector();
+        fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
+        fold.contents(&selector, now)
+    };
+    let contents = fold(dir.path());
+    let mut encoded = contents.encode();
+    encoded.retain(|(kind, _)| *kind < 16);
+    let maintenance = Maintenance::lock(dir.path()).unwrap();
+    maintenance.write_snapshot(&contents.meta(), &snapshot::sections(&encoded)).unwrap();
+    drop(maintenance);
+    let ask = || {
+        let again = selector();
+        let loaded = load(dir.path(), &again, now).unwrap();
+        assert_eq!(loaded.snapshot.unwrap().covers_seq, 40);
+        let rate = again.ban_rate_at("e.org", 30, now);
+        ((rate.attempts, rate.banned), again.ban_rates_since())
+    };
+    assert_eq!(ask(), ((30, 7), None));
+    assert!(maintain::is_outdated(dir.path()).unwrap());
+    let taken = maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.file.is_some(), "what it lacked is worth a new one");
+    assert!(!maintain::is_outdated(dir.path()).unwrap());
+    assert_eq!(ask(), ((30, 7), None));
+}
+
+#[test]
+fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |now| {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+        let mut live = selector();
+        load(dir.path(), &live, now).unwrap();
+        live.set_sink(Box::new(Arc::new(journal)));
+        live
+    };
+    let state = LinkState {
+        paused_until: Some(minutes(40)),
+        risk_level: 2,
+        hint: Some(crate::attempt::Hint::Blocked),
+        ..LinkState::default()
+    };
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    for domain in ["e.org", "f.org"] {
+        journal.append_host(domain, Some(minutes(30)), T0).unwrap();
+    }
+    for link in ["article 17", "https://e.org/a"] {
+        journal.append_link(&LinkEntry { link: link.into(), domain: "e.org".into(), state, at: T0 }).unwrap();
+    }
+    journal.close().unwrap();
+
+    let live = open(minutes(1));
+    let paused = |of: &Selector, now| of.paused_hosts(now).into_iter().map(|host| host.domain).collect::<Vec<_>>();
+    assert_eq!(paused(&live, minutes(1)), ["e.org", "f.org"]);
+    assert_eq!(paused(&live, minutes(30)), [""; 0], "they have ended by themselves");
+    assert_eq!(live.release_host("e.org", minutes(1)), Some(minutes(30)));
+    assert_eq!(live.release_host("e.org", minutes(1)), None, "it is not paused any more");
+    assert_eq!(live.release_host("unheard.of", minutes(1)), None);
+    assert_eq!(live.release_link("article 17", minutes(1)), Some(minutes(40)));
+    assert_eq!(live.release_link("article 17", minutes(1)), None);
+    let seen = |of: &Selector| {
+        let links: Vec<_> = of.links_at_risk().into_iter().map(|of| (of.link, of.domain, of.state)).collect();
+        (paused(of, minutes(1)), links)
+    };
+    let before = seen(&live);
+    assert_eq!(before.0, ["f.org"]);
+    assert_eq!(before.1[0].2, LinkState { paused_until: None, ..state });
+    assert_eq!(before.1[1].1.as_deref(), Some("e.org"));
+    drop(live);
+    assert_eq!(seen(&open(minutes(1))), before, "a replay");
+    maintain::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
+    assert_eq!(seen(&open(minutes(1))), before, "a snapshot");
+    let mut acts = Vec::new();
+    replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry))).unwrap();
+    assert_eq!(acts.len(), 2, "who looks back sees that it was done: {acts:?}");
+
+    // Blocks after it begin with the shortest pause, and hold.
+    let live = open(minutes(2));
+    live.sink().unwrap().host_pause("e.org", Some(minutes(20)), minutes(2));
+    drop(live);
+    assert_eq!(paused(&open(minutes(3)), minutes(3)), ["e.org", "f.org"]);
+}

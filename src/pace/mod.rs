@@ -58,6 +58,7 @@ mod note;
 mod permit;
 #[cfg(test)]
 mod properties;
+mod release;
 mod remembered;
 mod round;
 mod settings;

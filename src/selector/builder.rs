@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::steer::Steering;
 use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
@@ -229,7 +230,7 @@ impl SelectorBuilder {
             sink: self.sink,
             clamped: AtomicU64::new(0),
             visits: self.visits,
-            router: self.router,
+            steering: Steering::new(self.router),
             clock: self.clock,
             state: Arc::new(State::default()),
             #[cfg(feature = "pace")]

@@ -21,7 +21,6 @@ use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
-use crate::router::Router;
 use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
@@ -30,6 +29,7 @@ use crate::time::{Clock, Timestamp};
 
 mod builder;
 mod explain;
+mod operate;
 mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
@@ -38,11 +38,14 @@ mod properties;
 mod replay;
 mod route;
 mod sink;
+mod steer;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
-pub use sink::{Sink, SinkError};
+pub use operate::{LinkAtRisk, PausedHost, RiskReason};
+pub use sink::{Released, Sink, SinkError};
+use steer::Steering;
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,7 +149,7 @@ pub struct Selector {
     sink: Option<Box<dyn Sink>>,
     clamped: AtomicU64,
     visits: VisitSettings,
-    router: Router,
+    steering: Steering,
     clock: Arc<Clock>,
     state: Arc<State>,
     #[cfg(feature = "pace")]
@@ -273,11 +276,6 @@ impl Selector {
     /// How visits go.
     pub fn visit_settings(&self) -> &VisitSettings {
         &self.visits
-    }
-
-    /// The router.
-    pub fn router(&self) -> &Router {
-        &self.router
     }
 
     /// The time by the clock that visits read.

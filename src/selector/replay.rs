@@ -37,6 +37,16 @@ impl Selector {
         self.evidence.take_back(attempt, &self.registry, with_domain);
     }
 
+    /// Counts an attempt among the days of its domain only.
+    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
+        self.evidence.count_day(domain, at, is_banned);
+    }
+
+    /// Attempts before `since` are missing among the days.
+    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
+        self.evidence.set_days_since(since);
+    }
+
     /// All evidence that has not faded by `as_of`.
     pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::image::Image {
         self.evidence.image(&self.registry, as_of, fetchers)

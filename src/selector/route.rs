@@ -21,9 +21,21 @@ impl Router {
         situation: &Situation<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
+        self.decide_as(selector, url, situation, learning, false)
+    }
+
+    /// The same, where learning may have been taken out of service.
+    pub(super) fn decide_as(
+        &self,
+        selector: &Selector,
+        url: &Url,
+        situation: &Situation<'_>,
+        learning: Option<bool>,
+        has_fallen: bool,
+    ) -> Result<Routed, RouteError> {
         let learned = selector.select(url, situation)?;
         let domain = UrlFeatures::extract(url)?.domain;
-        let (serve_table, ask_both) = self.arms(domain, learning);
+        let (serve_table, ask_both) = self.arms(domain, learning, has_fallen);
         let settled = match learned {
             Decision::Paused { .. } => true,
             Decision::Take(take) => take.source == Source::Requested,

@@ -46,6 +46,11 @@ impl Links {
         self.at_risk.get(link).map_or_else(LinkState::default, |state| *state)
     }
 
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> Vec<(String, LinkState)> {
+        self.at_risk.iter().map(|entry| (entry.key().clone(), *entry.value())).collect()
+    }
+
     /// Changes a link's state from what it is now: another visit of the same link may have ended meanwhile. `say` is told each new
     /// state of a link that is or was at risk, under the entry's lock, so that a log has the changes in the order in which they
     /// were made.

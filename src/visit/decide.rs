@@ -8,7 +8,7 @@ use url::Url;
 
 use super::step::{End, Ended, FetcherTrial, Held, HostTrial, Step, Wait, Whom, Why};
 use super::{Next, Visit};
-use crate::attempt::ErrorType;
+use crate::attempt::{Arm, ErrorType};
 use crate::backoff::LinkState;
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::router::{Mode, Routed};
@@ -147,13 +147,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn route(&mut self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
-        let router = self.selector.router();
-        if router.mode == Mode::Learning && self.learning.is_none() {
+        if self.learning.is_none() && self.selector.is_only_learning() {
+            (self.arm, self.shadow) = (None, None);
             return self.select(situation);
         }
-        match router.decide(&self.selector, self.url.borrow(), situation, self.learning) {
+        match self.selector.route(self.url.borrow(), situation, self.learning) {
             Ok(Routed { decision, arm, shadow }) => {
-                (self.arm, self.shadow) = (arm, shadow);
+                let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
+                (self.arm, self.shadow) = (Some(arm), shadow);
                 Ok((decision, HostSeen::AtRisk))
             }
             Err(error) => {

@@ -38,7 +38,7 @@ use url::Url;
 
 use crate::answer::ShortPage;
 use crate::attempt::bounds::link_name;
-use crate::attempt::{ErrorType, Hint};
+use crate::attempt::{Arm, ErrorType, Hint};
 use crate::decision::{Source, Take};
 use crate::error::Error;
 use crate::heuristic::Heuristic;
@@ -117,8 +117,8 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     following: Option<Follower>,
     /// Another visit's probe has been waited for, and came to a verdict.
     followed: bool,
-    /// The arm that the first decision came from, and what the other one would have taken.
-    arm: Mode,
+    /// The arm that the first decision came from, where there was a choice, and what the other one would have taken.
+    arm: Option<Arm>,
     shadow: Option<FetcherId>,
     last_attempt_at: Option<Timestamp>,
     /// Where redirects written in HTML have led, within the attempt under way.
@@ -204,7 +204,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             host_trial: None,
             following: None,
             followed: false,
-            arm: Mode::Learning,
+            arm: None,
             shadow: None,
             last_attempt_at: None,
             redirected: None,

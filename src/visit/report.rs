@@ -17,7 +17,6 @@ use crate::decision::Take;
 use crate::heuristic::url::parse;
 use crate::registry::FetcherSpec;
 use crate::response::header;
-use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::hosts::{Standing, Why};
 use crate::time::Timestamp;
@@ -133,7 +132,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let ends = matches!(next, After::End | After::RetryThenEnd);
         let strict = kind.is_some_and(ErrorKind::is_banned) && !settings.escalate_after_block;
         // The table's arm does what the table says; only an empty page is taken to the browser, as it always was.
-        let table_only = self.arm == Mode::Legacy && kind != Some(ErrorKind::WrongTool);
+        let table_only = self.arm == Some(Arm::Legacy) && kind != Some(ErrorKind::WrongTool);
         if is_limit {
             self.last.error = Some(error.clone());
             match self.hold(now) {
@@ -233,18 +232,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.try_no = self.requests;
         attempt.rule = Some(take.rule.name().into());
         attempt.confidence = Some(take.confidence);
-        attempt.arm = self.served_by();
+        attempt.arm = self.arm;
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
         trace::attempt(&attempt);
         // A log that cannot take it says so itself; memory has it all the same.
         let _ = self.selector.record_knowing(attempt, known, now);
-    }
-
-    /// The arm that serves this visit, where the router had a choice.
-    fn served_by(&self) -> Option<Arm> {
-        let is_plain = self.selector.router().mode == Mode::Learning && self.learning.is_none();
-        let arm = if self.arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
-        (!is_plain).then_some(arm)
     }
 
     /// Keeps what the visit's end tells of its last attempt.

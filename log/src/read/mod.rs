@@ -8,3 +8,4 @@ pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod shard;
 pub(crate) mod snapshot;
+pub(crate) mod times;

@@ -77,10 +77,7 @@ fn bury(state: &State, target: &TombstoneTarget) -> Result<(Forgot, Option<u64>)
     };
     let _ = journal.settled().wait();
     match target {
-        TombstoneTarget::Domain(domain) => {
-            state.selector.forget_domain(domain);
-            state.kept.forget_pause(domain);
-        }
+        TombstoneTarget::Domain(domain) => state.selector.forget_domain(domain),
         TombstoneTarget::Link(link) => state.selector.forget_link(link),
     }
     Ok((forgot, end))

@@ -18,6 +18,7 @@ mod explain;
 mod forget;
 mod health;
 mod hosts;
+mod mode;
 mod report;
 mod select;
 mod situation;
@@ -39,6 +40,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(forget::routes())
         .merge(stats::routes())
         .merge(hosts::routes())
+        .merge(mode::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `answer::read`, which has the limit.

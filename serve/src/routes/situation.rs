@@ -120,11 +120,10 @@ impl Known {
     /// For a URL that cannot be fetched, or that the table should serve and cannot.
     pub(crate) fn decide(&self, id: Option<&str>, url: &Url, state: &State) -> Result<Decided, RouteError> {
         let selector = &*state.selector;
-        let router = selector.router();
-        let routed = router.decide(selector, url, &self.situation(id, url, state), None)?;
+        let routed = selector.route(url, &self.situation(id, url, state), None)?;
         let mut unavailable = None;
         if !self.lacking.is_empty() {
-            let all = router.decide(selector, url, &self.with_all(id, url, state), None)?;
+            let all = selector.route(url, &self.with_all(id, url, state), None)?;
             unavailable = all.decision.taken().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
         }
         Ok(Decided { routed, unavailable })

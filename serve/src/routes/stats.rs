@@ -9,15 +9,16 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::Shared;
+use super::forget::read_domain;
 use super::situation::wrong;
 use crate::answer;
 use crate::problem::Problem;
-use crate::shape::StatsJson;
+use crate::shape::{BanRateJson, StatsJson};
 use crate::state::State;
 use fetchwise::analytics::By;
 
 pub(super) fn routes() -> Router<Arc<State>> {
-    Router::new().route("/v1/stats", get(stats))
+    Router::new().route("/v1/stats", get(stats)).route("/v1/ban-rate", get(ban_rate))
 }
 
 #[derive(Deserialize)]
@@ -43,4 +44,26 @@ pub(super) async fn looked(state: &State) -> Result<(), Problem> {
         .looked()
         .await
         .map_err(|_| Problem::internal("the log cannot be read: `fetchwise verify` says what is wrong"))
+}
+
+/// The days that a ban rate is over unless the caller says otherwise.
+const DAYS: u32 = 7;
+
+#[derive(Deserialize)]
+struct AskedRate {
+    domain: Option<String>,
+    days: Option<String>,
+}
+
+async fn ban_rate(Get(state): Shared, Query(asked): Query<AskedRate>) -> Result<Response, Problem> {
+    let domain = asked.domain.ok_or_else(|| Problem::bad_request("the query needs a `domain`"))?;
+    let domain = read_domain(&domain)?;
+    let days = match asked.days.as_deref() {
+        None => DAYS,
+        Some(text) => {
+            let days = text.parse().ok().filter(|days| *days > 0);
+            days.ok_or_else(|| wrong(format!("{text:?} is no number of days: 1 or more are")))?
+        }
+    };
+    Ok(answer::json(&BanRateJson::new(&domain, days, state.selector.ban_rate(&domain, days))))
 }

@@ -237,6 +237,11 @@ impl Drops {
                 Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,
                 _ => Verdict::Keep,
             },
+            // The snapshots know what came of it; who looks back wants to see for as long as attempts are kept that it was done.
+            schema::kind::RELEASE => match schema::decode(record.kind, record.schema, record.payload) {
+                Ok(Entry::Release(release)) if release.at < self.cutoff => Verdict::Drop,
+                _ => Verdict::Keep,
+            },
             _ => Verdict::Keep,
         }
     }

@@ -24,6 +24,7 @@
 mod compact;
 mod forget;
 mod look;
+mod release;
 mod take;
 mod tell;
 mod verify;
@@ -31,7 +32,8 @@ mod verify;
 pub use compact::{CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
 pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
 pub use forget::{Forgot, forget, would_forget};
-pub use look::{cutoff, torn_tail, unfolded};
+pub use look::{cutoff, is_outdated, torn_tail, unfolded};
+pub use release::release;
 pub use take::{Taken, snapshot};
 pub use tell::{Phase, Tell};
 pub use verify::{Refold, Verified, repair, verify};

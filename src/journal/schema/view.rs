@@ -42,8 +42,16 @@ impl AttemptView<'_> {
         time_of(self.archived.attempted_at)
     }
 
+    pub(crate) fn is_banned(&self) -> bool {
+        self.archived.is_banned
+    }
+
     pub(crate) fn fetcher(&self) -> &str {
         self.archived.fetcher.as_str()
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.archived.url.as_str()
     }
 
     pub(crate) fn link(&self) -> &str {
