@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Brake, Error as LogError, Progress, Reader, RecordRef, TornTail};
 
 use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, TombstoneTarget, is_at_risk};
 use super::error::JournalError;
@@ -44,6 +44,8 @@ pub(super) struct Fold {
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
+    /// Whoever folds beside a running crawl does it with one thread, and rests.
+    pub(super) brake: Option<Arc<Brake>>,
 }
 
 /// The last of each, with its sequence number; 0 for what comes from a snapshot.
@@ -80,6 +82,7 @@ impl Fold {
                 .collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: Replayed::default(),
+            brake: None,
         }
     }
 
@@ -144,8 +147,13 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let shards = (0..threads()).map(|_| Shard::new(selector)).collect();
+        let threads = if self.brake.is_some() { 1 } else { threads() };
+        let shards = (0..threads).map(|_| Shard::new(selector)).collect();
+        let brake = self.brake.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
+            if seq % 256 == 0 && brake.is_some_and(|brake| !brake.breathe()) {
+                return;
+            }
             if seq <= upto && shard.failed.is_none() {
                 shard.last_seq = seq;
                 if let Err(error) = shard.take(selector, seq, &record, now) {
@@ -159,6 +167,10 @@ impl Fold {
         }
         let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
+        if brake.is_some_and(Brake::is_stopped) {
+            // Records were passed over: what is in here is of no use any more.
+            return Err(LogError::Stopped.into());
+        }
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }

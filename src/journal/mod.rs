@@ -46,10 +46,10 @@ mod tests;
 mod write;
 
 pub use entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Tombstone, TombstoneTarget};
-pub use error::JournalError;
+pub use error::{ClockWitness, JournalError};
 pub use fetchwise_log::{
     Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
-    Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
+    Progress, Recovery, SEGMENT_BYTES_DEFAULT, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
 pub use read::{Replayed, ids, replay};
