@@ -151,7 +151,7 @@ impl Fold {
         let shards = (0..threads).map(|_| Shard::new(selector)).collect();
         let brake = self.brake.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
-            if seq % 256 == 0 && brake.is_some_and(|brake| !brake.breathe()) {
+            if seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
                 return;
             }
             if seq <= upto && shard.failed.is_none() {

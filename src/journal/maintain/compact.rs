@@ -221,7 +221,7 @@ impl Drops {
         let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
         let mut read = 0;
         pass(dir, |seq, record| {
-            if seq % 256 == 0 && options.is_stopped() {
+            if seq.is_multiple_of(256) && options.is_stopped() {
                 return Ok(());
             }
             drops.attempts += u64::from(record.kind == schema::kind::ATTEMPT);

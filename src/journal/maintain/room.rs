@@ -85,7 +85,7 @@ fn sums(
 ) -> Result<BTreeMap<i64, u64>, JournalError> {
     let mut sums = BTreeMap::new();
     pass(dir, |seq, record| {
-        if seq > floor_seq || seq % 256 == 0 && brake.is_some_and(|brake| !brake.breathe()) {
+        if seq > floor_seq || seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
             return Ok(());
         }
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)?
