@@ -22,6 +22,7 @@ mod args;
 mod available;
 mod ban_rate;
 mod classify;
+mod config;
 mod decide;
 mod demo;
 mod explain;
@@ -72,6 +73,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Completions(args) => return manual::completions(args, Cli::command(), out),
         Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
+        // Whoever asks what is wrong with the settings wants more than the first thing.
+        Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
     }
     let settings = Settings::resolve(&cli.global)?;
@@ -92,6 +95,6 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
-        Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
     }
 }
