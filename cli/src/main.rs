@@ -6,7 +6,7 @@
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
 //! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! log), `out` (results and messages), `upkeep` (of the log, beside a crawl), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
@@ -51,6 +51,7 @@ mod simulate;
 mod sqlite;
 mod stats;
 mod try_url;
+mod upkeep;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
