@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 
 use super::global::GlobalArgs;
 use super::{
-    ban_rate, classify, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual, query,
-    replay_policy, select, serve, simulate, stats, try_url,
+    ban_rate, classify, config, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual,
+    query, replay_policy, select, serve, simulate, stats, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -59,6 +59,7 @@ pub(crate) enum Command {
     #[command(flatten)]
     Maintain(maintain::MaintainCommand),
     Simulate(simulate::SimulateArgs),
+    Config(config::ConfigArgs),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
 }

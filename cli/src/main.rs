@@ -6,7 +6,7 @@
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
 //! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! log), `out` (results and messages), `upkeep` (of the log, beside a crawl), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
@@ -22,6 +22,7 @@ mod args;
 mod available;
 mod ban_rate;
 mod classify;
+mod config;
 mod decide;
 mod demo;
 mod explain;
@@ -53,6 +54,7 @@ mod simulate;
 mod sqlite;
 mod stats;
 mod try_url;
+mod upkeep;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -87,6 +89,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Completions(args) => return manual::completions(args, Cli::command(), out),
         Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
+        // Whoever asks what is wrong with the settings wants more than the first thing.
+        Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
     }
     let settings = Settings::resolve(&cli.global)?;
@@ -108,6 +112,6 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
-        Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
     }
 }

@@ -4,6 +4,7 @@
 //! wrong with them is found here, before a command begins.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::failure::Failure;
 use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
-use fetchwise::config::{Config, built_in_fetchers, load_route_table};
+use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, load_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, TornTail};
@@ -21,14 +22,35 @@ use fetchwise::names::UnknownName;
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
-use fetchwise::router::{Mode, Router};
+use fetchwise::router::{Mode, Router, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise::time::Clock;
 
-/// The variable that names the data directory.
-const DATA_DIR: &str = "FETCHWISE_DATA_DIR";
+/// The variable that names the config file.
+const CONFIG: &str = "FETCHWISE_CONFIG";
 /// The variable that switches learning on and off.
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
+/// The variables that name the browser, the first one first.
+const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
+/// Variables with our name that mean no key of the config: those above, the token of a server, and what this project's own tests use.
+const NO_KEYS: [&str; 11] = [
+    CONFIG,
+    BROWSERS[0],
+    "FETCHWISE_TOKEN",
+    "FETCHWISE_BENCH_RECORDS",
+    "FETCHWISE_BLESS",
+    "FETCHWISE_CORPUS",
+    "FETCHWISE_CORPUS2",
+    "FETCHWISE_FAULTS",
+    "FETCHWISE_GOLDEN",
+    "FETCHWISE_SCRATCH",
+    "FETCHWISE_YT_DLP",
+];
+/// What variables of this project's own tests begin with.
+const OF_TESTS: &str = "FETCHWISE_TEST_";
+
+/// The share of domains that `split` gives to learning, unless said otherwise.
+pub(crate) const SPLIT_SHARE: f64 = 0.5;
 
 /// A command that wrote takes a snapshot when there are so many records behind the last one: a start reads those in well under a
 /// second.
@@ -40,8 +62,10 @@ pub(crate) struct Settings {
     data_dir: Option<PathBuf>,
     /// Whether the command line names it.
     is_dir_named: bool,
-    /// What the config file says.
+    /// What the config file and the environment say.
     pub(crate) config: Config,
+    /// Where each setting comes from.
+    pub(crate) resolved: Resolved,
     router: Router,
     /// The file of the router table.
     table: Option<PathBuf>,
@@ -53,26 +77,46 @@ pub(crate) struct Settings {
 impl Settings {
     /// Brings everything together.
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
-        let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-        let variable = variable(LEARNING)?;
-        let mode =
-            Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode).map_err(Failure::usage)?;
-        let table = args.router.as_ref().or(config.router.as_ref());
-        let table = table.map(|path| load_route_table(path)).transpose()?;
-        let split_share = config.split_share.unwrap_or(0.5);
+        let mut layers = Layers::default();
+        if let Some(file) = config_file(args)? {
+            layers.file(&file)?;
+        }
+        add_environment(&mut layers)?;
+        add_options(&mut layers, args);
+        let settings = Self::of(layers.resolve()?, args)?;
+        for warning in &settings.resolved.warnings {
+            note(format_args!("warning: {}", plain(&warning.to_string())));
+        }
+        Ok(settings)
+    }
+
+    /// What was brought together, with what else it names.
+    pub(crate) fn of(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
+        let config = resolved.config.clone();
+        let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
+        let table = args.router.clone().or_else(|| config.router.clone());
+        let routes = table.as_deref().map(load_route_table).transpose()?.unwrap_or_default();
+        let split_share = config.split_share.unwrap_or(SPLIT_SHARE);
         Ok(Self {
             is_dir_named: args.data_dir.is_some(),
-            data_dir: args
-                .data_dir
-                .clone()
-                .or(self::variable(DATA_DIR)?.map(PathBuf::from))
-                .or_else(|| config.data_dir.clone()),
-            table: args.router.clone().or_else(|| config.router.clone()),
-            router: Router { mode, table: table.unwrap_or_default(), split_share },
+            data_dir: args.data_dir.clone().or_else(|| config.data_dir.clone()),
+            table,
+            router: Router { mode, table: routes, split_share },
             rules: args.rules.clone().or_else(|| config.rules.clone()),
             clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
             config,
+            resolved,
         })
+    }
+
+    /// The browser that a config names, or a variable which means a key. Another variable that names one goes before a config file;
+    /// whoever looks for a browser looks at it.
+    pub(crate) fn browser_path(&self) -> Option<&Path> {
+        let is_elsewhere = matches!(
+            self.resolved.origin(&["browser", "path"]),
+            Origin::Variable(name) if BROWSERS.contains(&name.as_str())
+        );
+        self.config.browser.path.as_deref().filter(|_| !is_elsewhere)
     }
 
     /// Where the log is.
@@ -169,19 +213,28 @@ impl Settings {
     /// Whether the router table and the config's priors name candidates only: what they say of others would have no effect.
     fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
         let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
-        self.router.table.check(known.iter().copied()).map_err(|error| match &self.table {
+        self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error))?;
+        self.unknown_in_priors(&known).next().map_or(Ok(()), Err)
+    }
+
+    /// What is wrong with the names of fetchers in the router table and the priors, where `known` are all there are.
+    pub(crate) fn unknown_names(&self, known: &[&str]) -> Vec<Failure> {
+        let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error));
+        routes.err().into_iter().chain(self.unknown_in_priors(known)).collect()
+    }
+
+    fn unknown_in_priors(&self, known: &[&str]) -> impl Iterator<Item = Failure> {
+        let unknown = |name: &str| !known.contains(&canonical(name));
+        self.config.priors.iter().filter(move |prior| unknown(&prior.fetcher)).map(|prior| {
+            let name = UnknownName::new("fetcher", &prior.fetcher, known.iter().copied());
+            Failure::usage(format_args!("the config's prior for {}={}: {name}", prior.kind, prior.value))
+        })
+    }
+
+    fn of_table(&self, error: TableError) -> Failure {
+        match &self.table {
             Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
             None => Failure::usage(error),
-        })?;
-        let unknown = |name: &str| !known.contains(&canonical(name));
-        match self.config.priors.iter().find(|prior| unknown(&prior.fetcher)) {
-            Some(prior) => Err(Failure::usage(format_args!(
-                "the config's prior for {}={}: {}",
-                prior.kind,
-                prior.value,
-                UnknownName::new("fetcher", &prior.fetcher, known)
-            ))),
-            None => Ok(()),
         }
     }
 
@@ -206,6 +259,12 @@ impl Settings {
     pub(crate) fn blank(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now()).keys_max(None);
         builder.build().map_err(Failure::usage)
+    }
+
+    /// As [`Settings::blank`], for whoever needs one later, in another thread.
+    pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
+        let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
+        move || config.selector().around(clock.now()).keys_max(None).build()
     }
 
     /// A selector without evidence that decides by `policy`, with the candidates that [`Settings::learned`] has.
@@ -288,6 +347,57 @@ fn say_rejected(loaded: &Loaded) {
             started.covers_seq + 1,
             loaded.replayed.entries
         ));
+    }
+}
+
+/// The config file: `--config`, or `FETCHWISE_CONFIG`.
+pub(crate) fn config_file(args: &GlobalArgs) -> Result<Option<PathBuf>, Failure> {
+    match &args.config {
+        Some(file) => Ok(Some(file.clone())),
+        None => Ok(variable(CONFIG)?.map(PathBuf::from)),
+    }
+}
+
+/// Adds what the environment says. `FETCHWISE_` and a key's name go before the variables that are called otherwise.
+pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
+    if let Some(text) = variable(LEARNING)? {
+        let mode = Mode::resolve(None, Some(&text), None).map_err(Failure::usage)?;
+        layers.set(&["mode"], mode.name(), &Origin::Variable(LEARNING.to_owned()));
+    }
+    for name in BROWSERS.into_iter().rev() {
+        if let Some(path) = env::var_os(name).filter(|path| !path.is_empty()) {
+            // Kept for those who ask where settings come from: whoever looks for a browser reads it from the environment.
+            layers.set(&["browser", "path"], &*path.to_string_lossy(), &Origin::Variable(name.to_owned()));
+        }
+    }
+    let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("FETCHWISE_"));
+    let mut ours = Vec::new();
+    for (name, _) in env::vars_os().filter(|(name, _)| is_ours(name)) {
+        let name = name.to_string_lossy().into_owned();
+        if let Some(text) =
+            (!NO_KEYS.contains(&&*name) && !name.starts_with(OF_TESTS)).then(|| variable(&name)).transpose()?.flatten()
+        {
+            ours.push((name, text));
+        }
+    }
+    layers.variables(ours, &NO_KEYS);
+    Ok(())
+}
+
+/// Adds what the options of every command say.
+pub(crate) fn add_options(layers: &mut Layers, args: &GlobalArgs) {
+    let paths = [
+        ("data_dir", "--data-dir", &args.data_dir),
+        ("router", "--router", &args.router),
+        ("rules", "--rules", &args.rules),
+    ];
+    for (key, flag, path) in paths {
+        if let Some(path) = path {
+            layers.set(&[key], &*path.to_string_lossy(), &Origin::Flag(flag));
+        }
+    }
+    if let Some(mode) = args.mode {
+        layers.set(&["mode"], Mode::from(mode).name(), &Origin::Flag("--mode"));
     }
 }
 

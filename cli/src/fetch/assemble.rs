@@ -14,6 +14,7 @@ use crate::decide::candidate;
 use crate::failure::Failure;
 use crate::out::note;
 use crate::settings::{Settings, say_torn};
+use crate::upkeep;
 use fetchwise::config::DurabilityName;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
@@ -177,10 +178,7 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
     };
     // Everything is replayed right after the open, which reads it all.
     let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
-    match log.segment_bytes {
-        Some(bytes) => options.segment_bytes(bytes),
-        None => options,
-    }
+    options.segment_bytes(upkeep::segment_bytes(settings))
 }
 
 /// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said

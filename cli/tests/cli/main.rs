@@ -5,6 +5,7 @@
 mod analytics;
 mod archive;
 mod classify;
+mod config;
 mod decide;
 mod fetch;
 mod full_disk;
