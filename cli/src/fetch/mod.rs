@@ -355,6 +355,9 @@ impl Run<'_> {
             }
         };
         let Some((host, waiting)) = self.links.remove(&id) else { return };
+        if let Some(cut) = &report.crawl_delay_cut {
+            self.show.crawl_delay_cut(cut);
+        }
         let (report, waiting) = match self.again(&host, report, waiting) {
             Some(ended) => ended,
             None => return,
