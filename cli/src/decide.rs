@@ -25,7 +25,7 @@ use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{Selector, Situation};
 
 /// What a decision depends on beside URL and evidence.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SituationArgs {
     /// The fetcher that the caller wants
     #[arg(long, value_name = "NAME")]
@@ -65,6 +65,17 @@ pub(crate) enum HintArg {
     Unknown,
 }
 
+impl From<Hint> for HintArg {
+    fn from(hint: Hint) -> Self {
+        match hint {
+            Hint::Blocked => Self::Blocked,
+            Hint::Empty => Self::Empty,
+            Hint::Timeout => Self::Timeout,
+            Hint::Unknown => Self::Unknown,
+        }
+    }
+}
+
 impl From<HintArg> for Hint {
     fn from(arg: HintArg) -> Self {
         match arg {
@@ -80,7 +91,10 @@ impl From<HintArg> for Hint {
 pub(crate) struct Decider<'s> {
     /// The selector, with all evidence.
     pub(crate) selector: Selector,
-    loaded: Loaded,
+    /// What came with the evidence.
+    pub(crate) loaded: Loaded,
+    /// The caller's name for the URL, where it is another.
+    link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
     wanted: Option<FetcherId>,
@@ -153,7 +167,13 @@ impl<'s> Decider<'s> {
         }
         let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let known = args.tag.clone();
-        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, known, missing, told })
+        let link = None;
+        Ok(Self { selector, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+    }
+
+    /// The same for a URL whose caller has this name for it.
+    pub(crate) fn for_link(self, link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..self }
     }
 
     /// What is known about `url` besides evidence.
@@ -165,7 +185,8 @@ impl<'s> Decider<'s> {
 
     /// The same, if every candidate were to be had.
     fn situation_with_all(&self, url: &Url) -> Situation<'_> {
-        let link = self.loaded.links.get(url.as_str()).copied().unwrap_or_default();
+        let name = self.link.as_deref().unwrap_or(url.as_str());
+        let link = self.loaded.links.get(name).copied().unwrap_or_default();
         Situation {
             link,
             hint: self.hint.or(link.hint),

@@ -19,6 +19,7 @@ use out::Out;
 use settings::Settings;
 
 mod args;
+mod attempts;
 mod available;
 mod ban_rate;
 mod classify;
@@ -35,6 +36,7 @@ mod hosts;
 mod import;
 mod importance;
 mod input;
+mod links;
 mod maintain;
 mod manual;
 #[cfg(feature = "otlp")]
@@ -43,9 +45,11 @@ mod out;
 mod pacing;
 mod parquet;
 mod pass;
+mod past;
 mod patient;
 mod progress;
 mod query;
+mod release;
 mod replay_policy;
 mod select;
 mod serve;
@@ -55,6 +59,8 @@ mod sqlite;
 mod stats;
 mod try_url;
 mod upkeep;
+mod when;
+mod why;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -100,7 +106,10 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Try(args) => try_url::run(args, &settings, out),
         Command::Select(args) => select::run(args, &settings, out),
         Command::Explain(args) => explain::run(args, &settings, out),
+        Command::Attempts(args) => attempts::run(args, &settings, out),
         Command::Hosts(args) => hosts::run(args, &settings, out),
+        Command::Links(args) => links::run(args, &settings, out),
+        Command::Release(args) => release::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),
         Command::Import(args) => import::run(args, &settings, out),
         Command::Export(args) => export::run(args, &settings, out),

@@ -17,14 +17,14 @@ use super::progress::ByteBar;
 use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, load_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use fetchwise::journal::{self, Loaded, TornTail};
+use fetchwise::journal::{self, Loaded, Moment, TornTail};
 use fetchwise::names::UnknownName;
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
 use fetchwise::router::{Mode, Router, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
-use fetchwise::time::Clock;
+use fetchwise::time::{Clock, Timestamp};
 
 /// The variable that names the config file.
 const CONFIG: &str = "FETCHWISE_CONFIG";
@@ -72,6 +72,8 @@ pub(crate) struct Settings {
     rules: Option<PathBuf>,
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
+    /// The moment whose evidence is wanted, if it is not now.
+    moment: Option<Moment>,
 }
 
 impl Settings {
@@ -104,6 +106,7 @@ impl Settings {
             router: Router { mode, table: routes, split_share },
             rules: args.rules.clone().or_else(|| config.rules.clone()),
             clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
+            moment: None,
             config,
             resolved,
         })
@@ -138,6 +141,16 @@ impl Settings {
     pub(crate) fn in_dir_unless_named(&self, dir: &Path) -> Self {
         let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
         Self { data_dir, ..self.clone() }
+    }
+
+    /// The same settings at an earlier moment, when it was `now`: evidence is what it was then.
+    pub(crate) fn at(&self, moment: Moment, now: Timestamp) -> Self {
+        Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
+    }
+
+    /// Whether they are of an earlier moment.
+    pub(crate) fn is_past(&self) -> bool {
+        self.moment.is_some()
     }
 
     /// The file of rules that are used beside the shipped ones.
@@ -193,7 +206,13 @@ impl Settings {
     ) -> Result<(Selector, Loaded), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
-        let (selector, loaded) = if self.config.fetchers.is_empty() {
+        let (selector, loaded) = if let Some(moment) = self.moment {
+            let seen = if self.config.fetchers.is_empty() { journal::survey(&dir)?.fetchers } else { Vec::new() };
+            let candidates = if self.config.fetchers.is_empty() { self.candidates(&seen) } else { Vec::new() };
+            let selector = self.selector(candidates, more)?;
+            let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut tell)?;
+            (selector, loaded)
+        } else if self.config.fetchers.is_empty() {
             let survey = journal::survey_showing(&dir, &mut tell)?;
             let selector = self.selector(self.candidates(&survey.fetchers), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
@@ -241,7 +260,8 @@ impl Settings {
     /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
     /// taken is worth a word, no more: nothing is lost by it.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
-        let due = journal::maintain::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER);
+        let due = journal::maintain::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
+            || journal::maintain::is_outdated(dir).is_ok_and(|is_outdated| is_outdated);
         if !due {
             return;
         }
@@ -265,6 +285,13 @@ impl Settings {
     pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         move || config.selector().around(clock.now()).keys_max(None).build()
+    }
+
+    /// The same, with the paces of hosts.
+    pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
+        let pace = Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() });
+        let builder = self.config.selector().around(self.clock.now()).keys_max(None).pace(pace);
+        builder.build().map_err(Failure::usage)
     }
 
     /// A selector without evidence that decides by `policy`, with the candidates that [`Settings::learned`] has.

@@ -29,6 +29,7 @@
 //! ```
 
 mod builder;
+mod columns;
 mod entry;
 mod error;
 mod fold;
@@ -58,7 +59,7 @@ pub use fetchwise_log::{
 };
 pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
 pub use look_back::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
-pub use past::{Moment, Past, load_at};
+pub use past::{Moment, load_at};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 pub use start::Started;

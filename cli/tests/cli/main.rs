@@ -10,6 +10,7 @@ mod decide;
 mod fetch;
 mod full_disk;
 mod log;
+mod look_back;
 mod maintain;
 mod pocketbase;
 mod sources;
