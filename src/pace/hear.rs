@@ -23,8 +23,10 @@ const WALLS: [f64; 3] = [0.0, 1.8, 2.4];
 const DOUBT_S: f64 = 3.0;
 /// So many pages that other fetchers bring as trials end a doubt about one that nobody sends any more.
 const OTHERS: u8 = 5;
-/// Taken off the ceiling for a 503 that is no event.
-const SHED: f64 = 0.98;
+/// Taken off the ceiling for a 503 that is no event; twice as much, so often at most, for each that comes within a time of the last.
+const SHED: f64 = 0.02;
+const SHEDS_MS: i64 = 15 * 60_000;
+const DOUBLINGS: u8 = 3;
 
 /// What an answer adds up to with those before it.
 #[derive(Clone, Copy, Debug)]
@@ -60,21 +62,35 @@ impl Live<'_> {
             // A fetcher that has shown nothing here lately may be the one that is walled.
             Heard::Wall if !delivers => Sum::Nothing,
             Heard::Wall => self.wall(permit, answer.fetcher.0),
+            Heard::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
             Heard::Unavailable | Heard::Broken | Heard::ServerError => {
                 let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
                 if self.errors(weight, answer.heard, permit.in_flight) {
                     let is_503 = answer.heard == Heard::Unavailable;
                     return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if answer.heard == Heard::Unavailable
-                    && let Some(window) = self.at_ceiling()
-                {
-                    self.cold.cap[window] = Small::new(SHED * self.cold.cap[window].get());
-                    self.set_rate(self.rate());
+                if answer.heard == Heard::Unavailable {
+                    self.shed();
                 }
                 Sum::Nothing
             }
         }
+    }
+
+    /// A 503 that is no event, at the ceiling: the limit is near, or coming nearer.
+    fn shed(&mut self) {
+        let Some(window) = self.at_ceiling() else { return };
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
+            0
+        } else {
+            trouble.sheds.saturating_add(1).min(DOUBLINGS)
+        };
+        trouble.shed_at = now;
+        let less = SHED * f64::from(1_u32 << trouble.sheds);
+        self.cold.cap[window] = Small::new((1.0 - less) * self.cold.cap[window].get());
+        self.set_rate(self.rate());
     }
 
     /// A wall at the trial of a doubt. Returns the event, if that settles it.
