@@ -3,16 +3,16 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::decide::{Decider, DecisionJson, SituationArgs, read_url, show_error};
+use super::decide::{Decider, SituationArgs, read_url, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
-use super::pacing::PaceJson;
 use super::settings::Settings;
 use fetchwise::decision::{Decision, Rule};
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
 use fetchwise::time::Timestamp;
+use fetchwise_serve::shape::{DecisionJson, PaceJson};
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
 ///

@@ -22,7 +22,8 @@ fn what_cannot_be_used_is_named_by_its_line_and_keeps_nothing_else_out() {
     body.extend(lines(&[attempt("https://e.org/b", "direct_access", true)]));
     let taken = server.ask("POST", "/v1/attempts", &body).of(200);
     assert_eq!(taken["accepted"], 2);
-    let refused: Vec<u64> = taken["refused"].as_array().unwrap().iter().map(|of| of["line"].as_u64().unwrap()).collect();
+    let refused: Vec<u64> =
+        taken["refused"].as_array().unwrap().iter().map(|of| of["line"].as_u64().unwrap()).collect();
     assert_eq!(refused, [3, 4, 5]);
     assert!(taken["refused"].as_array().unwrap().iter().all(|of| of["error"].is_string()));
     let nothing = server.ask("POST", "/v1/attempts", b"nonsense\n{}\n").of(422);
@@ -120,7 +121,10 @@ fn all_there(dir: tempfile::TempDir, acknowledged: &HashSet<String>) {
     assert!(lost.is_empty(), "{} of {} acknowledged attempts are not in the log", lost.len(), acknowledged.len());
     assert_eq!(there.len(), logged.len(), "some are there twice");
     assert_eq!(server.get("/v1/stats").of(200)[0]["attempts"], logged.len());
-    assert_eq!(server.get("/v1/stats?by=domain").of(200).as_array().unwrap(), &server.beside(&["stats", "--by", "domain"]));
+    assert_eq!(
+        server.get("/v1/stats?by=domain").of(200).as_array().unwrap(),
+        &server.beside(&["stats", "--by", "domain"])
+    );
 }
 
 #[test]

@@ -27,7 +27,10 @@ fn site() -> SocketAddr {
             let is_wall = head[..read].starts_with(b"GET /wall");
             let (status, body) = match is_wall {
                 true => ("403 Forbidden", "<h1>Access denied</h1>".to_owned()),
-                false => ("200 OK", format!("<h1>News</h1><p>{}</p>", "A page with enough words in it to be one. ".repeat(20))),
+                false => (
+                    "200 OK",
+                    format!("<h1>News</h1><p>{}</p>", "A page with enough words in it to be one. ".repeat(20)),
+                ),
             };
             let _ = write!(
                 stream,
@@ -68,7 +71,8 @@ fn the_one_in_go_crawls() {
     let program = built.path().join("client");
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(&program).arg(".").current_dir(example("go"));
-    go.envs([("GOFLAGS", "-mod=mod"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]).env("GOCACHE", built.path().join("cache"));
+    go.envs([("GOFLAGS", "-mod=mod"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")])
+        .env("GOCACHE", built.path().join("cache"));
     match go.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("SKIPPED: there is no Go on this machine, so its client is neither built nor tried");

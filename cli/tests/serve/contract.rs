@@ -6,7 +6,8 @@ use crate::server::{Server, attempt, lines};
 
 fn taught() -> Server {
     let server = Server::start(&[]);
-    let mut all: Vec<Value> = (0..12).map(|n| attempt(&format!("https://e.org/docs/{n}"), "playwright", true)).collect();
+    let mut all: Vec<Value> =
+        (0..12).map(|n| attempt(&format!("https://e.org/docs/{n}"), "playwright", true)).collect();
     all.extend((0..5).map(|n| attempt(&format!("https://e.org/docs/{n}"), "direct_access", n > 3)));
     all.extend((0..3).map(|n| attempt(&format!("https://other.net/{n}.pdf"), "direct_access", true)));
     assert_eq!(server.ask("POST", "/v1/attempts", &lines(&all)).of(200)["accepted"], 20);
@@ -60,7 +61,10 @@ fn a_fetcher_that_somebody_has_used_is_to_be_had() {
     assert_eq!(select()["unavailable_fetcher"], "flaresolverr");
     let told: Vec<Value> = (0..3).map(|n| attempt(&format!("https://e.org/{n}"), "flaresolverr", true)).collect();
     server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
-    assert_eq!((select()["fetcher"].clone(), select()["unavailable_fetcher"].clone()), (json!("flaresolverr"), Value::Null));
+    assert_eq!(
+        (select()["fetcher"].clone(), select()["unavailable_fetcher"].clone()),
+        (json!("flaresolverr"), Value::Null)
+    );
 }
 
 #[test]
@@ -108,10 +112,20 @@ fn figures_are_the_same_after_a_restart() {
 fn classify_reads_a_body_and_never_a_path() {
     let server = Server::start(&[]);
     let page = "<html><title>Just a moment...</title><body>Checking your browser<script src='/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1'></script></body></html>";
-    let given = json!({ "status": 403, "headers": { "Server": "cloudflare", "cf-mitigated": "challenge" }, "body": page });
+    let given =
+        json!({ "status": 403, "headers": { "Server": "cloudflare", "cf-mitigated": "challenge" }, "body": page });
     let answer = server.post("/v1/classify", &given).of(200);
     std::fs::write(server.dir.path().join("page.html"), page).unwrap();
-    let beside = server.beside(&["classify", "page.html", "--status", "403", "--header", "Server: cloudflare", "--header", "cf-mitigated: challenge"]);
+    let beside = server.beside(&[
+        "classify",
+        "page.html",
+        "--status",
+        "403",
+        "--header",
+        "Server: cloudflare",
+        "--header",
+        "cf-mitigated: challenge",
+    ]);
     assert_eq!(answer, beside[0]);
     assert_eq!((&answer["is_blocked"], &answer["error_type"]), (&json!(true), &json!("blocked_captcha")));
     let coded = json!({ "status": 403, "headers": [["Server", "cloudflare"], ["cf-mitigated", "challenge"]], "body_base64": "PGgxPkhpPC9oMT4=" });
@@ -138,12 +152,16 @@ fn forgetting_empties_figures_evidence_and_pauses() {
 #[test]
 fn blocks_that_are_told_of_pause_their_host_and_a_release_ends_it() {
     let server = Server::start(&[]);
-    let blocks: Vec<Value> = (0..3).map(|n| attempt(&format!("https://wall.example/{n}"), "direct_access", false)).collect();
+    let blocks: Vec<Value> =
+        (0..3).map(|n| attempt(&format!("https://wall.example/{n}"), "direct_access", false)).collect();
     server.ask("POST", "/v1/attempts", &lines(&blocks)).of(200);
     let paused = server.get("/v1/hosts?state=paused").of(200);
     assert_eq!(paused[0]["host"], "wall.example", "{paused}");
     assert_eq!(paused[0]["paused_until"], server.beside(&["hosts", "--paused"])[0]["paused_until"]);
-    assert_eq!(server.post("/v1/select", &json!({ "urls": ["https://wall.example/9"] })).of(200)[0]["decision"], "paused");
+    assert_eq!(
+        server.post("/v1/select", &json!({ "urls": ["https://wall.example/9"] })).of(200)[0]["decision"],
+        "paused"
+    );
     let visit = server.post("/v1/visits", &json!({ "url": "https://wall.example/9" })).of(201);
     assert_eq!((&visit["step"]["kind"], &visit["step"]["end"]), (&json!("end"), &json!("paused")));
     assert!(visit["step"]["paused_until"].is_string());

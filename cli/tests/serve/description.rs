@@ -23,11 +23,16 @@ impl Described {
         let status = answer.status.to_string();
         let pointer = path.replace('~', "~0").replace('/', "~1");
         let at = format!("/paths/{pointer}/{method}/responses/{status}/content/application~1json/schema");
-        assert!(self.all.pointer(&at).is_some(), "{method} {path} answers {status}, which is not described: {answer:?}");
-        let schema = json!({ "$ref": format!("#{at}"), "paths": self.all["paths"], "components": self.all["components"] });
+        assert!(
+            self.all.pointer(&at).is_some(),
+            "{method} {path} answers {status}, which is not described: {answer:?}"
+        );
+        let schema =
+            json!({ "$ref": format!("#{at}"), "paths": self.all["paths"], "components": self.all["components"] });
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         let body = answer.json();
-        let errors: Vec<String> = validator.iter_errors(&body).map(|error| format!("{}: {error}", error.instance_path)).collect();
+        let errors: Vec<String> =
+            validator.iter_errors(&body).map(|error| format!("{}: {error}", error.instance_path)).collect();
         assert!(errors.is_empty(), "{method} {path} {status}: {errors:#?}\n{body:#}");
         self.names(&body, &self.all.pointer(&at).unwrap().clone(), path);
         self.seen.insert((path.to_owned(), method.to_owned(), status));
@@ -46,7 +51,8 @@ impl Described {
             }
             Value::Object(map) if schemas.iter().any(|schema| schema.get("properties").is_some()) => {
                 for (name, field) in map {
-                    let known: Vec<&Value> = schemas.iter().filter_map(|schema| schema["properties"].get(name)).collect();
+                    let known: Vec<&Value> =
+                        schemas.iter().filter_map(|schema| schema["properties"].get(name)).collect();
                     assert!(!known.is_empty(), "{at}: the field {name} is not described");
                     self.names(field, &json!({ "anyOf": known }), &format!("{at}/{name}"));
                 }
@@ -77,7 +83,8 @@ fn every_route_answers_as_it_is_described() {
         answer.json()
     };
     let told: Vec<Value> = (0..6).map(|n| attempt(&format!("https://e.org/a/{n}"), "playwright", true)).collect();
-    let blocks: Vec<Value> = (0..3).map(|n| attempt(&format!("https://wall.org/{n}"), "direct_access", false)).collect();
+    let blocks: Vec<Value> =
+        (0..3).map(|n| attempt(&format!("https://wall.org/{n}"), "direct_access", false)).collect();
     let select = json!({ "urls": ["https://e.org/a/9", "nonsense", "https://wall.org/", { "url": "https://f.org/", "tags": { "a": "b" } }] });
     post("/v1/select", "/v1/select", &select);
     post("/v1/select", "/v1/select", &json!({ "urls": [], "fetcher": "nobody" }));

@@ -24,8 +24,12 @@ fn memory_kb(server: &Server) -> u64 {
 #[test]
 fn bad_bodies_are_refused_with_words() {
     let server = Server::start(&[]);
-    for path in ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/release", "/v1/mode"] {
-        for body in [&b"{"[..], b"", b"[[[[", b"\xff\xfe", b"nonsense", b"{\"urls\": 5}", b"{\"url\": [1]}", b"7", b"null"] {
+    for path in
+        ["/v1/select", "/v1/visits", "/v1/visits/report", "/v1/classify", "/v1/forget", "/v1/links/release", "/v1/mode"]
+    {
+        for body in
+            [&b"{"[..], b"", b"[[[[", b"\xff\xfe", b"nonsense", b"{\"urls\": 5}", b"{\"url\": [1]}", b"7", b"null"]
+        {
             let answer = server.ask("POST", path, body);
             assert!((400..=422).contains(&answer.status), "{path} {body:?}: {answer:?}");
             let said = answer.json();
@@ -43,7 +47,10 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
     let long = vec![b' '; 1 << 20];
     assert_eq!(server.ask("POST", "/v1/attempts", &long).of(413)["error_type"], "body_too_large");
     let mut stream = server.connect();
-    let head = format!("POST /v1/attempts HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n", server.address);
+    let head = format!(
+        "POST /v1/attempts HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+        server.address
+    );
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..64 {
@@ -94,7 +101,8 @@ fn slow_heads_and_idle_connections_hold_up_nobody_and_make_room() {
     // Of those that came first some were closed to make room.
     let closed = slow.iter_mut().take(100).filter_map(|stream| {
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        (!matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)).then_some(())
+        (!matches!(stream.read(&mut [0; 512]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock))
+            .then_some(())
     });
     assert!(closed.count() > 50);
 }
@@ -124,7 +132,11 @@ fn a_client_that_reads_no_answers_is_none_of_the_others_business() {
             stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
             let urls: Vec<String> = (0..5000).map(|n| format!("https://h{n}.org/")).collect();
             let body = json!({ "urls": urls }).to_string();
-            let head = format!("POST /v1/select HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n", server.address, body.len());
+            let head = format!(
+                "POST /v1/select HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n\r\n",
+                server.address,
+                body.len()
+            );
             for _ in 0..4 {
                 let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
             }

@@ -6,9 +6,15 @@ use crate::server::{Server, ask_at, program};
 
 #[test]
 fn with_a_token_nobody_else_comes_in() {
-    let server = Server::start_in(tempfile::tempdir().unwrap(), &[], &[("FETCHWISE_TOKEN", "a-long-secret-of-ours other-secret-of-ours")]);
+    let server = Server::start_in(
+        tempfile::tempdir().unwrap(),
+        &[],
+        &[("FETCHWISE_TOKEN", "a-long-secret-of-ours other-secret-of-ours")],
+    );
     let ask = |token, path| ask_at(server.address, token, "GET", path, b"").unwrap();
-    for (token, status) in [(None, 401), (Some("wrong"), 401), (Some("a-long-secret-of-our"), 401), (Some("other-secret-of-ours"), 200)] {
+    for (token, status) in
+        [(None, 401), (Some("wrong"), 401), (Some("a-long-secret-of-our"), 401), (Some("other-secret-of-ours"), 200)]
+    {
         assert_eq!(ask(token, "/v1/stats").status, status, "{token:?}");
     }
     let refused = ask(None, "/v1/mode");

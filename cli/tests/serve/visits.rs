@@ -25,7 +25,10 @@ fn a_visit_is_fetched_reported_and_delivered() {
         (&step["kind"], &step["fetcher"], &step["deadline_ms"], &step["is_probe"], &step["url"]),
         (&json!("fetch"), &json!("direct_access"), &json!(3000), &json!(true), &json!("https://e.org/a"))
     );
-    assert_eq!((&step["decision"]["decision"], &step["decision"]["fetcher"]), (&json!("probe"), &json!("direct_access")));
+    assert_eq!(
+        (&step["decision"]["decision"], &step["decision"]["fetcher"]),
+        (&json!("probe"), &json!("direct_access"))
+    );
     let end = report(&server, &visit, &json!({ "outcome": "content", "status": 200, "duration_ms": 120 }));
     assert_eq!((&end["kind"], &end["end"], &end["error_type"]), (&json!("end"), &json!("delivered"), &Value::Null));
     assert_eq!((&end["paused_until"], &end["requests"], &end["status"]), (&Value::Null, &json!(1), &json!(200)));
@@ -40,12 +43,18 @@ fn a_block_leads_to_another_fetcher_and_ends_failed_when_none_is_left() {
     let (visit, step) = begin(&server, "https://e.org/a");
     assert_eq!(step["fetcher"], "direct_access");
     let step = report(&server, &visit, &json!({ "outcome": "blocked_403", "status": 403 }));
-    assert_eq!((&step["kind"], &step["fetcher"], &step["is_probe"]), (&json!("fetch"), &json!("playwright"), &json!(false)));
+    assert_eq!(
+        (&step["kind"], &step["fetcher"], &step["is_probe"]),
+        (&json!("fetch"), &json!("playwright"), &json!(false))
+    );
     let mut step = report(&server, &visit, &json!({ "outcome": "blocked_captcha" }));
     while step["kind"] == "fetch" {
         step = report(&server, &visit, &json!({ "outcome": "blocked_captcha" }));
     }
-    assert_eq!((&step["kind"], &step["end"], &step["error_type"]), (&json!("end"), &json!("failed"), &json!("blocked_captcha")));
+    assert_eq!(
+        (&step["kind"], &step["end"], &step["error_type"]),
+        (&json!("end"), &json!("failed"), &json!("blocked_captcha"))
+    );
     assert!(step["paused_until"].is_string(), "{step}");
     assert_eq!(server.get("/v1/links?state=paused").of(200)[0]["link"], "https://e.org/a");
     let released = server.post("/v1/links/release", &json!({ "link": "https://e.org/a" })).of(200);
@@ -57,17 +66,26 @@ fn a_block_leads_to_another_fetcher_and_ends_failed_when_none_is_left() {
 #[test]
 fn a_whole_response_is_judged() {
     let server = Server::start(&["--pace", "off"]);
-    let page = format!("<html><body><h1>News</h1><p>{}</p></body></html>", "All the words of a page that has enough of them. ".repeat(20));
+    let page = format!(
+        "<html><body><h1>News</h1><p>{}</p></body></html>",
+        "All the words of a page that has enough of them. ".repeat(20)
+    );
     let (visit, _) = begin(&server, "https://e.org/a");
-    let end = report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page }));
+    let end =
+        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": page }));
     assert_eq!(end["end"], "delivered");
     let (visit, _) = begin(&server, "https://e.org/b");
-    let step = report(&server, &visit, &json!({ "status": 403, "headers": [["cf-mitigated", "challenge"]], "body_base64": "PGgxPk5vPC9oMT4=" }));
+    let step = report(
+        &server,
+        &visit,
+        &json!({ "status": 403, "headers": [["cf-mitigated", "challenge"]], "body_base64": "PGgxPk5vPC9oMT4=" }),
+    );
     assert_eq!((&step["kind"], &step["fetcher"]), (&json!("fetch"), &json!("playwright")));
     let (visit, step) = begin(&server, "https://e.org/c");
     assert_eq!(step["fetcher"], "direct_access");
     let stub = "<html><head><meta http-equiv=refresh content='0; url=/c/index.html'></head></html>";
-    let step = report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": stub }));
+    let step =
+        report(&server, &visit, &json!({ "status": 200, "headers": { "Content-Type": "text/html" }, "body": stub }));
     assert_eq!((&step["kind"], &step["url"]), (&json!("fetch"), &json!("https://e.org/c/index.html")));
     let end = report(&server, &visit, &json!({ "status": 404 }));
     assert_eq!((&end["end"], &end["error_type"], &end["status"]), (&json!("failed"), &json!("not_found"), &json!(404)));
@@ -115,13 +133,20 @@ fn a_visit_waits_for_its_hosts_pace_and_goes_on() {
 #[test]
 fn many_visits_and_many_reports_go_in_one_call_each() {
     let server = Server::start(&["--pace", "off"]);
-    let wishes: Vec<Value> = (0..50).map(|n| json!({ "url": format!("https://h{n}.org/") })).chain([json!({ "url": "nonsense" }), json!({})]).collect();
+    let wishes: Vec<Value> = (0..50)
+        .map(|n| json!({ "url": format!("https://h{n}.org/") }))
+        .chain([json!({ "url": "nonsense" }), json!({})])
+        .collect();
     for body in [json!({ "visits": wishes }), json!(wishes)] {
         let begun = server.post("/v1/visits", &body).of(200);
         let begun = begun.as_array().unwrap();
         assert_eq!(begun.len(), 52);
-        assert_eq!((&begun[50]["error_type"], &begun[51]["error_type"]), (&json!("invalid_url"), &json!("invalid_value")));
-        let mut reports: Vec<Value> = begun[..50].iter().map(|of| json!({ "visit": of["visit"], "outcome": "content" })).collect();
+        assert_eq!(
+            (&begun[50]["error_type"], &begun[51]["error_type"]),
+            (&json!("invalid_url"), &json!("invalid_value"))
+        );
+        let mut reports: Vec<Value> =
+            begun[..50].iter().map(|of| json!({ "visit": of["visit"], "outcome": "content" })).collect();
         reports.push(json!({ "visit": "00000000000000000000000000000000", "outcome": "content" }));
         let ends = server.post("/v1/visits/report", &json!({ "reports": reports })).of(200);
         let ends = ends.as_array().unwrap();
@@ -140,7 +165,8 @@ fn a_report_that_comes_twice_is_taken_once() {
     let step = report(&server, &visit, &blocked);
     assert_eq!((&step["number"], &step["fetcher"]), (&json!(2), &json!("playwright")));
     assert_eq!(report(&server, &visit, &blocked), step, "the same answer again");
-    let early = server.post(&format!("/v1/visits/{visit}/report"), &json!({ "number": 7, "outcome": "content" })).of(409);
+    let early =
+        server.post(&format!("/v1/visits/{visit}/report"), &json!({ "number": 7, "outcome": "content" })).of(409);
     assert_eq!(early["error_type"], "no_such_request");
     let content = json!({ "number": 2, "outcome": "content" });
     let end = report(&server, &visit, &content);
@@ -195,6 +221,9 @@ fn a_visit_that_nobody_comes_back_to_ends_by_itself_and_gives_back_what_it_held(
     assert_eq!((&step["kind"], &step["why"]), (&json!("wait"), &json!("probe")));
     let step = server.get(&format!("/v1/visits/{second}?wait_s=60")).of(200)["step"].clone();
     assert_eq!(step["kind"], "fetch", "{step}");
-    assert_eq!(server.post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" })).of(404)["error_type"], "unknown_visit");
+    assert_eq!(
+        server.post(&format!("/v1/visits/{first}/report"), &json!({ "outcome": "content" })).of(404)["error_type"],
+        "unknown_visit"
+    );
     std::thread::sleep(Duration::from_millis(10));
 }
