@@ -30,6 +30,11 @@ pub(crate) struct GlobalArgs {
     /// One JSON object a line on stdout
     #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
     pub(crate) json: bool,
+    /// Send traces to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else
+    /// nowhere]
+    #[cfg(feature = "otlp")]
+    #[arg(long, global = true, overrides_with = "otlp", value_name = "URL", help_heading = "Global options")]
+    pub(crate) otlp: Option<String>,
     /// What time it is, for tests
     #[arg(long, global = true, overrides_with = "now", hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
     pub(crate) now: Option<Timestamp>,

@@ -36,6 +36,8 @@ mod importance;
 mod input;
 mod maintain;
 mod manual;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod out;
 mod pacing;
 mod parquet;
@@ -55,7 +57,7 @@ mod try_url;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::new(cli.global.json);
-    let ended = run(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
+    let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {
         // What was found before it failed is still worth having.
         let _ = out.flush();
@@ -66,6 +68,18 @@ fn main() -> ExitCode {
         failure.exit()
     });
     ExitCode::from(exit as u8)
+}
+
+/// Runs the command, and sends what it tells to a collector where there is one.
+fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+    #[cfg(feature = "otlp")]
+    let sending = otlp::start(cli.global.otlp.as_deref())?;
+    let ended = run(cli, out);
+    #[cfg(feature = "otlp")]
+    if let Some(sending) = sending {
+        sending.finish();
+    }
+    ended
 }
 
 fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {

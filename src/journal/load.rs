@@ -176,6 +176,8 @@ fn load_from(
             }
         })?;
     }
+    #[cfg(feature = "metrics")]
+    fold.tally.tell(selector);
     let loaded = into_loaded(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));

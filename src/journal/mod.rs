@@ -43,6 +43,7 @@ mod read;
 mod schema;
 mod snapshot;
 mod start;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod write;

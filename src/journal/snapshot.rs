@@ -9,11 +9,13 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
+use super::tally::Tally;
 use crate::evidence::cell::Raw;
 use crate::evidence::days::Day;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
 use crate::evidence::tag::RawTag;
+use crate::meter::outcomes::{outcome_name, outcome_named};
 use crate::selector::Prior;
 use crate::time::Timestamp;
 
@@ -42,6 +44,8 @@ mod kind {
     /// are counted again from what attempts are still there.
     pub(super) const DAYS: u32 = 16;
     pub(super) const DAYS_SINCE: u32 = 17;
+    /// How many attempts ended how. Releases that know nothing of it leave it alone; without it they are counted anew.
+    pub(super) const TALLY: u32 = 18;
 }
 
 /// The version of every section that this release writes.
@@ -63,6 +67,8 @@ pub(super) struct Contents {
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
+    /// None of a snapshot by a release that kept none.
+    pub(super) tally: Option<Tally>,
     pub(super) priors: Vec<Prior>,
     /// It was taken by a release that knew nothing of days.
     pub(super) lacks_days: bool,
@@ -175,6 +181,15 @@ impl Contents {
             }
             c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
+        if let Some(tally) = &self.tally {
+            let mut rows = Vec::new();
+            tally.each(|fetcher, outcome, attempts| rows.push((fetcher, outcome_name(outcome), attempts)));
+            put(kind::TALLY, rows.len(), &|c| {
+                c.u64s(rows.iter().map(|(.., attempts)| *attempts));
+                c.texts(rows.iter().map(|(fetcher, ..)| *fetcher));
+                c.texts(rows.iter().map(|(_, outcome, _)| *outcome));
+            });
+        }
         let days = || image.days.iter();
         put(kind::DAYS, image.days.len(), &|c| {
             c.u64s(days().map(|row| row.key));
@@ -288,6 +303,9 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
+    if sections.iter().any(|(k, _)| *k == kind::TALLY) {
+        contents.tally = Some(decode_tally(open(kind::TALLY)?)?);
+    }
     contents.lacks_days = sections.iter().all(|(k, _)| *k != kind::DAYS);
     contents.image.days = decode_days(open(kind::DAYS)?)?;
     contents.image.days_since = open(kind::DAYS_SINCE)?.i64s()?.first().copied().and_then(time);
@@ -304,6 +322,15 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     Some(contents)
+}
+
+fn decode_tally(mut rows: Rows<'_>) -> Option<Tally> {
+    let (attempts, fetchers, outcomes) = (rows.u64s()?, rows.texts()?, rows.texts()?);
+    let mut tally = Tally::default();
+    for ((fetcher, outcome), attempts) in fetchers.iter().zip(&outcomes).zip(attempts) {
+        tally.add(fetcher, outcome_named(outcome), attempts);
+    }
+    Some(tally)
 }
 
 fn decode_days(mut rows: Rows<'_>) -> Option<Vec<DayRow>> {

@@ -63,6 +63,8 @@ mod remembered;
 mod round;
 mod settings;
 mod small;
+#[cfg(feature = "metrics")]
+mod summary;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -74,6 +76,8 @@ pub use headers::RateLimit;
 pub use note::{Keep, Note, State};
 pub use permit::Permit;
 pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
+#[cfg(feature = "metrics")]
+pub use summary::Summary;
 
 use levels::{HostEntry, Kept, SharedEntry};
 use remembered::{RENDER_COST, Remembered};

@@ -88,13 +88,20 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                 let begun = Instant::now();
                 let asked = visit.url().clone();
                 let request = Request { url: &asked, limits: &limits };
-                let result = match tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(request)).await {
+                let span = fetch.trace().fetch(&asked, fetcher.name());
+                let asking = span.around(fetcher.fetch(request));
+                let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
                     Ok(result) => result,
                     Err(_) => {
                         let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
                         Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
                     }
                 };
+                match &result {
+                    Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
+                    Err(error) => span.not_fetched(error),
+                }
+                drop(span);
                 match result {
                     Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
                     Err(error) => {

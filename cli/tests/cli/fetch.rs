@@ -399,6 +399,26 @@ fn the_demo_learns_and_keeps_nothing() {
     assert!(!place.data().exists());
 }
 
+/// `script` gives the program a terminal of its own, as `sshd` would.
+#[test]
+fn on_a_terminal_the_demo_is_a_picture_and_ends_with_what_it_cost() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let line = format!("stty rows 40 cols 120; '{program}' demo --rounds 2 --no-browser");
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("FETCHWISE_DATA_DIR", place.data());
+    let ran = script.stdin(Stdio::null()).output().unwrap();
+    let shown = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{shown}");
+    for text in ["the town, a page of each site a round", "the mill: a pace that is found", "\x1b[?1049l"] {
+        assert!(shown.contains(text), "{text}\n{shown}");
+    }
+    // The picture is gone when it ends; the sum stays.
+    let sum = shown.rsplit("\x1b[?1049l").next().unwrap();
+    assert!(sum.contains("always direct") && sum.contains("library"), "{sum}");
+    assert!(!place.data().exists());
+}
+
 #[test]
 fn rules_are_read_again_while_pages_are_fetched() {
     let place = Place::new();

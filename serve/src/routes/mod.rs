@@ -8,7 +8,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 
+use super::metrics::{self, Counted};
 use super::problem::Problem;
 use super::state::State;
 
@@ -31,7 +33,9 @@ pub(crate) type Shared = axum::extract::State<Arc<State>>;
 
 /// All routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
+    let counted = Arc::new(Counted::new(&state));
     Router::new()
+        .merge(metrics::routes(Arc::clone(&counted)))
         .merge(health::routes())
         .merge(select::routes())
         .merge(explain::routes())
@@ -47,6 +51,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `answer::read`, which has the limit.
         .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)
 }
 

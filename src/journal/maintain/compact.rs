@@ -20,6 +20,7 @@ use crate::journal::start::Start;
 use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
 use crate::time::Timestamp;
+use crate::trace::Span;
 
 /// Raw attempts are kept for so long unless a caller says otherwise.
 pub const RETAIN_DAYS_DEFAULT: u32 = 90;
@@ -81,6 +82,8 @@ pub fn compact(
     now: Timestamp,
     tell: Tell<'_>,
 ) -> Result<Compacted, JournalError> {
+    let span = Span::compaction(dir);
+    let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
     let beside_writer = maintenance.has_writer()?;
     let start = Start::newest(dir)?;
@@ -125,7 +128,9 @@ pub fn compact(
     let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
-    Drops::find(dir, floor_seq, cutoff, tell)?.carry_out(&maintenance, options, now, report, tell)
+    let done = Drops::find(dir, floor_seq, cutoff, tell)?.carry_out(&maintenance, options, now, report, tell)?;
+    span.compacted(done.attempts, done.bytes);
+    Ok(done)
 }
 
 /// What the two snapshots cover.
