@@ -4,10 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::decide::{Decider, DecisionJson, SituationArgs, read_url, show_error};
+use super::decide::{Decider, SituationArgs, read_url, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
-use super::pacing::PaceJson;
 use super::past::{RebuiltJson, Then, ThenJson, rebuilt_json, show_rebuilt};
 use super::settings::Settings;
 use super::when::{When, read_when};
@@ -17,6 +16,7 @@ use fetchwise::journal::Moment;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
 use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagView};
+use fetchwise_serve::shape::{DecisionJson, PaceJson};
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
 ///

@@ -7,12 +7,13 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{DIM, Out, Table, note, plain, styled};
-use super::pacing::{PaceJson, rate, span};
+use super::pacing::{rate, span};
 use super::settings::Settings;
 use fetchwise::pace::{Explained, Level};
 use fetchwise::rfc3339;
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
+use fetchwise_serve::shape::PaceJson;
 
 /// Show the hosts that are paused, and the pace of each host that was asked
 #[derive(Debug, Args)]

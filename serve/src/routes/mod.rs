@@ -21,6 +21,7 @@ mod forget;
 mod health;
 mod hosts;
 mod mode;
+mod openapi;
 mod report;
 mod select;
 mod situation;
@@ -45,6 +46,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(stats::routes())
         .merge(hosts::routes())
         .merge(mode::routes())
+        .merge(openapi::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `answer::read`, which has the limit.
