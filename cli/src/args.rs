@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use super::global::GlobalArgs;
 use super::{
     attempts, ban_rate, classify, config, demo, explain, export, fetch, fetchers, hosts, import, importance, links,
-    maintain, manual, query, release, replay_policy, select, serve, simulate, stats, try_url,
+    maintain, manual, query, release, replay_policy, rollout, select, serve, simulate, stats, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -57,6 +57,7 @@ pub(crate) enum Command {
     Query(query::QueryArgs),
     Importance(importance::ImportanceArgs),
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
+    Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     #[command(flatten)]

@@ -120,6 +120,7 @@ impl<'s> Decider<'s> {
         let router = settings.router()?;
         settings.warn_if_no_dir();
         let (selector, loaded) = settings.learned()?;
+        settings.put_in_force(&selector)?;
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
             let available = Available::find(settings, &args.browser)?;
@@ -167,10 +168,10 @@ impl<'s> Decider<'s> {
 
     /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
-        let routed = self.router.decide(&self.selector, url, &self.situation(url), None)?;
+        let routed = self.selector.route(url, &self.situation(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {
-            let with_all = self.router.decide(&self.selector, url, &self.situation_with_all(url), None)?;
+            let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
             unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {

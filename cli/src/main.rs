@@ -6,7 +6,8 @@
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
 //! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `out` (results and messages), `upkeep` (of the log, beside a crawl), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! log), `reload` (what can change while a crawler runs), `upkeep` (of the log, beside a crawl), `out` (results and messages),
+//! `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ mod hosts;
 mod import;
 mod importance;
 mod input;
+mod learned_table;
 mod links;
 mod maintain;
 mod manual;
@@ -50,7 +52,9 @@ mod patient;
 mod progress;
 mod query;
 mod release;
+mod reload;
 mod replay_policy;
+mod rollout;
 mod select;
 mod serve;
 mod settings;
@@ -99,7 +103,10 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
     }
-    let settings = Settings::resolve(&cli.global)?;
+    let mut global = cli.global.clone();
+    // Every other command reads that table; this one writes it.
+    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
+    let settings = Settings::resolve(&global)?;
     match &cli.command {
         Command::Fetch(args) => fetch::run(args, &settings, out),
         Command::Fetchers(args) => fetchers::run(args, &settings, out),
@@ -112,12 +119,13 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Release(args) => release::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),
         Command::Import(args) => import::run(args, &settings, out),
-        Command::Export(args) => export::run(args, &settings, out),
+        Command::Export(args) => export::run(args, table.as_deref(), &settings, out),
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
         Command::Query(args) => query::run(args, &settings, out),
         Command::Importance(args) => importance::run(args, &settings, out),
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
+        Command::Rollout(args) => rollout::run(args, &settings, out),
         Command::Serve(args) => serve::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
-use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, load_route_table};
+use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use fetchwise::journal::{self, Loaded, Moment, TornTail};
@@ -22,7 +22,8 @@ use fetchwise::names::UnknownName;
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
-use fetchwise::router::{Mode, Router, TableError};
+use fetchwise::rollout::{Event, Kept, KeptError};
+use fetchwise::router::{Mode, Router, RouterError, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise::time::{Clock, Timestamp};
 
@@ -59,6 +60,12 @@ const SNAPSHOT_AFTER: u64 = 100_000;
 /// Resolved settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// What the command line said, for reading everything again.
+    args: GlobalArgs,
+    /// The config file, if there is one.
+    config_file: Option<PathBuf>,
+    /// Whether the command line or the environment names the mode.
+    is_mode_given: bool,
     data_dir: Option<PathBuf>,
     /// Whether the command line names it.
     is_dir_named: bool,
@@ -96,10 +103,19 @@ impl Settings {
     pub(crate) fn of(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
         let config = resolved.config.clone();
         let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
+        let is_mode_given = args.mode.is_some() || matches!(resolved.origin(&["mode"]), Origin::Variable(_));
         let table = args.router.clone().or_else(|| config.router.clone());
-        let routes = table.as_deref().map(load_route_table).transpose()?.unwrap_or_default();
+        let routes = table.as_deref().map(read_route_table).transpose()?;
+        let routes = routes.map(|(routes, warnings)| {
+            warnings.iter().for_each(|warning| note(format_args!("warning: {}", plain(warning))));
+            routes
+        });
+        let routes = routes.unwrap_or_default();
         let split_share = config.split_share.unwrap_or(SPLIT_SHARE);
         Ok(Self {
+            args: args.clone(),
+            is_mode_given,
+            config_file: config_file(args)?,
             is_dir_named: args.data_dir.is_some(),
             data_dir: args.data_dir.clone().or_else(|| config.data_dir.clone()),
             table,
@@ -120,6 +136,52 @@ impl Settings {
             Origin::Variable(name) if BROWSERS.contains(&name.as_str())
         );
         self.config.browser.path.as_deref().filter(|_| !is_elsewhere)
+    }
+
+    /// Reads the files again that the same command line names.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        Self::resolve(&self.args)
+    }
+
+    /// Whether the command line or the environment names the mode, so that the config's does not count.
+    pub(crate) fn is_mode_given(&self) -> bool {
+        self.is_mode_given
+    }
+
+    /// The files that can be read again: config, router table, rules.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [self.config_file.as_deref(), self.table.as_deref(), self.rules.as_deref()].into_iter().flatten()
+    }
+
+    /// What is wrong with the router, and in which file.
+    pub(crate) fn about_table(&self, error: RouterError) -> Failure {
+        match (&self.table, &error) {
+            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
+            _ => Failure::usage(error),
+        }
+    }
+
+    /// Puts the router in force, and keeps learning out of service where it is, as a crawler does.
+    pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
+        selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
+        let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
+        if let Some(fallen) = fallen {
+            let event = Event::StillFallen(fallen.why());
+            if !self.router.table.is_empty() {
+                note(format_args!("warning: {}", plain(&event.to_string())));
+            }
+            selector.fall_back(fallen.why());
+        }
+        Ok(())
+    }
+
+    /// What is kept of the rollout in the data directory.
+    pub(crate) fn rollout(&self) -> Result<Option<Kept>, Failure> {
+        let dir = self.data_dir()?;
+        match Kept::read(&dir) {
+            Err(error @ KeptError::Content { .. }) => Err(Failure::usage(error)),
+            kept => kept.map_err(Failure::failed),
+        }
     }
 
     /// Where the log is.

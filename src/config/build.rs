@@ -10,6 +10,7 @@ use url::Url;
 use super::PaceHostConfig;
 use super::value::CostConfig;
 use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
+use crate::arms::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use crate::heuristic::files::FileSuffixes;
@@ -113,6 +114,20 @@ impl Config {
             hosts: set.hosts.iter().map(host).collect(),
             ..base
         }
+    }
+
+    /// When learning is taken out of service.
+    pub fn guard(&self) -> GuardSettings {
+        let set = &self.rollout;
+        let mut guard = GuardSettings::default();
+        guard.is_on = set.fall_back.unwrap_or(guard.is_on);
+        guard.metric = set.metric.unwrap_or(guard.metric);
+        guard.confidence = set.confidence.unwrap_or(guard.confidence);
+        guard.margin = set.margin;
+        guard.visits_min = set.min_pages.unwrap_or(guard.visits_min);
+        guard.hosts_min = set.min_hosts.unwrap_or(guard.hosts_min);
+        guard.retry_after = set.retry_after;
+        guard
     }
 
     /// How long things wait.

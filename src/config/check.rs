@@ -60,6 +60,10 @@ impl Config {
         ] {
             found.within(key, value, 0.0..=1e9, "it can be any number from 0 up");
         }
+        found.within("rollout.confidence", self.rollout.confidence, 0.5..=0.9999, "it can be 0.5 to 0.9999");
+        found.within("rollout.margin", self.rollout.margin, 0.0..=1.0, share);
+        found.within("rollout.min_pages", self.rollout.min_pages, 1..=u64::MAX, "it can be 1 or more");
+        found.within("rollout.min_hosts", self.rollout.min_hosts, 1..=u64::MAX, "it can be 1 or more");
         let deadline = "it can be \"1ms\" to \"1day\"";
         found.within("http.timeout", self.http.timeout, DEADLINES, deadline);
         found.within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline);

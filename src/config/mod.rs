@@ -19,12 +19,12 @@ pub use read::{Layers, Resolved, Setting};
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig,
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
 pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
-pub use table::load_route_table;
+pub use table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use value::{CompactAt, CostConfig};
 pub use variables::variable_of;
 
@@ -93,6 +93,8 @@ pub struct Config {
     /// How fast hosts are asked.
     #[cfg(feature = "pace")]
     pub pace: PaceConfig,
+    /// When learning is taken out of service.
+    pub rollout: RolloutConfig,
     /// robots.txt.
     pub robots: RobotsConfig,
     /// What may be dialled.
@@ -136,6 +138,7 @@ mod tests {
             ("\nmode = ", "c.toml, line 2: "),
             #[cfg(feature = "pace")]
             ("[pace]\nmode = 'lern'", "line 2: there is no mode of pace \"lern\"; did you mean \"learn\"?"),
+            ("[rollout]\nmetric = 'succes'", "line 2: there is no metric \"succes\"; did you mean \"success\"?"),
             ("[robots]\nuse = 'obay'", "line 2: there is no use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
@@ -151,6 +154,7 @@ mod tests {
             ("half_life_days = nan", "line 1: half_life_days is NaN"),
             ("[scoring]\nvalue = 1\nphi = 1.0", "line 3: scoring.phi is 1.0"),
             ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
+            ("[rollout]\nconfidence = 1.0", "line 2: rollout.confidence is 1.0; it can be 0.5 to 0.9999"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
             ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
             #[cfg(feature = "pace")]

@@ -14,6 +14,7 @@ use url::Url;
 use super::secret::Secret;
 use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::value;
+use crate::arms::Metric;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
 use crate::registry::Class;
@@ -105,6 +106,28 @@ pub struct BackoffConfig {
     pub host_window: Option<Duration>,
     /// Whether another fetcher is tried after a block.
     pub escalate_after_block: Option<bool>,
+}
+
+/// `[rollout]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutConfig {
+    /// Whether learning is taken out of service when it is worse than the router table.
+    pub fall_back: Option<bool>,
+    /// What it must not be worse in.
+    #[serde(deserialize_with = "value::named")]
+    pub metric: Option<Metric>,
+    /// How sure that it is worse.
+    pub confidence: Option<f64>,
+    /// How much worse it may be.
+    pub margin: Option<f64>,
+    /// No look before each arm was asked for so many pages.
+    pub min_pages: Option<u64>,
+    /// No look before each arm has so many hosts.
+    pub min_hosts: Option<u64>,
+    /// After so long it gets another chance; never unless set.
+    #[serde(alias = "retry_after_s", deserialize_with = "value::seconds")]
+    pub retry_after: Option<Duration>,
 }
 
 /// `[http]`

@@ -13,5 +13,6 @@ mod log;
 mod look_back;
 mod maintain;
 mod pocketbase;
+mod rollout;
 mod sources;
 mod support;
