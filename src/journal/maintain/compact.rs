@@ -148,7 +148,8 @@ pub fn compact(
     let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
-    let done = Drops::find(dir, floor_seq, cutoff, options, tell)?.carry_out(&maintenance, options, now, report, tell)?;
+    let done =
+        Drops::find(dir, floor_seq, cutoff, options, tell)?.carry_out(&maintenance, options, now, report, tell)?;
     span.compacted(done.attempts, done.bytes);
     Ok(done)
 }
