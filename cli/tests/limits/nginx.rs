@@ -156,6 +156,12 @@ fn two_thousand_pages_at_ten_a_second_with_503_and_no_delay() {
 }
 
 #[test]
+#[ignore = "takes eight minutes: make limits"]
+fn two_thousand_pages_at_ten_a_second_with_429_and_no_delay() {
+    ten_a_second("127.0.60.7", "limit_req zone=z burst=5 nodelay; limit_req_status 429;");
+}
+
+#[test]
 #[ignore = "takes some minutes: make limits"]
 fn two_thousand_pages_over_two_connections() {
     let host = "127.0.60.6";
