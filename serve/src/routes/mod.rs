@@ -14,6 +14,7 @@ use super::state::State;
 
 mod attempts;
 mod classify;
+mod dashboard;
 mod explain;
 mod forget;
 mod health;
@@ -41,6 +42,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(stats::routes())
         .merge(hosts::routes())
         .merge(mode::routes())
+        .merge(dashboard::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `answer::read`, which has the limit.

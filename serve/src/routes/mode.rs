@@ -15,6 +15,7 @@ use crate::answer;
 use crate::problem::Problem;
 use crate::state::State;
 use fetchwise::names::UnknownName;
+use fetchwise::rfc3339;
 use fetchwise::router::Mode;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -27,8 +28,16 @@ struct ModeJson {
     split_share: f64,
     /// Domains in the router table.
     routes: usize,
-    /// Why learning is out of service; null where it is not.
-    fallen_back: Option<String>,
+    /// Since when and why learning is out of service; null where it is not.
+    fallen_back: Option<FallBackJson>,
+}
+
+#[derive(Serialize)]
+struct FallBackJson {
+    at: String,
+    from: &'static str,
+    split_share: f64,
+    reason: String,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +57,12 @@ async fn mode(Get(state): Shared) -> Response {
         mode: router.mode.name(),
         split_share: router.split_share,
         routes: router.table.len(),
-        fallen_back: state.selector.fallen_back().map(|why| why.to_string()),
+        fallen_back: state.selector.fallen_back().map(|of| FallBackJson {
+            at: rfc3339::format(of.at),
+            from: of.from.name(),
+            split_share: of.split_share,
+            reason: of.reason.clone(),
+        }),
     })
 }
 
