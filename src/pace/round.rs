@@ -190,6 +190,8 @@ impl Round<'_> {
             (false, true) => Level::Site,
             (false, false) => Level::Host,
         };
+        // Of a site whose second host has just come nothing is counted yet; that must not swallow what its first request met.
+        let level = if self.live(level).is_some() { level } else { Level::Host };
         if level != Level::Host
             && let Some(mut host) = self.live(Level::Host)
         {

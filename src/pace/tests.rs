@@ -222,7 +222,8 @@ fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
 
 #[test]
 fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
-    let crawl = Crawl::new(PaceSettings::default());
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 1);
     let floor = |seconds| crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
     assert_eq!(floor(180), Floor { kept: Some(Duration::from_secs(60)), is_cut: true, is_new: true });
     assert!(!floor(180).is_new, "the same of another origin of the host");
@@ -447,9 +448,22 @@ fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
     assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
     let permit = crawl.permit("b.site.org");
     assert!(crawl.pace.hosts.iter().all(|entry| !entry.who().is_alone(crawl.now)));
+    let _ = crawl.say(permit, Answer::new(Heard::Content, FETCHER));
+    crawl.good("a.site.org", 1);
+    let permit = crawl.permit("b.site.org");
     let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
     assert!(matches!(done, Done::Event { level: Level::Site, .. }), "the other was asked a moment ago: {done:?}");
     assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+}
+
+#[test]
+fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.site.org", 60);
+    let permit = crawl.permit("b.site.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "{done:?}");
+    assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
 }
 
 #[test]
