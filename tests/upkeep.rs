@@ -266,21 +266,22 @@ fn kill_9_in_the_middle_of_it_loses_nothing() {
             .spawn()
             .unwrap();
         let mut acknowledged = known;
-        // Each one lives for another number of attempts; most of the time upkeep is at it. Every third one lives until it is done once.
+        // Each one lives for another number of attempts; most of the time upkeep is at it. Every third one lives until a snapshot or a
+        // segment is being written, every third one until it is done once.
         let enough = known + 1000 + kill % 7 * 201;
-        let mut is_done = kill % 3 != 2;
+        let mut is_done = false;
         for line in BufReader::new(child.stderr.take().unwrap()).lines() {
             let line = line.unwrap();
             is_done |= line == "compacted";
             acknowledged = line.parse().unwrap_or(acknowledged);
-            if acknowledged >= enough && is_done {
+            let is_time = match kill % 3 {
+                0 => true,
+                1 => is_done || is_writing(dir.path()),
+                _ => is_done,
+            };
+            if acknowledged >= enough && is_time {
                 break;
             }
-        }
-        // Every third one dies while a snapshot or a segment is being written.
-        let waited = Instant::now();
-        while kill % 3 == 1 && !is_writing(dir.path()) && waited.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_micros(100));
         }
         child.kill().unwrap();
         child.wait().unwrap();
