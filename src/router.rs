@@ -4,6 +4,7 @@
 //! know how learning decides: that is the selector's.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use strum::VariantNames;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -12,6 +13,7 @@ use crate::decision::Decision;
 use crate::heuristic::url::{UrlError, domain_of};
 use crate::names::UnknownName;
 use crate::registry::canonical;
+use crate::time::Timestamp;
 
 /// Which arm serves.
 #[derive(
@@ -104,13 +106,13 @@ fn at(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!("line {line}: "))
 }
 
-/// The legacy table: domain to fetcher.
-#[derive(Clone, Debug, Default)]
+/// The legacy table: domain to fetcher. Cloning it copies no route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTable {
-    routes: HashMap<String, Route>,
+    routes: Arc<HashMap<String, Route>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Route {
     fetcher: String,
     line: Option<usize>,
@@ -144,7 +146,7 @@ impl RouteTable {
             }
             Some(_) => Ok(()),
             None => {
-                self.routes.insert(domain, Route { fetcher, line });
+                Arc::make_mut(&mut self.routes).insert(domain, Route { fetcher, line });
                 Ok(())
             }
         }
@@ -182,6 +184,11 @@ impl RouteTable {
         self.routes.is_empty()
     }
 
+    /// The routes, domain and fetcher, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.routes.iter().map(|(domain, route)| (&**domain, &*route.fetcher))
+    }
+
     /// The fetchers that are routed to, each once.
     pub fn fetchers(&self) -> impl Iterator<Item = &str> {
         let mut seen: Vec<&str> = self.routes.values().map(|route| &*route.fetcher).collect();
@@ -189,6 +196,40 @@ impl RouteTable {
         seen.dedup();
         seen.into_iter()
     }
+}
+
+/// Why a router cannot be put in force.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouterError {
+    /// The mode has the table serve, and there is none.
+    #[error("mode {} needs a router table, and there is none", .mode.name())]
+    NoTable {
+        /// The mode.
+        mode: Mode,
+    },
+    /// The share is none.
+    #[error("the share of a split is {share}; it can be 0 to 1")]
+    Share {
+        /// What was asked for.
+        share: f64,
+    },
+    /// A route leads to a fetcher that is no candidate.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// The learning arm was taken out of service, because it did worse than the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FallBack {
+    /// When.
+    pub at: Timestamp,
+    /// The mode that was left.
+    pub from: Mode,
+    /// The share that learning had in [`Mode::Split`].
+    pub split_share: f64,
+    /// Why, for people, with the figures that it rests on.
+    pub reason: String,
 }
 
 /// Why the table arm has no answer.
@@ -226,7 +267,9 @@ pub struct Routed {
 }
 
 /// Chooses the arm for each URL.
-#[derive(Clone, Debug, Default)]
+///
+/// A selector's can be exchanged while it runs: [`Selector::set_router`](crate::Selector::set_router).
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Router {
     /// The mode, unless a link says otherwise.
     pub mode: Mode,
@@ -239,15 +282,36 @@ pub struct Router {
 impl Router {
     /// The arm that serves `domain`: learning, or the table.
     pub fn arm(&self, domain: &str, learning: Option<bool>) -> Mode {
-        if self.arms(domain, learning).0 { Mode::Legacy } else { Mode::Learning }
+        if self.arms(domain, learning, false).0 { Mode::Legacy } else { Mode::Learning }
     }
 
-    /// Whether the table serves `domain`, and whether the other arm is asked too.
-    pub(crate) fn arms(&self, domain: &str, learning: Option<bool>) -> (bool, bool) {
+    /// Whether it can serve with a selector whose candidates are `known`.
+    ///
+    /// # Errors
+    /// [`RouterError`] says what is missing.
+    pub fn check<'n>(&self, known: impl IntoIterator<Item = &'n str>) -> Result<(), RouterError> {
+        if !(0.0..=1.0).contains(&self.split_share) {
+            return Err(RouterError::Share { share: self.split_share });
+        }
+        if self.mode != Mode::Learning && self.table.is_empty() {
+            return Err(RouterError::NoTable { mode: self.mode });
+        }
+        Ok(self.table.check(known)?)
+    }
+
+    /// Whether nobody but learning is ever asked, links with a wish of their own apart.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.mode == Mode::Learning
+    }
+
+    /// Whether the table serves `domain`, and whether the other arm is asked too. After a fall-back the table serves every domain that
+    /// it knows: a domain that it does not know would not be fetched at all.
+    pub(crate) fn arms(&self, domain: &str, learning: Option<bool>, has_fallen: bool) -> (bool, bool) {
         if let Some(learning) = learning {
             return (!learning, false);
         }
         match self.mode {
+            Mode::Learning | Mode::Split if has_fallen => (self.table.get(domain).is_some(), true),
             Mode::Learning => (false, false),
             Mode::Legacy => (true, false),
             Mode::Shadow => (true, true),

@@ -77,6 +77,17 @@ impl Row {
         share(count, self.decided)
     }
 
+    fn add(&mut self, other: &Self) {
+        self.attempts += other.attempts;
+        self.delivered += other.delivered;
+        self.banned += other.banned;
+        self.decided += other.decided;
+        self.learned += other.learned;
+        self.inferred += other.inferred;
+        self.probed += other.probed;
+        self.explored += other.explored;
+    }
+
     fn observe(&mut self, attempt: &Attempt) {
         self.attempts += 1;
         self.delivered += u64::from(attempt.success);
@@ -133,6 +144,13 @@ impl Stats {
         match self.rows.get_mut(key) {
             Some(row) => row.observe(attempt),
             None => self.rows.entry(key.to_owned()).or_default().observe(attempt),
+        }
+    }
+
+    /// Counts in what `other` has counted. Both have to group alike.
+    pub fn merge(&mut self, other: Self) {
+        for (key, row) in other.rows {
+            self.rows.entry(key).or_default().add(&row);
         }
     }
 

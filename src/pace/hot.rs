@@ -100,6 +100,9 @@ pub(super) struct Doubt {
     pub(super) in_flight: u8,
     /// So many trials have to be walled for it to be the pace's.
     pub(super) trials: u8,
+    /// Who was walled, and how many pages another has brought as trials since.
+    pub(super) fetcher: u16,
+    pub(super) others: u8,
 }
 
 impl Hot {

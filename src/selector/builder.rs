@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::steer::Steering;
 use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
@@ -11,6 +12,7 @@ use crate::evidence::Evidence;
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use crate::heuristic::UrlExtractor;
 use crate::heuristic::files::FileSuffixes;
+use crate::meter::Meter;
 #[cfg(feature = "pace")]
 use crate::pace::{Pace, PaceMode};
 use crate::policy::{self, Policy};
@@ -221,6 +223,7 @@ impl SelectorBuilder {
             prior_list: self.priors,
             importances: Importances::default(),
             evidence: Evidence::new(decay, self.keys_max, self.suffixes),
+            meter: Meter::new(registry.candidates_len()),
             registry,
             settings: self.settings,
             backoff: self.backoff,
@@ -229,7 +232,7 @@ impl SelectorBuilder {
             sink: self.sink,
             clamped: AtomicU64::new(0),
             visits: self.visits,
-            router: self.router,
+            steering: Steering::new(self.router),
             clock: self.clock,
             state: Arc::new(State::default()),
             #[cfg(feature = "pace")]

@@ -17,19 +17,21 @@ use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use crate::meter::Meter;
 #[cfg(feature = "pace")]
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
 use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
-use crate::router::Router;
 use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::time::{Clock, Timestamp};
+use crate::trace::Span;
 
 mod builder;
 mod explain;
+mod operate;
 mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
@@ -38,11 +40,14 @@ mod properties;
 mod replay;
 mod route;
 mod sink;
+mod steer;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
-pub use sink::{Sink, SinkError};
+pub use operate::{LinkAtRisk, PausedHost, RiskReason};
+pub use sink::{Released, Sink, SinkError};
+use steer::Steering;
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,9 +149,10 @@ pub struct Selector {
     extractors: Vec<Box<dyn UrlExtractor>>,
     policy: Box<dyn Policy>,
     sink: Option<Box<dyn Sink>>,
+    meter: Meter,
     clamped: AtomicU64,
     visits: VisitSettings,
-    router: Router,
+    steering: Steering,
     clock: Arc<Clock>,
     state: Arc<State>,
     #[cfg(feature = "pace")]
@@ -170,6 +176,14 @@ impl Selector {
     /// # Errors
     /// [`UrlError`] when the URL is not one that can be fetched.
     pub fn select(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
+        let decision = self.select_uncounted(url, situation)?;
+        self.meter.decided(&decision);
+        Ok(decision)
+    }
+
+    /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
+    #[inline]
+    pub(crate) fn select_uncounted(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
@@ -211,7 +225,15 @@ impl Selector {
         }
         self.carry(&mut attempt, known);
         self.observe(&attempt);
-        self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
+        if let Some(sink) = &self.sink {
+            let span = Span::append("attempt");
+            let _entered = span.enter();
+            sink.append(&attempt)?;
+        }
+        // Those that the log has not taken are not counted with those that it has.
+        #[cfg(feature = "metrics")]
+        self.meter.recorded(&attempt, self.registry.find(&attempt.fetcher));
+        Ok(())
     }
 
     /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
@@ -242,6 +264,12 @@ impl Selector {
         self.evidence.forget_domain(domain);
     }
 
+    /// Drops the state of a link, by the caller's name for it.
+    pub fn forget_link(&self, link: &str) {
+        let recorded = crate::attempt::bounds::link_name(link);
+        self.state.links.forget(|known| known == link || *known == *recorded);
+    }
+
     /// The priors, in the order they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list
@@ -269,11 +297,6 @@ impl Selector {
         &self.visits
     }
 
-    /// The router.
-    pub fn router(&self) -> &Router {
-        &self.router
-    }
-
     /// The time by the clock that visits read.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
@@ -289,6 +312,10 @@ impl Selector {
     #[cfg(all(feature = "pace", feature = "journal"))]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn crate::pace::Keep>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::step::{End, Ended, FetcherTrial, Held, HostTrial, Step, Wait, Whom, Why};
 use super::{Next, Visit};
-use crate::attempt::ErrorType;
+use crate::attempt::{Arm, ErrorType};
 use crate::backoff::LinkState;
 use crate::decision::{Decision, Rule, Source, Take};
 use crate::router::{Mode, Routed};
@@ -147,13 +147,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     fn route(&mut self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
-        let router = self.selector.router();
-        if router.mode == Mode::Learning && self.learning.is_none() {
+        if self.learning.is_none() && self.selector.is_only_learning() {
+            (self.arm, self.shadow) = (None, None);
             return self.select(situation);
         }
-        match router.decide(&self.selector, self.url.borrow(), situation, self.learning) {
+        match self.selector.route_uncounted(self.url.borrow(), situation, self.learning) {
             Ok(Routed { decision, arm, shadow }) => {
-                (self.arm, self.shadow) = (arm, shadow);
+                let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
+                (self.arm, self.shadow) = (Some(arm), shadow);
                 Ok((decision, HostSeen::AtRisk))
             }
             Err(error) => {
@@ -236,6 +237,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         } else if matches!(how, Ended::Failed(_) | Ended::NoFetcherGetsPast { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
+        #[cfg(feature = "metrics")]
+        self.count_end(&how, now);
+        let (name, error) = match &how {
+            Ended::Delivered => ("delivered", None),
+            Ended::Failed(error) => ("failed", Some(error.name())),
+            Ended::Paused { whom: Whom::Pace, .. } => ("paced", None),
+            Ended::Paused { .. } => ("paused", None),
+            Ended::NoFetcherGetsPast { vendor } => ("no_fetcher_gets_past", Some(vendor.as_str())),
+            Ended::NoRoute(_) => ("no_route", None),
+            Ended::NoFetcher => ("no_fetcher", None),
+        };
+        self.span.ended(name, error, self.requests);
         let end = End {
             how,
             fetcher: last.fetcher,
@@ -249,6 +262,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         self.next = Next::Ended(Box::new(end.clone()));
         end
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    /// Counts how the visit ends, and the decision to ask for nothing.
+    fn count_end(&mut self, how: &Ended, now: Timestamp) {
+        let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
+        let (end, undecided) = match how {
+            Ended::Delivered => (0, None),
+            Ended::Failed(_) => (1, None),
+            Ended::Paused { whom: Whom::Pace, .. } => (3, Some(paused)),
+            Ended::Paused { .. } => (2, Some(paused)),
+            Ended::NoFetcherGetsPast { .. } => (4, Some(gave_up + 1)),
+            Ended::NoRoute(_) => (5, None),
+            Ended::NoFetcher => (6, Some(gave_up)),
+        };
+        self.watch.ended(end, undecided.filter(|_| self.requests == 0), now);
     }
 }
 

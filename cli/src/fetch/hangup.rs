@@ -7,7 +7,7 @@ use fetchwise::detect::Detector;
 
 /// Reads `rules` again whenever the process gets SIGHUP. Called within a runtime.
 #[cfg(unix)]
-pub(super) fn reload(detector: Arc<Detector>, rules: PathBuf) -> std::io::Result<()> {
+pub(crate) fn reload(detector: Arc<Detector>, rules: PathBuf) -> std::io::Result<()> {
     use crate::out::note;
 
     let mut hangups = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
@@ -24,6 +24,6 @@ pub(super) fn reload(detector: Arc<Detector>, rules: PathBuf) -> std::io::Result
 
 /// There is no SIGHUP here.
 #[cfg(not(unix))]
-pub(super) fn reload(_detector: Arc<Detector>, _rules: PathBuf) -> std::io::Result<()> {
+pub(crate) fn reload(_detector: Arc<Detector>, _rules: PathBuf) -> std::io::Result<()> {
     Ok(())
 }

@@ -228,7 +228,7 @@ impl PaceWorld {
         Ok(world)
     }
 
-    fn check(&self) -> Result<(), WorldError> {
+    pub(super) fn check(&self) -> Result<(), WorldError> {
         self.expect("kind", &self.kind, self.kind == "pace", "\"pace\"")?;
         self.expect("hosts", self.hosts, (1..=10_000).contains(&self.hosts), "1 to 10,000")?;
         self.expect("urls", self.urls, (1..=10_000_000).contains(&self.urls), "1 to 10 million")?;
