@@ -17,9 +17,9 @@ use fetchwise::heuristic::url::domain_of;
 /// is kept by single heuristics, makes of it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "success_rate is a share of all matching attempts. decayed_success_rate is what evidence goes by: an attempt \
-    weighs half as much after each half-life, a timeout half of others, and what the fetcher is not to blame for (a 404, say) \
-    nothing.\n\n\
+    after_help = "attempts are all that match, counted those whose outcome counts: what the fetcher is not to blame for (a 404, say) \
+    does not. Both rates are shares of the counted ones: success_rate with each of them alike, decayed_success_rate by what evidence goes \
+    by, where an attempt weighs half as much after each half-life and a timeout half of others.\n\n\
     Examples:\n  \
     fetchwise query --where domain=example.org --where suffix=.pdf\n  \
     fetchwise query --where status_403=true --json"
@@ -34,6 +34,7 @@ pub(crate) struct QueryArgs {
 struct ConditionalJson<'a> {
     fetcher: &'a str,
     attempts: u64,
+    counted: u64,
     success_rate: Option<f64>,
     decayed_success_rate: Option<f64>,
     decayed_success: f64,
@@ -46,13 +47,14 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
     let now = settings.clock.now();
     let mut query = Query::new(all_of.clone(), settings.decay()?, now);
     pass::attempts(&settings.existing_dir()?, |attempt| query.observe(&attempt))?;
-    let mut table = Table::new(&["fetcher", ">attempts", ">success", ">decayed", ">of"]);
+    let mut table = Table::new(&["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"]);
     for row in query.rows() {
         let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
         if out.json {
             out.object(&ConditionalJson {
                 fetcher: &row.fetcher,
                 attempts: row.attempts,
+                counted: row.counted,
                 success_rate,
                 decayed_success_rate,
                 decayed_success: row.success,
@@ -60,9 +62,9 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
             })?;
             continue;
         }
-        let attempts = row.attempts.to_string();
+        let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
         let total = format!("{:.2}", row.total);
-        table.row([row.fetcher, attempts, percent(success_rate), percent(decayed_success_rate), total]);
+        table.row([row.fetcher, attempts, counted, percent(success_rate), percent(decayed_success_rate), total]);
     }
     if !out.json {
         match table.is_empty() {

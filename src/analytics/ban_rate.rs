@@ -1,8 +1,10 @@
-//! How often a domain blocked, over whole UTC days.
+//! How often a domain blocked, over whole UTC days, from its attempts. [`Selector::ban_rate`](crate::Selector::ban_rate) has the last
+//! ninety days without them.
 
 use std::collections::BTreeMap;
 
 use crate::attempt::Attempt;
+use crate::evidence::BanRate;
 use crate::time::Timestamp;
 
 /// Attempts and blocks of one domain by UTC day. Sparse: only days with attempts take room.
@@ -23,23 +25,6 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DayHistory {
     days: BTreeMap<i64, BanRate>,
-}
-
-/// Attempts in some days, and how many of them were blocked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct BanRate {
-    /// Requests, whatever came of them.
-    pub attempts: u64,
-    /// Those that the site blocked.
-    pub banned: u64,
-}
-
-impl BanRate {
-    /// The share that was blocked; none without attempts.
-    pub fn rate(self) -> Option<f64> {
-        (self.attempts > 0).then(|| self.banned as f64 / self.attempts as f64)
-    }
 }
 
 impl DayHistory {

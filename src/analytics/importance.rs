@@ -45,6 +45,11 @@ impl Counts {
         self.success += u64::from(success);
     }
 
+    fn merge(&mut self, other: Self) {
+        self.n += other.n;
+        self.success += other.success;
+    }
+
     fn rate(self) -> f64 {
         if self.n == 0 { 0.0 } else { self.success as f64 / self.n as f64 }
     }
@@ -72,23 +77,62 @@ pub struct ImportanceFold {
     all: Counts,
     values: HashMap<Heuristic, Counts>,
     types: HashMap<String, Counts>,
+    values_max: Option<usize>,
 }
 
 impl ImportanceFold {
+    /// The same for a process that counts as long as it lives: once `values` heuristics are known, new ones count for their type only,
+    /// and so it is with types. Some 200 bytes for each.
+    #[must_use]
+    pub fn at_most(values: usize) -> Self {
+        Self { values_max: Some(values), ..Self::default() }
+    }
+
+    /// Counts in what `other` has counted.
+    pub fn merge(&mut self, other: Self) {
+        let most = self.values_max.unwrap_or(usize::MAX);
+        self.all.merge(other.all);
+        for (kind, counts) in other.types {
+            let has_room = self.types.len() < most;
+            match self.types.get_mut(&kind) {
+                Some(known) => known.merge(counts),
+                None if has_room => drop(self.types.insert(kind, counts)),
+                None => {}
+            }
+        }
+        for (heuristic, counts) in other.values {
+            let has_room = self.values.len() < most;
+            match self.values.get_mut(&heuristic) {
+                Some(known) => known.merge(counts),
+                None if has_room => drop(self.values.insert(heuristic, counts)),
+                None => {}
+            }
+        }
+    }
+
     /// Counts an attempt in. Of several values of one type only the first counts for the type.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.all.add(attempt.success);
+        let most = self.values_max.unwrap_or(usize::MAX);
         for (place, tag) in attempt.heuristics.iter().enumerate() {
             let is_same_kind = |earlier: &&crate::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
             if attempt.heuristics[..place].iter().find(is_same_kind).is_none() {
+                let has_room = self.types.len() < most;
                 match self.types.get_mut(tag.heuristic.kind.as_ref()) {
                     Some(counts) => counts.add(attempt.success),
-                    None => self.types.entry(tag.heuristic.kind.to_string()).or_default().add(attempt.success),
+                    None if has_room => {
+                        self.types.entry(tag.heuristic.kind.to_string()).or_default().add(attempt.success);
+                    }
+                    None => {}
                 }
             }
+            let has_room = self.values.len() < most;
             match self.values.get_mut(&tag.heuristic) {
                 Some(counts) => counts.add(attempt.success),
-                None => self.values.entry(tag.heuristic.clone()).or_default().add(attempt.success),
+                None if has_room => {
+                    self.values.entry(tag.heuristic.clone()).or_default().add(attempt.success);
+                }
+                None => {}
             }
         }
     }
@@ -226,6 +270,31 @@ mod tests {
         }
         let id = row(&fold, "id", None).unwrap();
         assert!(id.gain < 1e-12 && id.mutual_information_bits < 1e-12, "{id:?}");
+    }
+
+    #[test]
+    fn halves_that_are_merged_are_the_whole() {
+        let attempts: Vec<Attempt> =
+            (0..60).map(|n| attempt(n % 3 == 0, &[("a", ["x", "y", "z"][n % 3]), ("b", ["v", "w"][n % 2])])).collect();
+        let fold = |of: &[Attempt]| {
+            let mut fold = ImportanceFold::default();
+            of.iter().for_each(|attempt| fold.observe(attempt));
+            fold
+        };
+        let mut halves = fold(&attempts[..25]);
+        halves.merge(fold(&attempts[25..]));
+        assert_eq!(halves.rows(), fold(&attempts).rows());
+    }
+
+    #[test]
+    fn with_a_bound_new_values_count_for_their_type_only() {
+        let mut fold = ImportanceFold::at_most(2);
+        for value in ["x", "y", "z"] {
+            (0..20).for_each(|n| fold.observe(&attempt(n < 5, &[("a", value)])));
+        }
+        assert!(row(&fold, "a", Some("x")).is_some() && row(&fold, "a", Some("y")).is_some());
+        assert!(row(&fold, "a", Some("z")).is_none());
+        assert_eq!(row(&fold, "a", None).unwrap().n, 60);
     }
 
     #[test]

@@ -10,7 +10,8 @@ mod importance;
 mod query;
 mod stats;
 
-pub use ban_rate::{BanRate, DayHistory};
+pub use crate::evidence::BanRate;
+pub use ban_rate::DayHistory;
 pub use costs::{Cost, Costs};
 pub use importance::{Importance, ImportanceFold, SAMPLE_MIN};
 pub use query::{Conditional, Query};

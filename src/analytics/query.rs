@@ -15,7 +15,10 @@ pub struct Conditional {
     pub fetcher: String,
     /// Attempts that match, whatever came of them.
     pub attempts: u64,
-    /// Those that delivered content.
+    /// Those whose outcome counts: what the fetcher is to blame or to be praised for. A missing page, say, is none. Both rates are shares
+    /// of these.
+    pub counted: u64,
+    /// Those of them that delivered content.
     pub delivered: u64,
     /// Decayed successes, as evidence counts them.
     pub success: f64,
@@ -24,12 +27,12 @@ pub struct Conditional {
 }
 
 impl Conditional {
-    /// The share of matching attempts that delivered.
+    /// The share that delivered, of the attempts that count; none when none does.
     pub fn success_rate(&self) -> Option<f64> {
-        (self.attempts > 0).then(|| self.delivered as f64 / self.attempts as f64)
+        (self.counted > 0).then(|| self.delivered as f64 / self.counted as f64)
     }
 
-    /// The same by what evidence counts; none when nothing counts.
+    /// The same share of the same attempts, each by the weight that it has in evidence now.
     pub fn decayed_success_rate(&self) -> Option<f64> {
         (self.total > 0.0).then(|| self.success / self.total)
     }
@@ -80,8 +83,9 @@ impl Query {
         }
         let Some(row) = self.rows.get_mut(&attempt.fetcher) else { return };
         row.attempts += 1;
-        row.delivered += u64::from(attempt.success);
         if attempt.weight > 0.0 && attempt.weight.is_finite() {
+            row.counted += 1;
+            row.delivered += u64::from(attempt.success);
             let at = attempt.attempted_at.min(self.now);
             let weight = attempt.weight.min(1.0) * self.decay.up(at) * self.decay.down(self.now);
             row.total += weight;
@@ -128,7 +132,8 @@ mod tests {
             ("https://other.org/a.pdf", now, None),
         ];
         let rows = query(&[("domain", "e.org"), ("suffix", ".pdf")], &attempts);
-        assert_eq!((rows.len(), rows[0].attempts, rows[0].delivered), (1, 3, 1));
+        assert_eq!((rows.len(), rows[0].attempts, rows[0].counted, rows[0].delivered), (1, 3, 2, 1));
+        assert_eq!(rows[0].success_rate(), Some(0.5), "over the same attempts as the decayed one");
         assert!((rows[0].total - 1.5).abs() < 1e-12);
         assert!((rows[0].decayed_success_rate().unwrap() - 1.0 / 3.0).abs() < 1e-12);
     }
@@ -138,5 +143,12 @@ mod tests {
         let attempts = [("https://e.org/a", T0, None)];
         assert!(query(&[("domain", "e.org"), ("domain", "f.org")], &attempts).is_empty());
         assert_eq!(query(&[], &attempts)[0].attempts, 1);
+    }
+
+    #[test]
+    fn without_an_outcome_that_counts_there_is_no_rate() {
+        let rows = query(&[], &[("https://e.org/a", T0, Some(ErrorKind::NotFound))]);
+        assert_eq!((rows[0].attempts, rows[0].counted), (1, 0));
+        assert_eq!((rows[0].success_rate(), rows[0].decayed_success_rate()), (None, None));
     }
 }

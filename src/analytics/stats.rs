@@ -77,7 +77,20 @@ impl Row {
         share(count, self.decided)
     }
 
-    fn observe(&mut self, attempt: &Attempt) {
+    /// Counts in what another row has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.attempts += other.attempts;
+        self.delivered += other.delivered;
+        self.banned += other.banned;
+        self.decided += other.decided;
+        self.learned += other.learned;
+        self.inferred += other.inferred;
+        self.probed += other.probed;
+        self.explored += other.explored;
+    }
+
+    /// Counts an attempt in.
+    pub fn observe(&mut self, attempt: &Attempt) {
         self.attempts += 1;
         self.delivered += u64::from(attempt.success);
         self.banned += u64::from(attempt.is_banned);
@@ -134,6 +147,18 @@ impl Stats {
             Some(row) => row.observe(attempt),
             None => self.rows.entry(key.to_owned()).or_default().observe(attempt),
         }
+    }
+
+    /// Counts in what `other` has counted. Both have to group alike.
+    pub fn merge(&mut self, other: Self) {
+        for (key, row) in other.rows {
+            self.rows.entry(key).or_default().add(&row);
+        }
+    }
+
+    /// The rows in no order, without a copy.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Row)> {
+        self.rows.iter().map(|(key, row)| (key.as_str(), row))
     }
 
     /// The rows: days and weeks in their order, all others by attempts, the most first, then by key.

@@ -9,7 +9,7 @@ use url::Url;
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
 use super::value::CostConfig;
-use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
 use crate::arms::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
@@ -163,9 +163,9 @@ pub enum Means<'c> {
     /// Media, by yt-dlp.
     Download(Cow<'c, DownloadConfig>),
     /// From a browser that runs already.
-    Remote(&'c str),
+    Remote(&'c Secret),
     /// From a service that has a browser of its own.
-    Solver(&'c Url),
+    Solver(&'c Secret<Url>),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }

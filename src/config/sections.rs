@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
-use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig, Secret};
+use super::secret::Secret;
+use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::value;
 use crate::arms::Metric;
 #[cfg(feature = "pace")]
@@ -250,6 +251,12 @@ pub struct LogConfig {
     pub segment_bytes: Option<u64>,
     /// How many days raw attempts are kept by a compaction.
     pub retain_days: Option<u32>,
+    /// The share of raw attempts older than that from which a crawl compacts in the background; 0.25 unless said otherwise.
+    #[serde(deserialize_with = "value::compact_at")]
+    pub compact_at: Option<value::CompactAt>,
+    /// What the log may take on the disk, in bytes; unbounded unless set.
+    #[serde(deserialize_with = "value::bytes")]
+    pub disk_max: Option<u64>,
 }
 
 /// `[[fetcher]]`
@@ -285,10 +292,10 @@ pub struct FetcherConfig {
     /// Media, by yt-dlp.
     pub download: Option<DownloadConfig>,
     /// From a browser that runs already: the address of its DevTools socket.
-    pub cdp: Option<String>,
+    pub cdp: Option<Secret>,
     /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
-    #[serde(default, deserialize_with = "value::web_address")]
-    pub solver: Option<Url>,
+    #[serde(default, deserialize_with = "value::secret_address")]
+    pub solver: Option<Secret<Url>>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::cell::{Cell, Weights};
+use super::days::Days;
 use super::shown::Slots;
 use crate::heuristic::url::ContentKind;
 use crate::registry::FetcherId;
@@ -87,6 +88,8 @@ pub(crate) struct Entry {
     pub(crate) shown: Slots,
     pub(crate) site_shown: Slots,
     cells: [Cell; INLINE_CELLS],
+    /// How many of the domain's attempts were blocked, by days. Behind the cells, since no decision reads it.
+    pub(crate) days: Days,
 }
 
 /// An entry that all domains share and all threads write to. Each of its cells has a cache line of its own, so that adding to one
@@ -254,6 +257,7 @@ impl Entry {
             });
         });
         self.attempts.store(0, Ordering::Relaxed);
+        self.days.clear();
         self.shown.clear();
         self.site_shown.clear();
         self.set_paused_until(None);

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::cell::Raw;
+use super::days::{DAYS_KEPT, Day, day_number};
 use super::decay::Decay;
 use super::entry::{Breaker, Entry, Shared};
 use super::shown::{Side, Slots, TagId};
@@ -81,6 +82,14 @@ pub(crate) struct EntryRow {
     pub(crate) shown: [SlotRow; 4],
 }
 
+/// One day of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DayRow {
+    /// The domain's hash.
+    pub(crate) key: u64,
+    pub(crate) day: Day,
+}
+
 /// All evidence at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Image {
@@ -95,6 +104,9 @@ pub(crate) struct Image {
     /// The names of tags, in order, and their cells.
     pub(crate) tags: Vec<String>,
     pub(crate) tag_cells: Vec<TagRow>,
+    /// The days of domains, by domain and day, and the time before which attempts may be missing among them.
+    pub(crate) days: Vec<DayRow>,
+    pub(crate) days_since: Option<Timestamp>,
 }
 
 impl Evidence {
@@ -117,6 +129,8 @@ impl Evidence {
         fixed(Place::FLAG, &self.flags, &mut image);
         fixed(Place::HINT, &self.hints, &mut image);
         fixed(Place::DEPTH, &self.depths, &mut image);
+        // Of a domain that was not asked for so long nothing is kept.
+        let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
         let guard = self.guard();
         let mut keys: Vec<u64> = self.entries.keys(&guard).copied().collect();
         keys.sort_unstable();
@@ -125,8 +139,13 @@ impl Evidence {
                 let [[a, b], [c, d]] = [entry.shown.all(), entry.site_shown.all()];
                 let shown = [a, b, c, d].map(slot);
                 image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= FADED);
+                let days = entry.days.all();
+                if days.last().is_some_and(|last| last.day >= days_from) {
+                    image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
+                }
             }
         }
+        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= days_from));
         image.name_fetchers(registry, seen);
         image
     }
@@ -196,6 +215,7 @@ impl Evidence {
             }
         }
         self.tags().judge(self.decay.down(image.as_of));
+        self.set_days_since(image.days_since);
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
@@ -206,6 +226,12 @@ impl Evidence {
                 let part = Part { entries, cells: own_cells, breakers: own_breakers };
                 let (ids, tags) = (&ids, &tags);
                 scope.spawn(move || self.absorb_part(&part, ids, tags, scale, image.as_of));
+            }
+            for days in image.days.chunks(image.days.len().div_ceil(threads).max(PART_MIN)) {
+                scope.spawn(move || {
+                    let guard = self.guard();
+                    days.iter().for_each(|row| self.entry_or_new(Key(row.key), image.as_of, &guard).days.add(row.day));
+                });
             }
         });
     }
@@ -347,7 +373,7 @@ impl Image {
         let is_own = |whole: &Whole<'_>| {
             whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
         };
-        Rows::of(self).any(|whole| is_own(&whole))
+        Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
     }
 
     /// The decayed weight of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
@@ -359,6 +385,12 @@ impl Image {
     /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
     /// be of one scale and time.
     pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
+        let different =
+            self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
+        let longer = || self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key);
+        if let Some(key) = different.or_else(longer) {
+            return Some((key, "days differ"));
+        }
         let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
         // Only fetchers that have a cell matter; a name that was merely seen may be in one of two.
         let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();

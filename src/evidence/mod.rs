@@ -6,6 +6,7 @@
 //! weights become a decision.
 
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::AtomicI64;
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -18,6 +19,8 @@ use crate::registry::{FetcherId, Registry};
 use crate::time::Timestamp;
 pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
+pub use days::BanRate;
+use days::Day;
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 pub(crate) use hearing::Known;
@@ -28,7 +31,9 @@ pub(crate) use tags::{Row, Tags, WALLED};
 
 pub mod decay;
 
+mod banned;
 pub(crate) mod cell;
+pub(crate) mod days;
 pub(crate) mod entry;
 mod evict;
 mod hearing;
@@ -38,6 +43,7 @@ mod keys;
 pub(crate) mod shown;
 pub(crate) mod tag;
 pub(crate) mod tags;
+mod undo;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -162,6 +168,17 @@ struct Moved {
     what: Increment,
 }
 
+/// The domain that an attempt is tagged with.
+fn domain_of(attempt: &impl Observed) -> Option<&str> {
+    let mut domain = None;
+    attempt.each_heuristic(&mut |kind, value| {
+        if kind == "domain" && domain.is_none() {
+            domain = Some(value);
+        }
+    });
+    domain
+}
+
 /// What attempts have shown.
 #[derive(Debug)]
 pub(crate) struct Evidence {
@@ -174,6 +191,8 @@ pub(crate) struct Evidence {
     tags: Tags,
     cap: evict::Cap,
     suffixes: FileSuffixes,
+    /// Attempts before this may be missing among the days, in milliseconds; `i64::MIN` when none are.
+    days_since_ms: AtomicI64,
 }
 
 /// What one key (a domain, a suffix ...) takes in memory, by the sizes of its types; the map's slot comes on top.
@@ -214,6 +233,7 @@ impl Evidence {
             tags: Tags::new(),
             cap: evict::Cap::new(keys_max),
             suffixes,
+            days_since_ms: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -264,7 +284,7 @@ impl Evidence {
         }
     }
 
-    /// Adds what `attempt` shows. An attempt of weight 0 moves nothing. Cost: a map look-up for each heuristic and an atomic addition
+    /// Adds what `attempt` shows. An attempt of weight 0 moves no weight; the days of its domain count it. Cost: a map look-up for each heuristic and an atomic addition
     /// for each weight; allocates only where it is the first of its key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         if let Some(voice) = self.learn(self, attempt, registry, Writers::Many) {
@@ -281,7 +301,10 @@ impl Evidence {
     }
 
     fn learn(&self, shared: &Self, attempt: &impl Observed, registry: &Registry, writers: Writers) -> Option<Voice> {
-        let moved = self.moved_by(attempt, registry)?;
+        let Some(moved) = self.moved_by(attempt, registry) else {
+            self.count_day_of(attempt);
+            return None;
+        };
         let showing = self.showing(attempt);
         let mut voice = None;
         let Facts { at, success, is_banned, .. } = attempt.facts();
@@ -298,6 +321,9 @@ impl Evidence {
                 }
                 cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
                 if role == Role::Domain {
+                    if let Some(day) = Day::of(at, is_banned) {
+                        entry.days.add(day);
+                    }
                     // A counter that seeds a hash; a stale value seeds it with the value before.
                     writers.count(&entry.attempts);
                     if is_banned || success {
@@ -337,30 +363,6 @@ impl Evidence {
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
-    }
-
-    /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
-    #[cfg(feature = "journal")]
-    pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
-        let Some(moved) = self.moved_by(attempt, registry) else { return };
-        let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
-        self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
-            cell.take_back(moved.up, &moved.what, role.is_recent());
-        });
-        if let Some(credit) = Self::credited(attempt, registry, &moved) {
-            let wants = |role: Role| role.is_credited() && wants(role);
-            self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
-                cell.take_credit_back(credit.up, role.is_recent())
-            });
-        }
-    }
-
-    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
-    /// name have shown stays.
-    pub(crate) fn forget_domain(&self, domain: &str) {
-        if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
-            entry.forget_domain();
-        }
     }
 
     fn moved_by(&self, attempt: &impl Observed, registry: &Registry) -> Option<Moved> {
@@ -404,12 +406,7 @@ impl Evidence {
             }
         }
         // Domain, path and suffix are in one entry, which a map of many is slow to find.
-        let mut domain = None;
-        attempt.each_heuristic(&mut |kind, value| {
-            if kind == "domain" && domain.is_none() {
-                domain = Some(value);
-            }
-        });
+        let domain = domain_of(attempt);
         let own = domain.filter(|_| wants(Role::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         if let Some(entry) = own {
             visit(entry, Level::Own, 0, Role::Domain);

@@ -333,7 +333,7 @@ pub(crate) fn is_of_url(kind: &str) -> bool {
 }
 
 /// The URL without its fragment: what identifies the page.
-pub(crate) fn identity(url: &Url) -> &str {
+pub fn identity(url: &Url) -> &str {
     &url[..Position::AfterQuery]
 }
 

@@ -24,6 +24,23 @@ pub enum Entry {
     Tombstone(Tombstone),
     /// How fast a host may be asked.
     Pace(PaceEntry),
+    /// A pause that an operator has ended before its time.
+    Release(Release),
+}
+
+impl Entry {
+    /// The time that it bears.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Attempt(attempt) => attempt.attempted_at,
+            Self::Link(entry) => entry.at,
+            Self::Host(entry) => entry.at,
+            Self::Importance(entry) => entry.at,
+            Self::Tombstone(entry) => entry.at,
+            Self::Pace(entry) => entry.at,
+            Self::Release(entry) => entry.at,
+        }
+    }
 }
 
 /// A link's state as of a time.
@@ -85,6 +102,24 @@ pub struct Tombstone {
     pub target: TombstoneTarget,
     /// When it was asked for.
     pub at: Timestamp,
+}
+
+/// An operator has ended a pause before its time: the host or link is not paused from here on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Whose.
+    pub target: ReleaseTarget,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Whose pause is ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseTarget {
+    /// That of a domain's host.
+    Host(String),
+    /// That of a link.
+    Link(String),
 }
 
 /// Whose attempts are forgotten.

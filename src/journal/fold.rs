@@ -8,15 +8,18 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Brake, Error as LogError, Progress, Reader, RecordRef, TornTail};
 
-use super::entry::{Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, TombstoneTarget, is_at_risk};
+use super::entry::{
+    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
+};
 use super::error::JournalError;
 use super::forgotten::Forgotten;
 use super::read::{Replayed, SETTLE, open, pass};
 use super::schema::{self, Clamped, SchemaError};
 use super::snapshot::Contents;
 use super::start::Start;
+use super::tally::Tally;
 use crate::evidence::{Evidence, Voice};
 use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
@@ -36,6 +39,11 @@ pub(super) struct Fold {
     pub(super) newest: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
+    /// The snapshot that it began with was taken by a release that knew nothing of days.
+    lacks_days: bool,
+    /// What bears a later time is left out, and it may begin behind records that are gone.
+    past: Option<Timestamp>,
+    is_past: bool,
     /// Names of fetchers, in attempts that moved evidence or not.
     pub(super) fetchers: Vec<String>,
     /// With the sequence numbers of their last records.
@@ -44,6 +52,11 @@ pub(super) struct Fold {
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
+    pub(super) tally: Tally,
+    /// The snapshot that it began with has no tally.
+    lacks_tally: bool,
+    /// Whoever folds beside a running crawl does it with one thread, and rests.
+    pub(super) brake: Option<Arc<Brake>>,
 }
 
 /// The last of each, with its sequence number; 0 for what comes from a snapshot.
@@ -70,6 +83,9 @@ impl Fold {
             covers_seq: contents.covers_seq,
             newest: contents.image.as_of,
             cutoff: contents.cutoff,
+            lacks_days: contents.lacks_days,
+            past: None,
+            is_past: false,
             fetchers: contents.image.fetchers,
             links: contents.links.into_iter().map(|link| (link.link.clone(), (0, link))).collect(),
             hosts: contents.hosts.into_iter().map(|host| (host.domain.clone(), (0, host))).collect(),
@@ -80,7 +96,15 @@ impl Fold {
                 .collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: Replayed::default(),
+            lacks_tally: contents.tally.is_none(),
+            tally: contents.tally.unwrap_or_default(),
+            brake: None,
         }
+    }
+
+    /// Looks at an earlier time, whose records may be gone in part: leaves out what came after `until`.
+    pub(super) fn look_at_the_past(&mut self, until: Option<Timestamp>) {
+        (self.past, self.is_past) = (until, true);
     }
 
     /// What it and its selector have learned, as a snapshot holds it.
@@ -104,7 +128,9 @@ impl Fold {
             hosts,
             importance,
             paces,
+            tally: Some(self.tally.clone()),
             priors: selector.priors().to_vec(),
+            lacks_days: false,
         }
     }
 
@@ -117,6 +143,12 @@ impl Fold {
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
+        if std::mem::take(&mut self.lacks_tally) {
+            self.count_anew(dir)?;
+        }
+        if std::mem::take(&mut self.lacks_days) {
+            self.count_days(dir, selector, now)?;
+        }
         let from = self.covers_seq;
         let mut stones = Vec::new();
         let mut torn = self.advance_once(dir, selector, upto, now, &mut stones, progress)?;
@@ -132,6 +164,22 @@ impl Fold {
         Ok(())
     }
 
+    /// Forgets what tombstones cover that it did not come to.
+    pub(super) fn forget(
+        &mut self,
+        dir: &Path,
+        selector: &Selector,
+        stones: &[(u64, TombstoneTarget)],
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        for (_, target) in stones {
+            if let TombstoneTarget::Domain(domain) = target {
+                selector.forget_domain(domain);
+            }
+        }
+        if stones.is_empty() { Ok(()) } else { self.take_back(dir, selector, stones, self.covers_seq, now) }
+    }
+
     fn advance_once(
         &mut self,
         dir: &Path,
@@ -144,8 +192,13 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let shards = (0..threads()).map(|_| Shard::new(selector)).collect();
+        let threads = if self.brake.is_some() { 1 } else { threads() };
+        let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
+        let brake = self.brake.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
+            if seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
+                return;
+            }
             if seq <= upto && shard.failed.is_none() {
                 shard.last_seq = seq;
                 if let Err(error) = shard.take(selector, seq, &record, now) {
@@ -154,11 +207,15 @@ impl Fold {
             }
         };
         let reader = self.reader.take().map_or_else(|| open(dir), Ok)?;
-        if reader.floor_seq() > self.covers_seq {
+        if reader.floor_seq() > self.covers_seq && !self.is_past {
             return Err(LogError::Replaced { file: dir.to_owned() }.into());
         }
         let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
+        if brake.is_some_and(Brake::is_stopped) {
+            // Records were passed over: what is in here is of no use any more.
+            return Err(LogError::Stopped.into());
+        }
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }
@@ -166,16 +223,75 @@ impl Fold {
         {
             return Err(JournalError::Record { seq, source });
         }
-        let mut voices = Vec::new();
+        let (mut voices, mut releases) = (Vec::new(), Vec::new());
         for mut shard in shards {
+            releases.append(&mut shard.releases);
             selector.merge(&shard.shared);
             voices.append(&mut shard.voices);
             self.merge(shard, stones);
         }
+        self.release(&releases);
         voices.sort_unstable_by_key(|(seq, _)| *seq);
         selector.hear(voices.into_iter().map(|(_, voice)| voice));
         self.newest = self.newest.min(now);
         Ok(summary.torn)
+    }
+
+    /// Counts the attempts of a snapshot that has not done so, as far as they are still there: one pass over the log, until the next
+    /// snapshot is taken.
+    fn count_anew(&mut self, dir: &Path) -> Result<(), JournalError> {
+        let covers_seq = self.covers_seq;
+        let (mut tally, mut forgotten) = (Tally::default(), Forgotten::default());
+        pass(dir, |seq, record| if seq <= covers_seq { forgotten.look(seq, &record) } else { Ok(()) })?;
+        pass(dir, |seq, record| {
+            let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| seq <= covers_seq);
+            if let Some(attempt) = attempt.filter(|attempt| {
+                !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, attempt.domain())
+            }) {
+                tally.add(attempt.fetcher(), attempt.outcome(), 1);
+            }
+            Ok(())
+        })?;
+        self.tally = tally;
+        Ok(())
+    }
+
+    /// Ends the pauses that were begun before somebody ended them; a link's record may have been another thread's than that of its
+    /// release.
+    fn release(&mut self, releases: &[(u64, ReleaseTarget)]) {
+        for (seq, target) in releases {
+            match target {
+                ReleaseTarget::Host(domain) => {
+                    if let Some((_, host)) = self.hosts.get_mut(domain).filter(|(last, _)| last < seq) {
+                        host.paused_until = None;
+                    }
+                }
+                ReleaseTarget::Link(link) => {
+                    if let Some((_, link)) = self.links.get_mut(link).filter(|(last, _)| last < seq) {
+                        link.state.paused_until = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts again what a snapshot lacks of days, from the attempts that are still there: two passes over the log, once, until the
+    /// next snapshot.
+    fn count_days(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<(), JournalError> {
+        let covered = |seq: u64| seq <= self.covers_seq;
+        let mut forgotten = Forgotten::default();
+        pass(dir, |seq, record| if covered(seq) { forgotten.look(seq, &record) } else { Ok(()) })?;
+        pass(dir, |seq, record| {
+            let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| covered(seq));
+            let Some(attempt) = &attempt else { return Ok(()) };
+            let Some(domain) = attempt.domain() else { return Ok(()) };
+            if !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, Some(domain)) {
+                selector.count_day(domain, attempt.at().min(now), attempt.is_banned());
+            }
+            Ok(())
+        })?;
+        selector.set_days_since(self.cutoff);
+        Ok(())
     }
 
     fn merge(&mut self, shard: Shard, stones: &mut Vec<(u64, TombstoneTarget)>) {
@@ -183,6 +299,7 @@ impl Fold {
         self.newest = self.newest.max(shard.newest);
         self.replayed.attempts += shard.attempts;
         self.replayed.entries += shard.entries;
+        self.tally.merge(&shard.tally);
         shard.fetchers.iter().for_each(|name| note(&mut self.fetchers, name));
         for (key, (seq, value)) in shard.links {
             keep_last(&mut self.links, key, seq, value);
@@ -221,15 +338,19 @@ impl Fold {
             recent.add(*seq, target.clone());
         }
         let mut taken_back = 0;
+        let tally = &mut self.tally;
         pass(dir, |seq, record| {
             let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(()) };
             let (link, domain) = (attempt.link(), attempt.domain());
             let by_domain = recent.covers_domain(seq, domain);
+            let is_later = seq > self.covers_seq || self.past.is_some_and(|until| attempt.at() > until);
             if (by_domain || recent.covers_link(seq, link))
+                && !is_later
                 && !older.covers_link(seq, link)
                 && !older.covers_domain(seq, domain)
             {
                 selector.take_back(&Clamped(attempt, now), !by_domain);
+                tally.take_back(attempt.fetcher(), attempt.outcome());
                 taken_back += 1;
             }
             Ok(())
@@ -251,12 +372,15 @@ impl Fold {
 struct Shard {
     /// What its attempts show of keys that the other threads' domains have too.
     shared: Evidence,
+    /// What bears a later time is left out.
+    until: Option<Timestamp>,
     /// What they say about the tags of their hosts. Tags remember the last attempts of all domains in order, so they wait for the other
     /// threads'.
     voices: Vec<(u64, Voice)>,
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
+    tally: Tally,
     entries: u64,
     fetchers: Vec<String>,
     links: Last<String, LinkEntry>,
@@ -264,17 +388,20 @@ struct Shard {
     importance: Last<(String, Option<String>), ImportanceEntry>,
     paces: Last<(u8, String), PaceEntry>,
     stones: Vec<(u64, TombstoneTarget)>,
+    releases: Vec<(u64, ReleaseTarget)>,
     failed: Option<(u64, Arc<SchemaError>)>,
 }
 
 impl Shard {
-    fn new(selector: &Selector) -> Self {
+    fn new(selector: &Selector, until: Option<Timestamp>) -> Self {
         Self {
+            until,
             shared: selector.apart(),
             voices: Vec::new(),
             last_seq: 0,
             newest: Timestamp::default(),
             attempts: 0,
+            tally: Tally::default(),
             entries: 0,
             fetchers: Vec::new(),
             links: HashMap::new(),
@@ -282,6 +409,7 @@ impl Shard {
             importance: HashMap::new(),
             paces: HashMap::new(),
             stones: Vec::new(),
+            releases: Vec::new(),
             failed: None,
         }
     }
@@ -293,9 +421,13 @@ impl Shard {
         record: &RecordRef<'_>,
         now: Timestamp,
     ) -> Result<(), SchemaError> {
-        self.entries += 1;
+        let is_later = |at: Timestamp| self.until.is_some_and(|until| at > until);
         if let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? {
-            self.attempts += 1;
+            if is_later(attempt.at()) {
+                return Ok(());
+            }
+            (self.entries, self.attempts) = (self.entries + 1, self.attempts + 1);
+            self.tally.add(attempt.fetcher(), attempt.outcome(), 1);
             self.newest = self.newest.max(attempt.at());
             note(&mut self.fetchers, attempt.fetcher());
             if let Some(voice) = selector.learn(&self.shared, &Clamped(attempt, now)) {
@@ -303,7 +435,13 @@ impl Shard {
             }
             return Ok(());
         }
-        match schema::decode(record.kind, record.schema, record.payload)? {
+        let entry = schema::decode(record.kind, record.schema, record.payload)?;
+        // What is forgotten stays so, whatever time is looked at.
+        if !matches!(entry, Entry::Tombstone(_)) && is_later(entry.at()) {
+            return Ok(());
+        }
+        self.entries += 1;
+        match entry {
             Entry::Attempt(_) => {}
             Entry::Link(entry) => {
                 self.newest = self.newest.max(entry.at);
@@ -319,6 +457,10 @@ impl Shard {
             Entry::Pace(entry) => {
                 self.newest = self.newest.max(entry.at);
                 self.paces.insert((entry.level, entry.name.clone()), (seq, entry));
+            }
+            Entry::Release(release) => {
+                self.newest = self.newest.max(release.at);
+                self.releases.push((seq, release.target));
             }
             Entry::Tombstone(stone) => {
                 if let TombstoneTarget::Domain(domain) = &stone.target {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use fetchwise_log::RecordRef;
 
-use super::entry::{Entry, TombstoneTarget};
+use super::entry::{Entry, ReleaseTarget, TombstoneTarget};
 use super::schema::{self, SchemaError};
 use crate::attempt::bounds::link_name;
 
@@ -46,6 +46,10 @@ impl Forgotten {
             Entry::Link(entry) => self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain)),
             Entry::Host(host) => self.covers_domain(seq, Some(&host.domain)),
             Entry::Pace(pace) => pace.level == 0 && self.covers_domain(seq, Some(&pace.name)),
+            Entry::Release(release) => match &release.target {
+                ReleaseTarget::Host(domain) => self.covers_domain(seq, Some(domain)),
+                ReleaseTarget::Link(link) => self.covers_link(seq, link),
+            },
             Entry::Importance(_) | Entry::Tombstone(_) => false,
         }
     }
@@ -59,6 +63,14 @@ impl Forgotten {
     pub(super) fn covers_domain(&self, seq: u64, domain: Option<&str>) -> bool {
         let last = || self.domains.get(domain?);
         !self.domains.is_empty() && last().is_some_and(|last| seq < *last)
+    }
+
+    /// What was forgotten after the record `seq`.
+    pub(super) fn after(&self, seq: u64) -> Vec<(u64, TombstoneTarget)> {
+        let after = |(name, last): (&String, &u64)| (*last > seq).then(|| (*last, name.clone()));
+        let domains = self.domains.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Domain(name)));
+        let links = self.links.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Link(name)));
+        domains.chain(links).collect()
     }
 
     /// Takes a record that is a tombstone.

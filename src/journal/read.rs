@@ -18,7 +18,7 @@ use super::schema::{self, SchemaError};
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
 /// How often a reader that compaction took a file away from starts anew.
-const REOPENINGS_MAX: u32 = 8;
+pub(super) const REOPENINGS_MAX: u32 = 8;
 
 /// What a pass over the log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

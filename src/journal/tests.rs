@@ -303,3 +303,374 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
     journal.close().unwrap();
     assert_eq!((known("e.org"), known("f.org")), (None, Some(state("f.org"))));
 }
+
+/// What blocks and days a history has, whatever remembers it.
+#[derive(Clone, Debug)]
+enum Happened {
+    /// An attempt on a site, so many days after the beginning: what came of it is one of [`ENDS`].
+    Attempt {
+        site: usize,
+        day: u16,
+        end: usize,
+    },
+    /// A domain, or a link of it, is forgotten.
+    Forget {
+        site: usize,
+        link: bool,
+    },
+    Snapshot,
+    /// Attempts that are older than so many days are compacted away.
+    Compact {
+        days: u64,
+    },
+    /// The process ends and another one begins.
+    Restart,
+}
+
+const SITES: [&str; 3] = ["a.org", "b.example.org", "example.org"];
+const ENDS: [Option<ErrorKind>; 5] = [
+    None,
+    Some(ErrorKind::Blocked403),
+    // These two move no weight; the second is a block.
+    Some(ErrorKind::NotFound),
+    Some(ErrorKind::RateLimited),
+    Some(ErrorKind::BlockedCaptcha),
+];
+
+fn happened() -> impl proptest::strategy::Strategy<Value = Happened> {
+    use proptest::prelude::*;
+    prop_oneof![
+        12 => (0..SITES.len(), 0..200u16, 0..ENDS.len()).prop_map(|(site, day, end)| Happened::Attempt { site, day, end }),
+        1 => (0..SITES.len(), any::<bool>()).prop_map(|(site, link)| Happened::Forget { site, link }),
+        1 => Just(Happened::Snapshot),
+        1 => (1..150u64).prop_map(|days| Happened::Compact { days }),
+        2 => Just(Happened::Restart),
+    ]
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+
+    /// Live, after a replay, through snapshots and compactions: one answer, and it is the one that a look at all attempts gives.
+    #[test]
+    fn ban_rates_are_the_same_wherever_they_come_from(
+        events in proptest::collection::vec(happened(), 1..50),
+        days in 1..100u32,
+    ) {
+        use std::collections::BTreeMap;
+        let dir = tempfile::tempdir().unwrap();
+        let now = minutes(200 * 24 * 60);
+        let open = || {
+            let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+            let mut live = selector();
+            load(dir.path(), &live, now).unwrap();
+            live.set_sink(Box::new(Arc::new(journal)));
+            live
+        };
+        let mut live = Some(open());
+        // Attempts and blocks by site, day, link, and whether the attempts themselves are gone from the log.
+        let mut model: BTreeMap<(usize, u16, bool, bool), (u64, u64)> = BTreeMap::new();
+        let at_day = |day: u16| minutes(u64::from(day) * 24 * 60 + 7);
+        for event in events {
+            match event {
+                Happened::Attempt { site, day, end } => {
+                    let at = at_day(day);
+                    // Every other day's attempts are at a link of their own.
+                    let is_odd = day % 2 == 1;
+                    let a = attempt(&format!("https://{}/{}", SITES[site], u8::from(is_odd)), "playwright", at);
+                    let a = ENDS[end].map_or(a.clone().delivered(), |kind| a.failed(kind));
+                    let counted = model.entry((site, day, is_odd, false)).or_default();
+                    *counted = (counted.0 + 1, counted.1 + u64::from(a.is_banned));
+                    live.as_ref().unwrap().record(a, now).unwrap();
+                }
+                Happened::Forget { site, link } => {
+                    drop(live.take());
+                    let target = match link {
+                        true => TombstoneTarget::Link(format!("https://{}/1", SITES[site])),
+                        false => TombstoneTarget::Domain(SITES[site].to_owned()),
+                    };
+                    // Of what is compacted away nobody can tell of which link it was.
+                    model.retain(|(of, _, is_odd, is_gone), _| *of != site || link && (!*is_odd || *is_gone));
+                    maintain::forget(dir.path(), target, now).unwrap();
+                    live = Some(open());
+                }
+                Happened::Snapshot => {
+                    drop(live.take());
+                    maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+                    live = Some(open());
+                }
+                Happened::Compact { days } => {
+                    drop(live.take());
+                    let mut options = maintain::CompactOptions::default();
+                    (options.retain, options.trust_clock) = (Duration::from_secs(days * 86_400), true);
+                    let done = maintain::compact(dir.path(), &selector(), &options, now, &mut |_, _| {}).unwrap();
+                    for ((site, day, is_odd, is_gone), counted) in std::mem::take(&mut model) {
+                        let is_gone = is_gone || at_day(day) < done.cutoff;
+                        let known = model.entry((site, day, is_odd, is_gone)).or_default();
+                        *known = (known.0 + counted.0, known.1 + counted.1);
+                    }
+                    live = Some(open());
+                }
+                Happened::Restart => {
+                    drop(live.take());
+                    live = Some(open());
+                }
+            }
+        }
+        for site in 0..SITES.len() {
+            let kept = |day: u16| (201 - u32::from(day)) <= days.min(90);
+            let want = model.iter().filter(|((of, day, ..), _)| *of == site && kept(*day));
+            let want = want.fold((0, 0), |sum, (_, n)| (sum.0 + n.0, sum.1 + n.1));
+            let rate = live.as_ref().unwrap().ban_rate_at(SITES[site], days, now);
+            proptest::prop_assert_eq!((rate.attempts, rate.banned), want, "{}", SITES[site]);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log() {
+    use fetchwise_log::Maintenance;
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    for n in 0..40 {
+        let a = attempt(&format!("https://e.org/{n}"), "playwright", minutes(n * 24 * 60));
+        let a = if n % 4 == 0 { a.failed(ErrorKind::Blocked403) } else { a.delivered() };
+        journal.append_attempt(&a).unwrap();
+    }
+    journal.close().unwrap();
+    let now = minutes(39 * 24 * 60 + 5);
+    // As an older release wrote it: without the sections of days.
+    let fold = |dir: &Path| {
+        let mut fold = fold::Fold::begin(start::Start::newest(dir).unwrap(), &selector());
+        let selector = selector();
+        fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
+        fold.contents(&selector, now)
+    };
+    let contents = fold(dir.path());
+    let mut encoded = contents.encode();
+    encoded.retain(|(kind, _)| *kind < 16);
+    let maintenance = Maintenance::lock(dir.path()).unwrap();
+    maintenance.write_snapshot(&contents.meta(), &snapshot::sections(&encoded)).unwrap();
+    drop(maintenance);
+    let ask = || {
+        let again = selector();
+        let loaded = load(dir.path(), &again, now).unwrap();
+        assert_eq!(loaded.snapshot.unwrap().covers_seq, 40);
+        let rate = again.ban_rate_at("e.org", 30, now);
+        ((rate.attempts, rate.banned), again.ban_rates_since())
+    };
+    assert_eq!(ask(), ((30, 7), None));
+    assert!(maintain::is_outdated(dir.path()).unwrap());
+    let taken = maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    assert!(taken.file.is_some(), "what it lacked is worth a new one");
+    assert!(!maintain::is_outdated(dir.path()).unwrap());
+    assert_eq!(ask(), ((30, 7), None));
+}
+
+#[test]
+fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |now| {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+        let mut live = selector();
+        load(dir.path(), &live, now).unwrap();
+        live.set_sink(Box::new(Arc::new(journal)));
+        live
+    };
+    let state = LinkState {
+        paused_until: Some(minutes(40)),
+        risk_level: 2,
+        hint: Some(crate::attempt::Hint::Blocked),
+        ..LinkState::default()
+    };
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    for domain in ["e.org", "f.org"] {
+        journal.append_host(domain, Some(minutes(30)), T0).unwrap();
+    }
+    for link in ["article 17", "https://e.org/a"] {
+        journal.append_link(&LinkEntry { link: link.into(), domain: "e.org".into(), state, at: T0 }).unwrap();
+    }
+    journal.close().unwrap();
+
+    let live = open(minutes(1));
+    let paused = |of: &Selector, now| of.paused_hosts(now).into_iter().map(|host| host.domain).collect::<Vec<_>>();
+    assert_eq!(paused(&live, minutes(1)), ["e.org", "f.org"]);
+    assert_eq!(paused(&live, minutes(30)), [""; 0], "they have ended by themselves");
+    assert_eq!(live.release_host("e.org", minutes(1)), Some(minutes(30)));
+    assert_eq!(live.release_host("e.org", minutes(1)), None, "it is not paused any more");
+    assert_eq!(live.release_host("unheard.of", minutes(1)), None);
+    assert_eq!(live.release_link("article 17", minutes(1)), Some(minutes(40)));
+    assert_eq!(live.release_link("article 17", minutes(1)), None);
+    let seen = |of: &Selector| {
+        let links: Vec<_> = of.links_at_risk().into_iter().map(|of| (of.link, of.domain, of.state)).collect();
+        (paused(of, minutes(1)), links)
+    };
+    let before = seen(&live);
+    assert_eq!(before.0, ["f.org"]);
+    assert_eq!(before.1[0].2, LinkState { paused_until: None, ..state });
+    assert_eq!(before.1[1].1.as_deref(), Some("e.org"));
+    drop(live);
+    assert_eq!(seen(&open(minutes(1))), before, "a replay");
+    maintain::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
+    assert_eq!(seen(&open(minutes(1))), before, "a snapshot");
+    let mut acts = Vec::new();
+    replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry))).unwrap();
+    assert_eq!(acts.len(), 2, "who looks back sees that it was done: {acts:?}");
+
+    // Blocks after it begin with the shortest pause, and hold.
+    let live = open(minutes(2));
+    live.sink().unwrap().host_pause("e.org", Some(minutes(20)), minutes(2));
+    drop(live);
+    assert_eq!(paused(&open(minutes(3)), minutes(3)), ["e.org", "f.org"]);
+}
+
+#[test]
+fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
+    use std::ops::ControlFlow;
+    let dir = tempfile::tempdir().unwrap();
+    for part in 0..6u64 {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default().begin_segment()).unwrap();
+        for n in 0..20u64 {
+            let at = minutes(part * 1000 + n);
+            let a = attempt(&format!("https://s{}.org/{}", n % 3, n % 7), "playwright", at);
+            let a = if n % 4 == 0 { a.failed(ErrorKind::Timeout) } else { a.delivered() };
+            journal.append_attempt(&a).unwrap();
+        }
+        // What forgets stands behind what it forgets, in its own part and in those before.
+        let target = match part {
+            2 => TombstoneTarget::Link("https://s1.org/4".to_owned()),
+            4 => TombstoneTarget::Domain("s2.org".to_owned()),
+            _ => TombstoneTarget::Domain("unheard.of".to_owned()),
+        };
+        journal.append_tombstone(&Tombstone { target, at: minutes(part * 1000 + 30) }).unwrap();
+        journal.close().unwrap();
+    }
+    let all = |wanted: &Wanted| {
+        let mut all = Vec::new();
+        replay(dir.path(), |seq, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                let fits = wanted.since.is_none_or(|since| attempt.attempted_at >= since)
+                    && wanted.until.is_none_or(|until| attempt.attempted_at <= until)
+                    && wanted.domain.as_deref().is_none_or(|domain| attempt.heuristic("domain") == Some(domain))
+                    && (wanted.ended.is_none() || attempt.error_type.is_some());
+                all.extend(fits.then_some((seq, attempt)));
+            }
+        })
+        .unwrap();
+        all
+    };
+    let look = |wanted: &Wanted, order, limit| {
+        let mut seen = Vec::new();
+        let found = attempts(dir.path(), wanted, order, limit, |seq, attempt| {
+            seen.push((seq, attempt));
+            ControlFlow::Continue(())
+        });
+        let found = found.unwrap();
+        assert_eq!(found.shown, seen.len() as u64);
+        (seen, found)
+    };
+    let times = [None, Some(minutes(1005)), Some(minutes(2500)), Some(minutes(5010))];
+    for since in times {
+        for until in times {
+            for (domain, ended) in
+                [(None, None), (Some("s2.org".to_owned()), None), (None, Some(Ended::Error("timeout".to_owned())))]
+            {
+                let wanted = Wanted { since, until, domain, ended, ..Wanted::default() };
+                let mut want = all(&wanted);
+                assert_eq!(look(&wanted, Order::OldestFirst, None).0, want, "{wanted:?}");
+                assert_eq!(look(&wanted, Order::OldestFirst, Some(7)).0, want[..want.len().min(7)], "{wanted:?}");
+                want.reverse();
+                for limit in [1, 7, 1000] {
+                    let first = &want[..want.len().min(limit as usize)];
+                    assert_eq!(look(&wanted, Order::NewestFirst, Some(limit)).0, first, "{wanted:?} {limit}");
+                }
+            }
+        }
+    }
+    let recent = Wanted { since: Some(minutes(4000)), ..Wanted::default() };
+    let (_, found) = look(&recent, Order::NewestFirst, None);
+    assert_eq!(found.segments, (6, 2));
+    assert!(found.bytes.1 < found.bytes.0 / 2, "{found:?}");
+    let (seen, found) = look(&Wanted::default(), Order::NewestFirst, Some(3));
+    assert_eq!((found.segments.1, seen.len()), (1, 3));
+    assert_eq!(look(&Wanted::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
+
+    // By its id, and with what belongs to its fetch.
+    let (seq, one) = seen[1].clone();
+    assert_eq!(super::attempt(dir.path(), one.id).unwrap(), Some((seq, one.clone())));
+    assert_eq!(super::attempt(dir.path(), uuid::Uuid::nil()).unwrap(), None);
+    assert_eq!(fetch_of(dir.path(), &(seq, one.clone())).unwrap(), [(seq, one)]);
+}
+
+#[test]
+fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let mut live = selector();
+    live.set_sink(Box::new(Arc::new(journal)));
+    for n in 0..90u64 {
+        let a =
+            attempt(&format!("https://s{}.org/{}", n % 3, n % 5), ["playwright", "mine"][n as usize % 2], minutes(n));
+        let a = if n % 4 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
+        live.record(a, minutes(n)).unwrap();
+        if n == 40 {
+            live.sink().unwrap().host_pause("s1.org", Some(minutes(60)), minutes(40));
+        }
+        if n == 50 {
+            live.sink().unwrap().host_pause("s1.org", None, minutes(50));
+        }
+    }
+    drop(live);
+    let image = |moment, now| {
+        let then = selector();
+        let loaded = load_at(dir.path(), &then, moment, now, &mut |_| {}).unwrap();
+        (then.image(now, &[]), loaded, then)
+    };
+    // A journal of its own that ends there.
+    let ends = |until: u64| {
+        let other = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(other.path(), JournalOptions::default()).unwrap();
+        replay(dir.path(), |_, entry| {
+            if let Entry::Attempt(attempt) = entry
+                && attempt.attempted_at <= minutes(until)
+            {
+                journal.append_attempt(&attempt).unwrap();
+            }
+        })
+        .unwrap();
+        journal.close().unwrap();
+        let then = selector();
+        load(other.path(), &then, minutes(until)).unwrap();
+        then.image(minutes(until), &[])
+    };
+    let (seen, loaded, then) = image(Moment::At(minutes(45)), minutes(45));
+    assert_eq!(seen.difference(&ends(45)), None);
+    assert_eq!(seen.days, ends(45).days);
+    assert_eq!((loaded.replayed.attempts, loaded.missing_before), (46, None));
+    assert_eq!(then.paused_hosts(minutes(45)).len(), 1, "as it was then");
+    assert!(image(Moment::At(minutes(55)), minutes(55)).2.paused_hosts(minutes(55)).is_empty());
+    // The 21st record is the attempt of minute 20.
+    assert_eq!(image(Moment::Before(21), minutes(20)).0.difference(&ends(19)), None);
+    // From a snapshot that is old enough, and not from one that is not.
+    maintain::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
+    let (seen, loaded, _) = image(Moment::At(minutes(45)), minutes(45));
+    assert_eq!((seen.difference(&ends(45)), loaded.snapshot), (None, None));
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    journal.append_attempt(&attempt("https://s0.org/x", "mine", minutes(95)).delivered()).unwrap();
+    journal.close().unwrap();
+    let (seen, loaded, _) = image(Moment::At(minutes(92)), minutes(92));
+    assert_eq!((seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)), (None, Some(92)));
+
+    maintain::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
+    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+        let (seen, ..) = image(moment, minutes(now));
+        // `ends` is made of what a replay still shows.
+        assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
+    }
+    maintain::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
+    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+        let (seen, ..) = image(moment, minutes(now));
+        assert_eq!(seen.days, ends(now).days, "{moment:?}");
+        assert!((seen.weight() - ends(now).weight()).abs() < 1e-9, "{moment:?}");
+    }
+}

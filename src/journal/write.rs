@@ -13,14 +13,14 @@ use fetchwise_log::{
     Recovery, Ticket,
 };
 
-use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Tombstone, domain_of_url};
+use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url};
 use super::error::JournalError;
 use super::schema::{self, Encoded, SchemaError};
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
 #[cfg(feature = "pace")]
 use crate::pace::{Keep, Note};
-use crate::selector::{Sink, SinkError};
+use crate::selector::{Released, Sink, SinkError};
 use crate::time::Timestamp;
 
 /// How to open a journal for writing.
@@ -150,6 +150,14 @@ impl Journal {
         self.append(schema::encode_importance(entry))
     }
 
+    /// Takes that an operator has ended a pause.
+    ///
+    /// # Errors
+    /// As [`Journal::append_attempt`].
+    pub fn append_release(&self, release: &Release) -> Result<Ticket, JournalError> {
+        self.append(schema::encode_release(release))
+    }
+
     /// Takes a wish to forget.
     ///
     /// # Errors
@@ -236,6 +244,14 @@ impl Sink for Journal {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         let _ = self.append_host(domain, until, at);
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        let target = match what {
+            Released::Host(domain) => ReleaseTarget::Host(domain.to_owned()),
+            Released::Link(link) => ReleaseTarget::Link(link.to_owned()),
+        };
+        let _ = self.append_release(&Release { target, at });
     }
 }
 

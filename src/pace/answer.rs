@@ -202,4 +202,7 @@ pub enum Cause {
     /// The crawl ends.
     #[strum(to_string = "close")]
     Close = 7,
+    /// An operator ended the hold.
+    #[strum(to_string = "release")]
+    Released = 8,
 }

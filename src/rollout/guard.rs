@@ -20,7 +20,7 @@ use crate::backoff::LinkState;
 use crate::journal::{self, Entry};
 use crate::rfc3339;
 use crate::router::{FallBack, Mode};
-use crate::selector::{Selector, Sink, SinkError};
+use crate::selector::{Released, Selector, Sink, SinkError};
 use crate::time::Timestamp;
 
 /// The longest that learning stays out of service by itself.
@@ -323,5 +323,9 @@ impl<S: Sink> Sink for Watched<S> {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         self.sink.host_pause(domain, until, at);
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        self.sink.released(what, at);
     }
 }

@@ -17,6 +17,7 @@ use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use crate::meter::Meter;
 #[cfg(feature = "pace")]
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
@@ -26,9 +27,11 @@ use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::time::{Clock, Timestamp};
+use crate::trace::Span;
 
 mod builder;
 mod explain;
+mod operate;
 mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
@@ -43,7 +46,8 @@ mod steering;
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
 pub use builder::SelectorBuilder;
-pub use sink::{Sink, SinkError};
+pub use operate::{LinkAtRisk, PausedHost, RiskReason};
+pub use sink::{Released, Sink, SinkError};
 use steering::Steering;
 
 /// What a decision depends on beside the URL.
@@ -146,6 +150,7 @@ pub struct Selector {
     extractors: Vec<Box<dyn UrlExtractor>>,
     policy: Box<dyn Policy>,
     sink: Option<Box<dyn Sink>>,
+    meter: Meter,
     clamped: AtomicU64,
     visits: VisitSettings,
     steering: Steering,
@@ -172,6 +177,14 @@ impl Selector {
     /// # Errors
     /// [`UrlError`] when the URL is not one that can be fetched.
     pub fn select(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
+        let decision = self.select_uncounted(url, situation)?;
+        self.meter.decided(&decision);
+        Ok(decision)
+    }
+
+    /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
+    #[inline]
+    pub(crate) fn select_uncounted(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
@@ -213,7 +226,15 @@ impl Selector {
         }
         self.carry(&mut attempt, known);
         self.observe(&attempt);
-        self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
+        if let Some(sink) = &self.sink {
+            let span = Span::append("attempt");
+            let _entered = span.enter();
+            sink.append(&attempt)?;
+        }
+        // Those that the log has not taken are not counted with those that it has.
+        #[cfg(feature = "metrics")]
+        self.meter.recorded(&attempt, self.registry.find(&attempt.fetcher));
+        Ok(())
     }
 
     /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
@@ -242,6 +263,12 @@ impl Selector {
     /// domains have in common goes when a journal with a tombstone for it is loaded.
     pub fn forget_domain(&self, domain: &str) {
         self.evidence.forget_domain(domain);
+    }
+
+    /// Drops the state of a link, by the caller's name for it.
+    pub fn forget_link(&self, link: &str) {
+        let recorded = crate::attempt::bounds::link_name(link);
+        self.state.links.forget(|known| known == link || *known == *recorded);
     }
 
     /// The priors, in the order they were added.
@@ -276,6 +303,11 @@ impl Selector {
         self.clock.now()
     }
 
+    /// The clock that visits read.
+    pub fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+
     /// The paces of hosts that visits keep to; none unless the builder was given one. Decisions do not look at it.
     #[cfg(feature = "pace")]
     pub fn pace(&self) -> Option<&Pace> {
@@ -286,6 +318,10 @@ impl Selector {
     #[cfg(all(feature = "pace", feature = "journal"))]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn crate::pace::Keep>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {

@@ -12,6 +12,12 @@ impl Selector {
         self.evidence.observe_apart(shared, attempt, &self.registry)
     }
 
+    /// So many attempts of this outcome were found: counts go on from there.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn found(&self, fetcher: &str, outcome: usize, attempts: u64) {
+        self.meter().found(self.registry.intern(fetcher), outcome, attempts);
+    }
+
     /// Learns what attempts say about tags; in the order of the log.
     pub(crate) fn hear(&self, voices: impl IntoIterator<Item = Voice>) {
         voices.into_iter().for_each(|voice| self.evidence.hear(&voice));
@@ -35,6 +41,16 @@ impl Selector {
     /// Takes back what an attempt had shown. `with_domain` says whether its domain's own evidence still has it.
     pub(crate) fn take_back(&self, attempt: &impl crate::evidence::Observed, with_domain: bool) {
         self.evidence.take_back(attempt, &self.registry, with_domain);
+    }
+
+    /// Counts an attempt among the days of its domain only.
+    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
+        self.evidence.count_day(domain, at, is_banned);
+    }
+
+    /// Attempts before `since` are missing among the days.
+    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
+        self.evidence.set_days_since(since);
     }
 
     /// All evidence that has not faded by `as_of`.

@@ -20,6 +20,19 @@ pub trait Sink: Send + Sync {
 
     /// Takes over a host's pause, or its end. Called under a lock of that host's: must not block for long.
     fn host_pause(&self, _domain: &str, _until: Option<Timestamp>, _at: Timestamp) {}
+
+    /// Takes over that somebody has ended a pause before its time. Called under a lock of that host's or link's: must not block for
+    /// long.
+    fn released(&self, _what: Released<'_>, _at: Timestamp) {}
+}
+
+/// Whose pause was ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released<'r> {
+    /// A host's: its domain, as evidence knows it.
+    Host(&'r str),
+    /// A link's: the caller's name for it.
+    Link(&'r str),
 }
 
 /// A sink that somebody else holds on to as well.
@@ -34,6 +47,10 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
     fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
         S::host_pause(self, domain, until, at);
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        S::released(self, what, at);
     }
 }
 

@@ -13,6 +13,7 @@ use dashmap::DashMap;
 
 use crate::answer::ShortPage;
 use crate::backoff::{BackoffSettings, RISK_LEVEL_MAX, pause};
+use crate::meter::PauseCause;
 use crate::time::Timestamp;
 
 /// With more hosts at risk than this, those that are so no longer are looked for and dropped.
@@ -58,6 +59,16 @@ pub(crate) enum Why {
     Limited(Option<Duration>),
 }
 
+impl Why {
+    /// What the pause is counted as.
+    pub(crate) fn cause(self) -> PauseCause {
+        match self {
+            Self::Blocked => PauseCause::Blocked,
+            Self::Limited(_) => PauseCause::Limited,
+        }
+    }
+}
+
 /// Whether what comes is the one trial of a host whose pause has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -73,6 +84,29 @@ impl Hosts {
         for (domain, level) in levels {
             self.at_risk.entry(domain).or_default().level = level;
         }
+    }
+
+    /// How many hosts are paused at `now`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
+        let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
+        self.at_risk.iter().filter(|host| is_paused(host.key())).count()
+    }
+
+    /// Every host that may be paused, with how often it was in a row. In no order.
+    pub(crate) fn known(&self) -> Vec<(String, u8)> {
+        self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
+    }
+
+    /// An operator lets the host be asked again: what it did until now counts no more. `say` is told of it before anybody else can
+    /// change it.
+    pub(crate) fn release(&self, pauses: &impl Pauses, domain: &str, say: impl FnOnce()) {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        host.settle();
+        pauses.set(domain, None);
+        say();
+        drop(host);
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
     /// How often each host was paused in a row.
@@ -96,7 +130,7 @@ impl Hosts {
         now: Timestamp,
         say: impl FnOnce(Timestamp),
     ) -> Option<Timestamp> {
-        self.sweep(settings, now);
+        self.sweep(pauses, settings, now);
         let mut host = self.at_risk.entry(domain.to_owned()).or_default();
         let paused = pauses.until(domain).filter(|until| *until > now);
         let is_trial = standing == Standing::Trial;
@@ -162,15 +196,18 @@ impl Hosts {
     /// The trial of a host delivered content: the host is fine, and its pause is lifted.
     pub(crate) fn trial_delivered(&self, pauses: &impl Pauses, domain: &str) {
         if let Some(mut host) = self.at_risk.get_mut(domain) {
-            host.level = 0;
-            host.blocks.clear();
-            #[cfg(feature = "pace")]
-            {
-                host.blocked_trials = 0;
-            }
+            host.settle();
         }
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
         pauses.set(domain, None);
+    }
+
+    /// A link of the host has been delivered elsewhere: what it did before says nothing any more.
+    pub(crate) fn link_delivered(&self, domain: &str, link: &str) {
+        let Some(mut host) = self.at_risk.get_mut(domain) else { return };
+        host.blocks.retain(|(blocked, _)| blocked != link);
+        drop(host);
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
     /// Remembers a short page of the host, and says whether the same text has come for another of its links before.
@@ -196,17 +233,28 @@ impl Hosts {
         self.at_risk.entry(domain.to_owned()).or_default().has_short_pages = true;
     }
 
-    /// Drops the hosts whose blocks are long past and that were not paused. What they showed of short pages goes with them, which
+    /// Drops the hosts whose blocks are long past and that are not paused. What they showed of short pages goes with them, which
     /// costs one more comparison each.
-    fn sweep(&self, settings: &BackoffSettings, now: Timestamp) {
+    fn sweep(&self, pauses: &impl Pauses, settings: &BackoffSettings, now: Timestamp) {
         if self.at_risk.len() > HOSTS_BEFORE_SWEEP {
             let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_window);
-            self.at_risk.retain(|_, host| host.level > 0 || recent(host));
+            let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
+            self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
         }
     }
 }
 
 impl Host {
+    /// It is fine.
+    fn settle(&mut self) {
+        self.level = 0;
+        self.blocks.clear();
+        #[cfg(feature = "pace")]
+        {
+            self.blocked_trials = 0;
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.level == 0 && self.blocks.is_empty() && self.short_pages.is_empty() && !self.has_short_pages
     }

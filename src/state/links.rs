@@ -27,12 +27,34 @@ impl Links {
         }
     }
 
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the links that `is_forgotten`.
+    pub(crate) fn forget(&self, is_forgotten: impl Fn(&str) -> bool) {
+        self.at_risk.retain(|link, _| {
+            let goes = is_forgotten(link);
+            if goes {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            !goes
+        });
+    }
+
     /// The state of `link`.
     pub(crate) fn get(&self, link: &str) -> LinkState {
         if self.count.load(Ordering::Relaxed) == 0 {
             return LinkState::default();
         }
         self.at_risk.get(link).map_or_else(LinkState::default, |state| *state)
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> Vec<(String, LinkState)> {
+        self.at_risk.iter().map(|entry| (entry.key().clone(), *entry.value())).collect()
     }
 
     /// Changes a link's state from what it is now: another visit of the same link may have ended meanwhile. `say` is told each new

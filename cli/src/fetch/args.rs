@@ -147,7 +147,7 @@ pub(crate) struct RequestArgs {
 }
 
 /// Reads `30s`, `1500ms`, `2m` or `1h 30m`, and a bare number as seconds.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?,
         Err(_) => {
@@ -161,7 +161,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `500`, `64KiB`, `10MB` or `1.5GiB`.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let size: bytesize::ByteSize =
         text.parse().map_err(|error| format!("{error}: expected a size, as in 10MB or 10MiB"))?;
     if size.as_u64() == 0 { Err("expected at least one byte".to_owned()) } else { Ok(size.as_u64()) }

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::out::note;
 use crate::reload::{self, Reload};
 use crate::settings::{Settings, say_torn};
+use crate::upkeep;
 use fetchwise::config::DurabilityName;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
@@ -169,7 +170,7 @@ pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
 }
 
 /// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
-fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+pub(crate) fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
     let pace = wishes.pace.over(settings.config.pace());
     match *settings.clock {
         Clock::System => pace,
@@ -189,7 +190,7 @@ pub(crate) fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard
     Ok(guard)
 }
 
-fn journal_options(settings: &Settings) -> JournalOptions {
+pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
     let log = &settings.config.log;
     let durability = match log.durability {
         Some(DurabilityName::Memory) => Durability::Memory,
@@ -199,10 +200,7 @@ fn journal_options(settings: &Settings) -> JournalOptions {
     };
     // Everything is replayed right after the open, which reads it all.
     let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
-    match log.segment_bytes {
-        Some(bytes) => options.segment_bytes(bytes),
-        None => options,
-    }
+    options.segment_bytes(upkeep::segment_bytes(settings))
 }
 
 /// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said

@@ -12,6 +12,7 @@ use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNOWN};
 use crate::fs::{Fs, RealFs};
 use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
 use crate::read::judge::{GoodFrame, scan_segment};
 use crate::read::scan::{AlignedBuf, Extent};
 
@@ -22,7 +23,7 @@ use crate::read::scan::{AlignedBuf, Extent};
 pub struct Reader {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
-    catalog: Catalog,
+    pub(super) catalog: Catalog,
 }
 
 /// One segment of the log.
@@ -120,6 +121,10 @@ impl Reader {
             rewritten: segment.file.header.is_rewritten(),
             fingerprint: segment.file.header.fingerprint,
         })
+    }
+
+    pub(crate) fn chain(&self) -> &[ChainSegment] {
+        &self.catalog.chain
     }
 
     /// What headers and manifests show to be damaged, before any frame is read.

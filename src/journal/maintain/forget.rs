@@ -41,6 +41,20 @@ impl Forgot {
 /// Locked by a crawler, damaged, or what the system says.
 pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<Forgot, JournalError> {
     let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
+    let forgot = would_forget(dir, &target)?;
+    if !forgot.is_nothing() {
+        journal.append_tombstone(&Tombstone { target, at: now })?;
+    }
+    journal.close()?;
+    Ok(forgot)
+}
+
+/// What there is to forget of a domain or a link, for whoever has the journal open and writes the tombstone himself. Goes through the
+/// whole log, beside its writer.
+///
+/// # Errors
+/// Damaged, or what the system says.
+pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, JournalError> {
     let mut forgot = Forgot::default();
     let mut seen = Forgotten::default();
     seen.add(u64::MAX, target.clone());
@@ -53,7 +67,7 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
         }
     })?;
     if let Some(contents) = Start::newest(dir)?.contents {
-        match &target {
+        match target {
             TombstoneTarget::Domain(domain) => {
                 forgot.in_snapshot = contents.image.has_domain(domain)
                     || contents.hosts.iter().any(|host| host.domain == *domain)
@@ -65,9 +79,5 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
             }
         }
     }
-    if !forgot.is_nothing() {
-        journal.append_tombstone(&Tombstone { target, at: now })?;
-    }
-    journal.close()?;
     Ok(forgot)
 }

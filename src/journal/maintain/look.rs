@@ -50,6 +50,15 @@ pub fn unfolded(dir: &Path) -> Result<u64, JournalError> {
     Ok(newest.saturating_sub(covered))
 }
 
+/// Whether the newest snapshot was taken by a release that kept less: a start makes up for that by reading the whole log, until the
+/// next snapshot is taken. Cost: the snapshot is read.
+///
+/// # Errors
+/// When no snapshot can be read.
+pub fn is_outdated(dir: &Path) -> Result<bool, JournalError> {
+    Ok(Start::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
+}
+
 /// Attempts in `dir` that are older than this may have been compacted away: what they taught is in a snapshot. None where no
 /// compaction has been.
 ///

@@ -44,7 +44,7 @@ pub struct Taken {
 pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>) -> Result<Taken, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
     let start = Start::newest(dir)?;
-    let known = start.contents.as_ref().map(|contents| contents.meta());
+    let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector);
     // Records that a living writer has not synced yet are left to the next snapshot.
     let upto = fetchwise_log::durable_seq(dir)?;

@@ -11,14 +11,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::codes::{NONE, SchemaError, V1, V2, hint_code, hint_of, kind};
 use super::records::{
     ArchivedAttemptV1, ArchivedAttemptV2, ArchivedHostStateV1, ArchivedImportanceV1, ArchivedLinkStateV1,
-    ArchivedPaceV1, ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, PaceV1, TombstoneV1,
-    access, bytes_of, time_of,
+    ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, PaceV1,
+    ReleaseV1, TombstoneV1, access, bytes_of, time_of,
 };
 use crate::attempt::Attempt;
 use crate::backoff::LinkState;
 use crate::heuristic::url::site_of;
 use crate::journal::entry::{
-    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Tombstone, TombstoneTarget, domain_of_url,
+    Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
+    domain_of_url,
 };
 use crate::time::Timestamp;
 
@@ -103,6 +104,17 @@ pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaE
     Ok(Encoded { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
 }
 
+/// Encodes that a pause was ended.
+pub(crate) fn encode_release(release: &Release) -> Result<Encoded, SchemaError> {
+    let (domain, link, key_hash) = match &release.target {
+        ReleaseTarget::Host(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
+        ReleaseTarget::Link(link) => (None, Some(link.as_str()), 0),
+    };
+    let (domain, link) = (domain.map(Cow::Borrowed), link.map(Cow::Borrowed));
+    let payload = bytes_of(&ReleaseV1 { at: release.at.as_millis(), domain, link })?;
+    Ok(Encoded { kind: kind::RELEASE, key_hash, time: release.at, payload })
+}
+
 /// Encodes an entry of any kind.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
@@ -113,6 +125,7 @@ pub(crate) fn encode(entry: &Entry) -> Result<Encoded, SchemaError> {
         Entry::Importance(entry) => encode_importance(entry),
         Entry::Tombstone(tombstone) => encode_tombstone(tombstone),
         Entry::Pace(entry) => encode_pace(entry),
+        Entry::Release(release) => encode_release(release),
     }
 }
 
@@ -161,12 +174,21 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
             };
             Entry::Tombstone(Tombstone { target, at: time_of(v.at) })
         }
+        (kind::RELEASE, V1) => {
+            let v = access::<ArchivedReleaseV1<'_>>(payload)?;
+            let target = match (v.domain.as_ref(), v.link.as_ref()) {
+                (Some(domain), None) => ReleaseTarget::Host(domain.as_str().to_owned()),
+                (None, Some(link)) => ReleaseTarget::Link(link.as_str().to_owned()),
+                _ => return Err(SchemaError::Code { what: "what was released", code: NONE }),
+            };
+            Entry::Release(Release { target, at: time_of(v.at) })
+        }
         _ => return Err(SchemaError::Newer { kind, schema }),
     })
 }
 
 /// The records of one site are replayed in order.
-fn key_of_domain(domain: &str) -> u64 {
+pub(crate) fn key_of_domain(domain: &str) -> u64 {
     xxh3_64(site_of(domain).as_bytes())
 }
 
@@ -174,7 +196,9 @@ fn key_of_domain(domain: &str) -> u64 {
 mod tests {
 
     use super::super::codes::version_of;
-    use super::super::records::{AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, RELEASED, fingerprint};
+    use super::super::records::{
+        AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4, RELEASED, fingerprint,
+    };
     use super::*;
     use crate::attempt::outcome::ErrorKind;
     use crate::attempt::{Arm, ErrorType, Hint, Tag};
@@ -228,7 +252,9 @@ mod tests {
             ("importance-v1", Entry::Importance(ImportanceEntry { kind, value, importance: 0.5, at: T0 })),
             ("tombstone-v1", Entry::Tombstone(Tombstone { target, at: T0 })),
             ("pace-v1", Entry::Pace(pace)),
-            ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link), at: T0 })),
+            ("tombstone-link-v1", Entry::Tombstone(Tombstone { target: TombstoneTarget::Link(link.clone()), at: T0 })),
+            ("release-v1", Entry::Release(Release { target: ReleaseTarget::Host("example.org".to_owned()), at: T0 })),
+            ("release-link-v1", Entry::Release(Release { target: ReleaseTarget::Link(link), at: T0 })),
         ]
     }
 
@@ -349,7 +375,7 @@ mod tests {
     fn the_layout_is_one_that_was_released() {
         // A new version of a record adds its layout's fingerprint to the list, and takes none away.
         assert!(RELEASED.contains(&fingerprint()), "{:#04x?}", fingerprint());
-        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3]);
+        assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4]);
     }
 
     #[test]
@@ -357,14 +383,14 @@ mod tests {
         let encoded = encode(&one_of_each()[0].1);
         assert!(matches!(decode(1, 3, &encoded.payload), Err(SchemaError::Newer { kind: 1, schema: 3 })));
         assert!(matches!(super::super::view::attempt(1, 3, &encoded.payload), Err(SchemaError::Newer { .. })));
-        assert!((2..=6).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
+        assert!((2..=7).all(|kind| matches!(decode(kind, 2, &encoded.payload), Err(SchemaError::Newer { .. }))));
         assert!(matches!(decode(77, 1, &encoded.payload), Err(SchemaError::Newer { kind: 77, .. })));
     }
 
     proptest! {
         /// bytecheck keeps damaged bytes memory-safe; that they are noticed at all is the CRC's work.
         #[test]
-        fn damaged_bytes_never_panic(which in 0usize..8, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
+        fn damaged_bytes_never_panic(which in 0usize..10, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
             let entry = &one_of_each()[which].1;
             let encoded = encode(entry);
             let mut bytes = encoded.payload.clone();

@@ -18,6 +18,7 @@ pub(crate) mod kind {
     pub(crate) const IMPORTANCE: u16 = 4;
     pub(crate) const TOMBSTONE: u16 = 5;
     pub(crate) const PACE: u16 = 6;
+    pub(crate) const RELEASE: u16 = 7;
 }
 
 /// The first schema version of every kind.

@@ -156,6 +156,16 @@ pub(crate) struct TombstoneV1<'a> {
     pub(super) link: Option<Text<'a>>,
 }
 
+/// A pause that was ended, version 1: exactly one of the two is there.
+#[derive(Archive, Serialize)]
+pub(crate) struct ReleaseV1<'a> {
+    pub(super) at: i64,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) domain: Option<Text<'a>>,
+    #[rkyv(with = Map<AsOwned>)]
+    pub(super) link: Option<Text<'a>>,
+}
+
 impl<'a> From<&'a Attempt> for AttemptV1<'a> {
     fn from(a: &'a Attempt) -> Self {
         let error_code = match &a.error_type {
@@ -362,6 +372,7 @@ layouts! {
     ArchivedImportanceV1: 32, 8, { at: 0, kind: 8, value: 16, importance: 28 }
     ArchivedTombstoneV1: 32, 8, { at: 0, domain: 8, link: 20 }
     ArchivedPaceV1: 88, 8, { at: 0, name: 8, state: 16, level: 80, cause: 81 }
+    ArchivedReleaseV1: 32, 8, { at: 0, domain: 8, link: 20 }
 }
 
 /// Identifies the layout of the records that this release writes, and of those that it still reads. It stands in every segment.
@@ -371,7 +382,7 @@ pub(crate) fn fingerprint() -> [u8; 16] {
 
 /// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
 /// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
-pub(crate) const RELEASED: [[u8; 16]; 3] = [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3];
+pub(crate) const RELEASED: [[u8; 16]; 4] = [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4];
 
 /// The first layout: every kind in version 1.
 pub(super) const FINGERPRINT_V1: [u8; 16] =
@@ -384,6 +395,10 @@ pub(super) const FINGERPRINT_V2: [u8; 16] =
 /// The third one: with paces.
 pub(super) const FINGERPRINT_V3: [u8; 16] =
     [0x22, 0xe3, 0x36, 0x01, 0x23, 0xf6, 0x64, 0x90, 0x2d, 0x94, 0x8d, 0x9d, 0x45, 0x87, 0xf1, 0xb9];
+
+/// The fourth one: with pauses that were ended.
+pub(super) const FINGERPRINT_V4: [u8; 16] =
+    [0x4e, 0xbc, 0x70, 0x6a, 0x82, 0x19, 0xec, 0x96, 0x55, 0x4f, 0x7d, 0xde, 0xcb, 0x2e, 0x0b, 0xc2];
 
 /// The fingerprints of segments that this build can read, its own first.
 pub(crate) fn readable() -> Vec<[u8; 16]> {

@@ -1,0 +1,99 @@
+//! The connections that are open: how many, and which of them has been idle for longest.
+//!
+//! Invariant: a connection on which a request is under way is not closed to make room.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Arc<Connection>>>,
+    /// Counts what happens, in place of a clock.
+    turn: AtomicU64,
+    next: AtomicU64,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    number: u64,
+    /// When something last happened on it.
+    last: AtomicU64,
+    /// Whether a request is under way.
+    is_busy: AtomicBool,
+    close: Notify,
+}
+
+impl Connections {
+    /// Adds one. With `most` open already the one is asked to close that has been idle for longest.
+    pub(crate) fn add(self: &Arc<Self>, most: usize) -> Arc<Connection> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection {
+            number,
+            last: AtomicU64::new(self.now()),
+            is_busy: AtomicBool::new(false),
+            close: Notify::new(),
+        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= most {
+            let idle = open.values().filter(|other| !other.is_busy.load(Ordering::Acquire));
+            if let Some(oldest) = idle.min_by_key(|other| other.last.load(Ordering::Relaxed)).map(|of| of.number)
+                && let Some(oldest) = open.remove(&oldest)
+            {
+                oldest.close.notify_one();
+            }
+        }
+        open.insert(number, Arc::clone(&connection));
+        connection
+    }
+
+    /// It is closed.
+    pub(crate) fn remove(&self, connection: &Connection) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&connection.number);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Notes that a request begins or ends on one.
+    pub(crate) fn busy(&self, connection: &Connection, is_busy: bool) {
+        connection.last.store(self.now(), Ordering::Relaxed);
+        connection.is_busy.store(is_busy, Ordering::Release);
+    }
+
+    fn now(&self) -> u64 {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Connection {
+    /// Ends when it is to close.
+    pub(crate) async fn is_to_close(&self) {
+        self.close.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_one_that_was_idle_for_longest_makes_room() {
+        let all = Arc::new(Connections::default());
+        let [first, second, third] = [(); 3].map(|()| all.add(3));
+        all.busy(&first, true);
+        all.busy(&second, true);
+        all.busy(&second, false);
+        let fourth = all.add(3);
+        third.is_to_close().await;
+        assert_eq!(all.len(), 3);
+        [first, second, fourth].iter().for_each(|left| all.remove(left));
+        assert_eq!(all.len(), 0);
+    }
+}

@@ -1,0 +1,34 @@
+//! fetchwise over HTTP: decisions, attempts, visits and figures for crawlers in any language, with bodies as the commands' `--json`.
+//!
+//! [`Server`] takes a selector, its journal and a detector, and answers until it is asked to stop. It decides nothing and judges
+//! nothing itself: a route reads a request, asks the library as any embedding crawler does, and writes down what that says.
+//!
+//! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `server` looks after connections,
+//! `kept` knows what is in the log, `series` its figures over time, `assets` has the dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
+//!
+//! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
+
+mod answer;
+mod assets;
+mod board;
+mod connections;
+mod gate;
+mod ids;
+mod kept;
+mod metrics;
+mod missing;
+mod options;
+mod problem;
+mod routes;
+mod series;
+mod server;
+pub mod shape;
+mod stalled;
+mod state;
+mod token;
+mod visits;
+
+pub use metrics::FAMILIES;
+pub use options::Options;
+pub use server::{Parts, Server};
+pub use token::{TokenError, Tokens};

@@ -1,0 +1,93 @@
+//! `POST /v1/forget`: what is known of a domain or a link goes.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State as Get;
+use axum::response::Response;
+use axum::routing::post;
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::situation::wrong;
+use crate::answer;
+use crate::problem::Problem;
+use crate::server::look;
+use crate::state::State;
+use fetchwise::heuristic::url::{UrlFeatures, parse};
+use fetchwise::journal::maintain::{self, Forgot};
+use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/forget", post(forget))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    domain: Option<String>,
+    link: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ForgetJson<'a> {
+    domain: Option<&'a str>,
+    link: Option<&'a str>,
+    attempts: u64,
+    states: u64,
+    in_snapshot: bool,
+}
+
+async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
+    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
+    let target = match answer::parse(&body)? {
+        Asked { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
+        Asked { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
+        _ => return Err(wrong("forget what? name a `domain` or a `link`")),
+    };
+    let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
+    let (own, wanted) = (Arc::clone(&state), target.clone());
+    let forgot = tokio::task::spawn_blocking(move || bury(&own, &wanted)).await;
+    drop(place);
+    let forgot = match forgot {
+        Ok(Ok(forgot)) => forgot,
+        Ok(Err(error)) => return Err(Problem::internal(error.to_string())),
+        Err(error) => return Err(Problem::internal(error.to_string())),
+    };
+    if let Some(end) = forgot.1 {
+        look(&state, end);
+    }
+    let (domain, link) = match &target {
+        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
+        TombstoneTarget::Link(link) => (None, Some(link.as_str())),
+    };
+    let Forgot { attempts, states, in_snapshot, .. } = forgot.0;
+    Ok(answer::json(&ForgetJson { domain, link, attempts, states, in_snapshot }))
+}
+
+/// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
+fn bury(state: &State, target: &TombstoneTarget) -> Result<(Forgot, Option<u64>), JournalError> {
+    let journal = state.journal();
+    // What was taken a moment ago counts, too.
+    let _ = journal.settled().wait();
+    let forgot = maintain::would_forget(journal.dir(), target)?;
+    let end = match forgot.is_nothing() {
+        true => None,
+        false => Some(state.kept.bury(&Tombstone { target: target.clone(), at: state.selector.now() })?),
+    };
+    let _ = journal.settled().wait();
+    match target {
+        TombstoneTarget::Domain(domain) => state.selector.forget_domain(domain),
+        TombstoneTarget::Link(link) => state.selector.forget_link(link),
+    }
+    Ok((forgot, end))
+}
+
+/// A domain as evidence has it: in lower case, without `www.`.
+pub(super) fn read_domain(text: &str) -> Result<String, Problem> {
+    let text = text.trim();
+    let bad = || wrong(format!("{text:?} is no domain: expected a name such as example.org"));
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+    let url = parse(&url).map_err(|_| bad())?;
+    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
+}

@@ -1,0 +1,69 @@
+//! `GET /v1/stats?by=` and `GET /v1/ban-rate?domain=`: figures of the attempts in the log.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, State as Get};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::Shared;
+use super::forget::read_domain;
+use super::situation::wrong;
+use crate::answer;
+use crate::problem::Problem;
+use crate::shape::{BanRateJson, StatsJson};
+use crate::state::State;
+use fetchwise::analytics::By;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/stats", get(stats)).route("/v1/ban-rate", get(ban_rate))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    by: Option<String>,
+}
+
+async fn stats(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let by = match asked.by.as_deref() {
+        None | Some("") => By::All,
+        Some(name) => name.parse().map_err(|error: fetchwise::names::UnknownName| wrong(error.to_string()))?,
+    };
+    looked(&state).await?;
+    let rows = state.kept.rows(by);
+    let rows: Vec<StatsJson<'_>> = rows.iter().map(|(key, row)| StatsJson::new(key, row)).collect();
+    Ok(answer::json(&rows))
+}
+
+/// Waits until the log has been looked at.
+pub(super) async fn looked(state: &State) -> Result<(), Problem> {
+    state
+        .kept
+        .looked()
+        .await
+        .map_err(|_| Problem::internal("the log cannot be read: `fetchwise verify` says what is wrong"))
+}
+
+/// The days that a ban rate is over unless the caller says otherwise.
+const DAYS: u32 = 7;
+
+#[derive(Deserialize)]
+struct AskedRate {
+    domain: Option<String>,
+    days: Option<String>,
+}
+
+async fn ban_rate(Get(state): Shared, Query(asked): Query<AskedRate>) -> Result<Response, Problem> {
+    let domain = asked.domain.ok_or_else(|| Problem::bad_request("the query needs a `domain`"))?;
+    let domain = read_domain(&domain)?;
+    let days = match asked.days.as_deref() {
+        None => DAYS,
+        Some(text) => {
+            let days = text.parse().ok().filter(|days| *days > 0);
+            days.ok_or_else(|| wrong(format!("{text:?} is no number of days: 1 or more are")))?
+        }
+    };
+    Ok(answer::json(&BanRateJson::new(&domain, days, state.selector.ban_rate(&domain, days))))
+}

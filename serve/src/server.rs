@@ -1,0 +1,240 @@
+//! The server: it accepts connections, answers on them, and stops so that nothing is lost.
+//!
+//! Owns connections: how many, how long they may idle or stall, and their end. Must not know what routes do.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::connections::{Connection, Connections};
+use super::gate::Gate;
+use super::kept::Kept;
+use super::missing::Missing;
+use super::options::Options;
+use super::routes;
+use super::stalled::Unstalled;
+use super::state::State;
+use super::token::Tokens;
+use fetchwise::detect::Detector;
+use fetchwise::journal::{Journal, JournalError};
+use fetchwise::selector::Selector;
+
+/// The head of a request, its URL included, is no longer than this.
+const HEAD_MAX_BYTES: usize = 64 << 10;
+/// After an accept that failed, for want of a descriptor for one, the next one is tried so much later.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// How often visits are looked for that nobody came back to.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// So often it is seen whether the log was synced.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// What a server is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Who decides, and knows what is in the journal. Its sink is set here.
+    pub selector: Selector,
+    /// Where attempts go. Nobody may write to it beside the selector. It should refuse what it has no room for
+    /// ([`OnFull::Error`](fetchwise::journal::OnFull::Error)), so that no request is held up by a disk.
+    pub journal: Arc<Journal>,
+    /// Reads what visits report.
+    pub detector: Arc<Detector>,
+    /// Reads what is only to be classified.
+    pub classifier: Arc<Detector>,
+    /// Candidates that are not to be had, and why.
+    pub missing: Vec<(String, String)>,
+    /// The tokens; without any the server answers to all who reach it.
+    pub tokens: Tokens,
+    /// What clients are allowed.
+    pub options: Options,
+}
+
+/// A server that does not listen yet.
+#[derive(Debug)]
+pub struct Server {
+    state: Arc<State>,
+    end: u64,
+}
+
+impl Server {
+    /// Puts a server together. Called within a runtime.
+    ///
+    /// # Errors
+    /// When the journal cannot say where it ends, or the system has no randomness.
+    pub fn new(parts: Parts) -> Result<Self, JournalError> {
+        let Parts { mut selector, journal, detector, classifier, missing, tokens, options } = parts;
+        let missing = Arc::new(Missing::new(&selector, missing));
+        let mut seed = [0; 8];
+        // Without randomness ids are told apart all the same, only not by a secret.
+        let _ = getrandom::fill(&mut seed);
+        let kept = Kept::new(journal, Arc::clone(&missing), Arc::clone(selector.clock()), u64::from_ne_bytes(seed));
+        let kept = Arc::new(kept);
+        selector.set_sink(Box::new(Arc::clone(&kept)));
+        let gate = Gate::new(tokens, &options);
+        let detectors = (detector, classifier);
+        let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, options, gate));
+        let end = state.kept.end()?;
+        Ok(Self { state, end })
+    }
+
+    /// Answers on `listener` until `stop` ends; then lets what is under way come to its end, within
+    /// [`Options::grace`], and sees to it that the journal has everything on disk. Says how many connections it has had to cut.
+    ///
+    /// # Errors
+    /// When the journal cannot be written at the end: what was acknowledged is there, what was not may be lost.
+    pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<usize> {
+        let Self { state, end } = self;
+        look(&state, end);
+        let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
+        let watching = tokio::spawn(watch_log(Arc::clone(&state)));
+        let router = routes::router(Arc::clone(&state));
+        let connections = Arc::new(Connections::default());
+        let (tell, told) = watch::channel(false);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, from)) => {
+                        let connection = connections.add(state.options.max_connections);
+                        let served = Served {
+                            state: Arc::clone(&state),
+                            router: router.clone(),
+                            connections: Arc::clone(&connections),
+                            connection,
+                            from: from.ip().to_canonical(),
+                        };
+                        tokio::spawn(served.run(stream, told.clone()));
+                    }
+                    // The client has gone, or there are no descriptors: what is there goes on.
+                    Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+                },
+            }
+        }
+        drop(listener);
+        state.stop();
+        tell.send_replace(true);
+        let grace = tokio::time::sleep(state.options.grace);
+        tokio::pin!(grace);
+        while connections.len() > 0 {
+            tokio::select! {
+                () = &mut grace => break,
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+        let cut = connections.len();
+        sweeper.abort();
+        watching.abort();
+        // What was handed out and not reported is as if it had never been.
+        state.visits.clear();
+        if let Some(pace) = state.selector.pace() {
+            // Where hosts stand now is where the next run begins.
+            pace.close(state.selector.now());
+        }
+        state.journal().flush().await.map_err(io::Error::other)?;
+        Ok(cut)
+    }
+}
+
+/// Drops the visits that nobody comes back to, for as long as the server runs.
+async fn sweep(state: Arc<State>) {
+    let mut timer = tokio::time::interval(SWEEP);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        state.visits.sweep();
+    }
+}
+
+/// Looks at the log on a thread of its own.
+pub(crate) fn look(state: &Arc<State>, end: u64) {
+    let state = Arc::clone(state);
+    tokio::spawn(async move {
+        let Ok(_place) = state.reader.acquire().await else { return };
+        let kept = Arc::clone(&state.kept);
+        let looked = tokio::task::spawn_blocking(move || kept.look(end)).await;
+        if !matches!(looked, Ok(Ok(()))) {
+            state.kept.cannot_look();
+        }
+    });
+}
+
+/// Sees when the log is synced.
+async fn watch_log(state: Arc<State>) {
+    let mut ticks = tokio::time::interval(WATCH_EVERY);
+    loop {
+        ticks.tick().await;
+        state.board.watch(&state.journal().metrics(), state.selector.now());
+    }
+}
+
+/// A connection that is served.
+struct Served {
+    state: Arc<State>,
+    router: Router,
+    connections: Arc<Connections>,
+    connection: Arc<Connection>,
+    from: IpAddr,
+}
+
+impl Served {
+    async fn run(self, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+        // An answer is one write: there is nothing to gather.
+        let _ = stream.set_nodelay(true);
+        let stream = Unstalled::new(stream, self.state.options.write_time);
+        let this = &self;
+        let service = service_fn(|request: Request<Incoming>| this.answer(request));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.state.options.idle_time).max_buf_size(HEAD_MAX_BYTES);
+        let serving = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(serving);
+        let stopping = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        tokio::pin!(stopping);
+        let ended = tokio::select! {
+            // How a client breaks off is its own affair.
+            _ = &mut serving => true,
+            () = self.connection.is_to_close() => false,
+            () = &mut stopping => false,
+        };
+        if !ended {
+            serving.as_mut().graceful_shutdown();
+            let _ = serving.await;
+        }
+        self.connections.remove(&self.connection);
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
+        self.connections.busy(&self.connection, true);
+        let (mut parts, body) = request.into_parts();
+        let response = match self.state.gate.admit(&parts, self.from) {
+            Err(problem) => problem.into_response(),
+            Ok(client) => {
+                parts.extensions.insert(client);
+                let request = Request::from_parts(parts, Body::new(body));
+                match self.router.clone().oneshot(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                }
+            }
+        };
+        self.connections.busy(&self.connection, false);
+        Ok(response)
+    }
+}

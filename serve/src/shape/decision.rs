@@ -1,0 +1,95 @@
+//! A decision.
+
+use serde::Serialize;
+
+use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::rfc3339;
+use fetchwise::router::{Mode, Routed};
+use fetchwise::selector::Selector;
+
+/// The label and rule of a link that nobody is asked for because no fetcher gets past its host's vendor.
+const NO_FETCHER_GETS_PAST: &str = "no_fetcher_gets_past";
+
+/// One decision.
+#[derive(Debug, Serialize)]
+pub struct DecisionJson<'a> {
+    url: &'a str,
+    decision: &'static str,
+    fetcher: Option<&'a str>,
+    confidence: Option<f64>,
+    sample_size: Option<f64>,
+    mode: &'static str,
+    rule: &'static str,
+    propensity: Option<f64>,
+    paused_until: Option<String>,
+    /// What the other arm would have taken, in the modes shadow and split.
+    shadow_fetcher: Option<&'a str>,
+    /// What would be taken if it were to be had.
+    unavailable_fetcher: Option<&'a str>,
+    unavailable_reason: Option<&'a str>,
+}
+
+/// A candidate that evidence or somebody's wish speaks for although it is not to be had.
+#[derive(Clone, Copy, Debug)]
+pub struct Unavailable<'a> {
+    /// Its name.
+    pub fetcher: &'a str,
+    /// Why it is not to be had.
+    pub reason: Option<&'a str>,
+}
+
+impl<'a> DecisionJson<'a> {
+    /// What `selector` decided about `url`, as it was given.
+    pub fn new(
+        url: &'a str,
+        selector: &'a Selector,
+        mode: Mode,
+        routed: &Routed,
+        unavailable: Option<Unavailable<'a>>,
+    ) -> Self {
+        let shadow = routed.shadow.map(|id| selector.fetcher_name(id));
+        let base = match routed.decision {
+            Decision::Take(take) => Self::of_take(url, selector, mode, &take),
+            Decision::Paused { until, .. } => {
+                let (label, rule) = (Source::Paused.name(), Rule::Paused.name());
+                Self { paused_until: Some(rfc3339::format(until)), ..Self::without_fetcher(url, mode, label, rule) }
+            }
+            Decision::GiveUp => Self::without_fetcher(url, mode, "none", "none"),
+            Decision::NoFetcherGetsPast => Self::without_fetcher(url, mode, "none", NO_FETCHER_GETS_PAST),
+        };
+        Self {
+            shadow_fetcher: shadow,
+            unavailable_fetcher: unavailable.map(|of| of.fetcher),
+            unavailable_reason: unavailable.and_then(|of| of.reason),
+            ..base
+        }
+    }
+
+    /// A decision for a fetcher, of which no more is known than what was taken.
+    pub fn of_take(url: &'a str, selector: &'a Selector, mode: Mode, take: &Take) -> Self {
+        Self {
+            fetcher: Some(selector.fetcher_name(take.fetcher)),
+            confidence: Some(take.confidence),
+            sample_size: Some(take.sample_size),
+            propensity: Some(take.propensity),
+            ..Self::without_fetcher(url, mode, take.source.name(), take.rule.name())
+        }
+    }
+
+    fn without_fetcher(url: &'a str, mode: Mode, decision: &'static str, rule: &'static str) -> Self {
+        Self {
+            url,
+            decision,
+            fetcher: None,
+            confidence: None,
+            sample_size: None,
+            mode: mode.name(),
+            rule,
+            propensity: None,
+            paused_until: None,
+            shadow_fetcher: None,
+            unavailable_fetcher: None,
+            unavailable_reason: None,
+        }
+    }
+}

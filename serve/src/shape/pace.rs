@@ -1,0 +1,83 @@
+//! A host's pace.
+
+use serde::Serialize;
+
+use fetchwise::pace::Explained;
+use fetchwise::rfc3339;
+
+/// A pace, as JSON has it.
+#[derive(Debug, Serialize)]
+pub struct PaceJson {
+    /// Requests a second.
+    rate: f64,
+    parallel: u8,
+    /// Whether it is given, not learned.
+    fixed: bool,
+    /// What limits it: the host, its site, its address.
+    level: String,
+    /// The gap that is kept for the host's `Crawl-delay`, the one that it asked for, and what that is cut to.
+    crawl_delay_s: Option<f64>,
+    crawl_delay_asked_s: Option<f64>,
+    crawl_delay_cut_s: Option<f64>,
+    ceiling: Option<f64>,
+    window: Option<&'static str>,
+    /// Where the limit was met.
+    limit: Option<f64>,
+    /// So many requests within `too_many_within` were too many.
+    too_many: Option<u64>,
+    too_many_within: Option<&'static str>,
+    sure: bool,
+    lowered_at: Option<String>,
+    lowered_after: Option<String>,
+    hold_until: Option<String>,
+    penalty_s: Option<f64>,
+    next_look_at: Option<String>,
+    next_rate: Option<f64>,
+    latency_s: Option<f64>,
+    latency_times: Option<f64>,
+}
+
+impl From<&Explained> for PaceJson {
+    fn from(of: &Explained) -> Self {
+        Self {
+            rate: rounded(of.rate),
+            parallel: of.parallel,
+            fixed: of.is_fixed,
+            level: of.level.to_string(),
+            crawl_delay_s: of.floor.map(|gap| gap.as_secs_f64()),
+            crawl_delay_asked_s: of.crawl_delay.map(|gap| rounded(gap.as_secs_f64())),
+            crawl_delay_cut_s: of.crawl_delay_cut.map(|gap| gap.as_secs_f64()),
+            ceiling: of.ceiling.map(|(rate, _)| rounded(rate)),
+            window: of.ceiling.map(|(_, window)| window),
+            limit: of.limit.map(rounded),
+            too_many: of.too_many.map(|(count, _)| count),
+            too_many_within: of.too_many.map(|(_, window)| window),
+            sure: of.is_sure,
+            lowered_at: of.event.map(|(at, _)| rfc3339::format(at)),
+            lowered_after: of.event.map(|(_, cause)| cause.to_string()),
+            hold_until: of.hold_until.map(rfc3339::format),
+            penalty_s: of.penalty.map(|span| rounded(span.as_secs_f64())),
+            next_look_at: of.next_look.map(|(at, _)| rfc3339::format(at)),
+            next_rate: of.next_look.map(|(_, rate)| rounded(rate)),
+            latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
+            latency_times: of.latency.map(|(_, times)| rounded(times)),
+        }
+    }
+}
+
+/// With four digits, which is more than is known.
+fn rounded(value: f64) -> f64 {
+    let unit = 10f64.powi(value.abs().log10().floor().clamp(-12.0, 12.0) as i32 - 3);
+    if value == 0.0 { 0.0 } else { (value / unit).round() * unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        let figures = [2.393_96, 0.001_234_56, 161.27, 0.0].map(rounded);
+        assert_eq!(figures, [2.394, 0.001_235, 161.3, 0.0]);
+    }
+}
