@@ -8,6 +8,7 @@
 use super::hot::Hot;
 use super::levels::{Kept, is_remembered};
 use super::live::{Live, Rules};
+use super::release::end_hold;
 use super::remembered::Remembered;
 
 /// A host believes so long that it is alone: less than its site keeps who was asked.
@@ -110,6 +111,17 @@ impl HostEntry {
                 let Warm { cold, hot } = &mut host.kept;
                 let now = now.max(hot.at);
                 Some(Live { cold, hot, rules, now })
+            }
+        }
+    }
+
+    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
+    pub(super) fn end_hold(&mut self, now: i64) -> Option<i64> {
+        match self {
+            Self::Cold(host) => end_hold(&mut host.kept, None, now),
+            Self::Warm(host) => {
+                let Warm { cold, hot } = &mut host.kept;
+                end_hold(cold, Some(hot), now)
             }
         }
     }
