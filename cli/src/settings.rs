@@ -292,7 +292,7 @@ fn say_rejected(loaded: &Loaded) {
 }
 
 /// A variable of the environment; empty counts as absent.
-pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
+fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),

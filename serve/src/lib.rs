@@ -9,6 +9,7 @@
 //! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
 
 mod answer;
+mod bodies;
 mod connections;
 mod gate;
 mod ids;

@@ -20,6 +20,7 @@ use super::Shared;
 use super::report::{Came, Report};
 use super::situation::{Known, Said, wrong};
 use crate::answer;
+use crate::bodies;
 use crate::gate::Client;
 use crate::problem::Problem;
 use crate::shape::ProblemJson;
@@ -68,11 +69,11 @@ struct OfVisit {
 }
 
 async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let value: Value = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let value: Value = bodies::parse(&body)?;
     let mut out = Vec::with_capacity(1024);
     let Some(wishes) = many(value, "visits", &state)? else {
-        let wish: Wish = answer::parse(&body)?;
+        let wish: Wish = bodies::parse(&body)?;
         let slot = begin_one(&state, client, &wish)?;
         write(&mut out, slot.id(), &slot.lock(), &state.selector);
         return Ok(answer::bytes(StatusCode::CREATED, out, "application/json"));
@@ -169,11 +170,11 @@ struct GivenUpJson<'a> {
 }
 
 async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
     let slot = find(&state, &id)?;
     let report = match body.iter().all(u8::is_ascii_whitespace) {
         true => Report::default(),
-        false => answer::parse(&body)?,
+        false => bodies::parse(&body)?,
     };
     let refused = take(&state, &slot, report).await?;
     settled(&state).await?;
@@ -185,8 +186,8 @@ async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Resul
 }
 
 async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let reports = many(answer::parse(&body)?, "reports", &state)?
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let reports = many(bodies::parse(&body)?, "reports", &state)?
         .ok_or_else(|| wrong("expected a list of reports, each with the `visit` that it is of"))?;
     drop::<Bytes>(body);
     let mut ends = Vec::with_capacity(reports.len());
