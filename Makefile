@@ -7,7 +7,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell chromium nginx prometheus yt-dlp limits warc-tools ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx prometheus yt-dlp limits warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,6 +78,12 @@ react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 	cp web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
 	cp web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
 	cp web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
+
+uplot: ## Fetch the dashboard's chart library anew, in the pinned version
+	.ci/uplot
+
+pictures: chromium ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
+	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
 
 ci: ## Run all that CI runs
 	.ci/run

@@ -117,6 +117,8 @@ pub mod response;
 pub mod rfc3339;
 #[cfg(any(feature = "config", feature = "pipeline"))]
 pub mod robots;
+#[cfg(all(feature = "json", feature = "journal"))]
+pub mod rollout;
 pub mod router;
 pub mod score;
 pub mod selector;

@@ -190,7 +190,6 @@ fn the_reference_lists_every_metric_and_no_other() {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
                 Kind::Histogram => "histogram",
-                Kind::Info => "info",
             };
             (family.full_name(), kind.to_owned(), family.labels.iter().map(|label| (*label).to_owned()).collect())
         })

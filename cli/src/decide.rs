@@ -24,7 +24,7 @@ use fetchwise::selector::{Selector, Situation};
 use fetchwise_serve::shape::{DecisionJson, ProblemJson, Unavailable};
 
 /// What a decision depends on beside URL and evidence.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SituationArgs {
     /// The fetcher that the caller wants
     #[arg(long, value_name = "NAME")]
@@ -64,6 +64,17 @@ pub(crate) enum HintArg {
     Unknown,
 }
 
+impl From<Hint> for HintArg {
+    fn from(hint: Hint) -> Self {
+        match hint {
+            Hint::Blocked => Self::Blocked,
+            Hint::Empty => Self::Empty,
+            Hint::Timeout => Self::Timeout,
+            Hint::Unknown => Self::Unknown,
+        }
+    }
+}
+
 impl From<HintArg> for Hint {
     fn from(arg: HintArg) -> Self {
         match arg {
@@ -79,7 +90,10 @@ impl From<HintArg> for Hint {
 pub(crate) struct Decider<'s> {
     /// The selector, with all evidence.
     pub(crate) selector: Selector,
-    loaded: Loaded,
+    /// What came with the evidence.
+    pub(crate) loaded: Loaded,
+    /// The caller's name for the URL, where it is another.
+    link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
     wanted: Option<FetcherId>,
@@ -106,6 +120,7 @@ impl<'s> Decider<'s> {
         let router = settings.router()?;
         settings.warn_if_no_dir();
         let (selector, loaded) = settings.learned()?;
+        settings.put_in_force(&selector)?;
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
             let available = Available::find(settings, &args.browser)?;
@@ -120,7 +135,13 @@ impl<'s> Decider<'s> {
         }
         let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let known = args.tag.clone();
-        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, known, missing, told })
+        let link = None;
+        Ok(Self { selector, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+    }
+
+    /// The same for a URL whose caller has this name for it.
+    pub(crate) fn for_link(self, link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..self }
     }
 
     /// What is known about `url` besides evidence.
@@ -132,7 +153,8 @@ impl<'s> Decider<'s> {
 
     /// The same, if every candidate were to be had.
     fn situation_with_all(&self, url: &Url) -> Situation<'_> {
-        let link = self.loaded.links.get(url.as_str()).copied().unwrap_or_default();
+        let name = self.link.as_deref().unwrap_or(url.as_str());
+        let link = self.loaded.links.get(name).copied().unwrap_or_default();
         Situation {
             link,
             hint: self.hint.or(link.hint),
@@ -146,10 +168,10 @@ impl<'s> Decider<'s> {
 
     /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
-        let routed = self.router.decide(&self.selector, url, &self.situation(url), None)?;
+        let routed = self.selector.route(url, &self.situation(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {
-            let with_all = self.router.decide(&self.selector, url, &self.situation_with_all(url), None)?;
+            let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
             unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {

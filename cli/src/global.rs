@@ -15,7 +15,7 @@ pub(crate) struct GlobalArgs {
     /// Where the attempt log is [default: $FETCHWISE_DATA_DIR, the config's data_dir, or the system's place for data]
     #[arg(long, global = true, overrides_with = "data_dir", value_name = "DIR", help_heading = "Global options")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Settings
+    /// Settings [default: $FETCHWISE_CONFIG]
     #[arg(long, global = true, overrides_with = "config", value_name = "FILE.toml", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     /// The table of domains and fetchers for the modes legacy, shadow and split (TOML or CSV)

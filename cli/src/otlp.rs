@@ -29,8 +29,7 @@ pub(crate) struct Sending {
 
 /// Begins to send spans to `endpoint`, or to where the environment says; none where neither says anything.
 pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> {
-    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if endpoint.is_none() && !VARIABLES.iter().any(|name| is_set(&name)) {
+    if endpoint.is_none() && !VARIABLES.into_iter().any(is_set) {
         return Ok(None);
     }
     let mut exporter =
@@ -42,7 +41,7 @@ pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> 
         .build()
         .map_err(|error| Failure::usage(format_args!("--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT): {error}")))?;
     let mut resource = Resource::builder();
-    if !is_set(&"OTEL_SERVICE_NAME") {
+    if !is_set("OTEL_SERVICE_NAME") {
         resource = resource.with_service_name("fetchwise");
     }
     let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
@@ -65,6 +64,11 @@ impl Sending {
             note(format_args!("warning: not all traces could be sent by OTLP: {error}"));
         }
     }
+}
+
+/// Whether the environment says something by this name.
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
 /// Where a collector takes traces.

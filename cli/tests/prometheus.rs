@@ -61,7 +61,7 @@ fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u
 fn post(address: &str, path: &str, body: &str) -> Value {
     let (status, _, answer) = ask(address, "POST", path, "content-type: application/json\r\n", body);
     let text = String::from_utf8(answer).unwrap();
-    assert_eq!(status, 200, "{path}: {text}");
+    assert!((200..=201).contains(&status), "{path}: {status} {text}");
     serde_json::from_str(&text).unwrap()
 }
 
@@ -256,6 +256,12 @@ fn a_real_prometheus_finds_what_the_run_did() {
     let (status, head, page) = ask(&server, "GET", "/metrics", "accept: text/plain\r\n", "");
     let page = String::from_utf8(page).unwrap();
     assert!(status == 200 && head.contains("text/plain"), "{head}");
+    let linted = dir.path().join("page.txt");
+    fs::write(&linted, &page).unwrap();
+    let linted = fs::File::open(&linted).unwrap();
+    let parsed = Command::new("promtool").args(["check", "metrics"]).stdin(linted).output().unwrap();
+    let said = String::from_utf8_lossy(&parsed.stderr).into_owned();
+    assert!(!said.contains("error"), "the text is no text that everybody reads: {said}");
     assert!(page.contains("fetchwise_attempt_duration_seconds_bucket{le=\"+Inf\""));
     let counted = page.lines().filter(|line| line.starts_with("fetchwise_attempts_total{"));
     let counted: f64 = counted.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();

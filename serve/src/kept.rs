@@ -12,12 +12,13 @@ use uuid::Uuid;
 
 use super::ids::{Found, Ids};
 use super::missing::Missing;
+use super::series::Series;
 use fetchwise::analytics::{By, Row, Stats};
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::LinkState;
 use fetchwise::journal::{self, Entry, Journal, JournalError, Tombstone, maintain};
 use fetchwise::selector::{Released, Sink, SinkError};
-use fetchwise::time::Timestamp;
+use fetchwise::time::{Clock, Timestamp};
 
 /// How rows can be grouped.
 const GROUPINGS: [By; 5] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week];
@@ -27,6 +28,7 @@ const GROUPINGS: [By; 5] = [By::All, By::Domain, By::Fetcher, By::Day, By::Week]
 pub(crate) struct Kept {
     journal: Arc<Journal>,
     missing: Arc<Missing>,
+    clock: Arc<Clock>,
     seen: Mutex<Seen>,
     /// The number of the last look at the log that is done; zero before the first.
     looked: watch::Sender<u64>,
@@ -41,6 +43,7 @@ pub(crate) struct Kept {
 struct Seen {
     ids: Ids,
     figures: [Stats; 5],
+    series: Series,
     /// Attempts before this may have been compacted away, and their ids with them.
     cutoff: Option<Timestamp>,
 }
@@ -59,11 +62,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Kept {
     /// Knows nothing yet: a [`look`](Self::look) has to follow.
-    pub(crate) fn new(journal: Arc<Journal>, missing: Arc<Missing>, seed: u64) -> Self {
+    pub(crate) fn new(journal: Arc<Journal>, missing: Arc<Missing>, clock: Arc<Clock>, seed: u64) -> Self {
         Self {
             journal,
             missing,
-            seen: Mutex::new(Seen { ids: Ids::new(seed), figures: blank(), cutoff: None }),
+            clock,
+            seen: Mutex::new(Seen { ids: Ids::new(seed), figures: blank(), series: Series::default(), cutoff: None }),
             looked: watch::Sender::new(0),
             look: AtomicU64::new(1),
             failures: AtomicU64::new(0),
@@ -92,21 +96,22 @@ impl Kept {
         let dir = self.journal.dir();
         let mut found = lock(&self.seen).ids.look();
         journal::ids(dir, |id| found.add(id))?;
-        let mut figures = blank();
+        let (mut figures, mut series, now) = (blank(), Series::default(), self.clock.now());
         journal::replay(dir, |seq, entry| {
             if seq < end
                 && let Entry::Attempt(attempt) = entry
             {
                 self.missing.seen(&attempt.fetcher);
                 figures.iter_mut().for_each(|stats| stats.observe(&attempt));
+                series.observe(&attempt, now);
             }
         })?;
         let cutoff = maintain::cutoff(dir)?;
-        self.looked_at(number, found.in_order(), figures, cutoff);
+        self.looked_at(number, found.in_order(), (figures, series), cutoff);
         Ok(())
     }
 
-    fn looked_at(&self, number: u64, found: Found, figures: [Stats; 5], cutoff: Option<Timestamp>) {
+    fn looked_at(&self, number: u64, found: Found, (figures, series): ([Stats; 5], Series), cutoff: Option<Timestamp>) {
         let mut seen = lock(&self.seen);
         if self.look.load(Ordering::Acquire) != number {
             return;
@@ -116,6 +121,7 @@ impl Kept {
         for (all, before) in seen.figures.iter_mut().zip(figures) {
             all.merge(before);
         }
+        seen.series.merge(series, self.clock.now());
         drop(seen);
         self.looked.send_replace(number);
     }
@@ -128,6 +134,7 @@ impl Kept {
         let mut seen = lock(&self.seen);
         let ticket = self.journal.append_tombstone(tombstone)?;
         seen.figures = blank();
+        seen.series = Series::default();
         self.look.fetch_add(1, Ordering::AcqRel);
         // A log without room for a record that sheds others has no place for it either: then all is counted that there is.
         Ok(ticket.seq().unwrap_or(u64::MAX))
@@ -164,6 +171,18 @@ impl Kept {
         stats.rows()
     }
 
+    /// What `f` makes of the figures over time. Nobody can record meanwhile, so it has to be short.
+    pub(crate) fn with_series<T>(&self, f: impl FnOnce(&Series) -> T) -> T {
+        f(&lock(&self.seen).series)
+    }
+
+    /// The same with the figures of each domain.
+    pub(crate) fn with_domains<T>(&self, f: impl FnOnce(&Stats, &Series) -> T) -> T {
+        let place = GROUPINGS.iter().position(|grouping| *grouping == By::Domain).unwrap_or_default();
+        let seen = lock(&self.seen);
+        f(&seen.figures[place], &seen.series)
+    }
+
     /// Whether an attempt is in the log. Ask once it was [`looked`](Self::looked) at.
     pub(crate) fn knows(&self, id: Uuid) -> bool {
         lock(&self.seen).ids.contains(id)
@@ -191,6 +210,7 @@ impl Sink for Kept {
         }
         seen.ids.insert(attempt.id);
         seen.figures.iter_mut().for_each(|stats| stats.observe(attempt));
+        seen.series.observe(attempt, self.clock.now());
         Ok(())
     }
 

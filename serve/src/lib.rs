@@ -4,11 +4,13 @@
 //! nothing itself: a route reads a request, asks the library as any embedding crawler does, and writes down what that says.
 //!
 //! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `server` looks after connections,
-//! `kept` knows what is in the log, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
+//! `kept` knows what is in the log, `series` its figures over time, `assets` has the dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
 //!
 //! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
 
 mod answer;
+mod assets;
+mod board;
 mod bodies;
 mod connections;
 mod gate;
@@ -19,6 +21,7 @@ mod missing;
 mod options;
 mod problem;
 mod routes;
+mod series;
 mod server;
 pub mod shape;
 mod stalled;

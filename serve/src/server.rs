@@ -40,6 +40,9 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How often visits are looked for that nobody came back to.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// So often it is seen whether the log was synced.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
 /// What a server is made of.
 #[derive(Debug)]
 pub struct Parts {
@@ -78,7 +81,7 @@ impl Server {
         let mut seed = [0; 8];
         // Without randomness ids are told apart all the same, only not by a secret.
         let _ = getrandom::fill(&mut seed);
-        let kept = Kept::new(journal, Arc::clone(&missing), u64::from_ne_bytes(seed));
+        let kept = Kept::new(journal, Arc::clone(&missing), Arc::clone(selector.clock()), u64::from_ne_bytes(seed));
         let kept = Arc::new(kept);
         selector.set_sink(Box::new(Arc::clone(&kept)));
         let gate = Gate::new(tokens, &options);
@@ -97,6 +100,7 @@ impl Server {
         let Self { state, end } = self;
         state.look(end);
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
+        let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
         let connections = Arc::new(Connections::default());
         let (tell, told) = watch::channel(false);
@@ -135,6 +139,7 @@ impl Server {
         }
         let cut = connections.len();
         sweeper.abort();
+        watching.abort();
         // What was handed out and not reported is as if it had never been.
         state.visits.clear();
         if let Some(pace) = state.selector.pace() {
@@ -153,6 +158,15 @@ async fn sweep(state: Arc<State>) {
     loop {
         timer.tick().await;
         state.visits.sweep();
+    }
+}
+
+/// Sees when the log is synced.
+async fn watch_log(state: Arc<State>) {
+    let mut ticks = tokio::time::interval(WATCH_EVERY);
+    loop {
+        ticks.tick().await;
+        state.board.watch(&state.journal().metrics(), state.selector.now());
     }
 }
 

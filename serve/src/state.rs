@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Semaphore;
 
+use super::board::Board;
 use super::gate::Gate;
 use super::kept::Kept;
 use super::missing::Missing;
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub(crate) detector: Arc<Detector>,
     /// Reads what is only to be classified: all of a page, as the command does.
     pub(crate) classifier: Arc<Detector>,
+    /// What the dashboard has looked up.
+    pub(crate) board: Board,
     /// What clients are allowed.
     pub(crate) options: Options,
     /// Who may come in.
@@ -59,8 +62,10 @@ impl State {
     ) -> Self {
         let visits = Visits::new(&options, gate.wants_tokens());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let board = Board::new(selector.now());
         Self {
             selector,
+            board,
             kept,
             missing,
             detector,

@@ -77,7 +77,8 @@ impl Row {
         share(count, self.decided)
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Counts in what another row has counted.
+    pub fn add(&mut self, other: &Self) {
         self.attempts += other.attempts;
         self.delivered += other.delivered;
         self.banned += other.banned;
@@ -88,7 +89,8 @@ impl Row {
         self.explored += other.explored;
     }
 
-    fn observe(&mut self, attempt: &Attempt) {
+    /// Counts an attempt in.
+    pub fn observe(&mut self, attempt: &Attempt) {
         self.attempts += 1;
         self.delivered += u64::from(attempt.success);
         self.banned += u64::from(attempt.is_banned);
@@ -152,6 +154,11 @@ impl Stats {
         for (key, row) in other.rows {
             self.rows.entry(key).or_default().add(&row);
         }
+    }
+
+    /// The rows in no order, without a copy.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Row)> {
+        self.rows.iter().map(|(key, row)| (key.as_str(), row))
     }
 
     /// The rows: days and weeks in their order, all others by attempts, the most first, then by key.

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Brake, Error as LogError, Progress, Reader, RecordRef, TornTail};
 
 use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
@@ -55,6 +55,8 @@ pub(super) struct Fold {
     pub(super) tally: Tally,
     /// The snapshot that it began with has no tally.
     lacks_tally: bool,
+    /// Whoever folds beside a running crawl does it with one thread, and rests.
+    pub(super) brake: Option<Arc<Brake>>,
 }
 
 /// The last of each, with its sequence number; 0 for what comes from a snapshot.
@@ -96,6 +98,7 @@ impl Fold {
             replayed: Replayed::default(),
             lacks_tally: contents.tally.is_none(),
             tally: contents.tally.unwrap_or_default(),
+            brake: None,
         }
     }
 
@@ -189,8 +192,13 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let shards = (0..threads()).map(|_| Shard::new(selector, self.past)).collect();
+        let threads = if self.brake.is_some() { 1 } else { threads() };
+        let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
+        let brake = self.brake.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
+            if seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
+                return;
+            }
             if seq <= upto && shard.failed.is_none() {
                 shard.last_seq = seq;
                 if let Err(error) = shard.take(selector, seq, &record, now) {
@@ -204,6 +212,10 @@ impl Fold {
         }
         let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
+        if brake.is_some_and(Brake::is_stopped) {
+            // Records were passed over: what is in here is of no use any more.
+            return Err(LogError::Stopped.into());
+        }
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::counts::{add, read};
-
 /// The longest name with a place of its own, in bytes.
 const LENGTH_MAX: usize = 56;
 const WORDS: usize = LENGTH_MAX / 8;
@@ -44,7 +42,7 @@ impl<const N: usize> Default for Names<N> {
 impl<const N: usize> Names<N> {
     /// Counts `name` once more.
     pub(crate) fn add(&self, name: &str) {
-        add(self.find(name).map_or(&self.other, |place| &place.count));
+        self.find(name).map_or(&self.other, |place| &place.count).fetch_add(1, Ordering::Relaxed);
     }
 
     fn find(&self, name: &str) -> Option<&Place> {
@@ -60,7 +58,7 @@ impl<const N: usize> Names<N> {
     pub(crate) fn all(&self) -> Vec<(String, u64)> {
         let mut all: Vec<_> = self.places.iter().filter_map(Place::read).collect();
         all.sort();
-        match read(&self.other) {
+        match self.other.load(Ordering::Relaxed) {
             0 => {}
             other => all.push((OTHER.to_owned(), other)),
         }
@@ -96,7 +94,7 @@ impl Place {
         let mut bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         bytes.truncate(length as usize - 1);
         let name = String::from_utf8_lossy(&bytes).replace(char::is_control, "\u{fffd}");
-        Some((name, read(&self.count)))
+        Some((name, self.count.load(Ordering::Relaxed)))
     }
 }
 

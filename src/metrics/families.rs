@@ -26,8 +26,6 @@ pub enum Kind {
     Gauge,
     /// A distribution.
     Histogram,
-    /// A one, whose labels say something.
-    Info,
 }
 
 impl Family {
@@ -40,7 +38,6 @@ impl Family {
     pub fn full_name(&self) -> String {
         let suffix = match self.kind {
             Kind::Counter => "_total",
-            Kind::Info => "_info",
             Kind::Gauge | Kind::Histogram => "",
         };
         format!("{}{suffix}", self.name)
@@ -57,7 +54,7 @@ macro_rules! families {
 }
 
 families! {
-    BUILD = "fetchwise_build", Info, ["version"], "The release";
+    BUILD = "fetchwise_build_info", Gauge, ["version"], "The release";
     DECISIONS = "fetchwise_decisions", Counter, ["via", "source", "fetcher"],
         "Decisions: by visits as their requests are handed out, and by whoever only asked what to take";
     ATTEMPTS = "fetchwise_attempts", Counter, ["fetcher", "outcome"],

@@ -46,12 +46,6 @@ impl Give<'_> {
         self.each(family, rows, |encoder, durations| durations.give(encoder))
     }
 
-    /// A one that says something with its labels.
-    pub(super) fn info(&mut self, family: &Family, values: &[&str]) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(family.name, family.help, None, MetricType::Info)?;
-        encoder.encode_info(&labels(family, values))
-    }
-
     fn each<'v, V>(
         &mut self,
         family: &Family,
@@ -66,7 +60,6 @@ impl Give<'_> {
             Kind::Counter => MetricType::Counter,
             Kind::Gauge => MetricType::Gauge,
             Kind::Histogram => MetricType::Histogram,
-            Kind::Info => MetricType::Info,
         };
         let mut encoder = self.0.encode_descriptor(family.name, family.help, None, kind)?;
         for (values, of) in rows {

@@ -176,7 +176,7 @@ fn paces(give: &mut Give<'_>, paces: &crate::pace::Summary) -> fmt::Result {
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut give = Give(encoder);
-        give.info(&families::BUILD, &[env!("CARGO_PKG_VERSION")])?;
+        give.rows(&families::BUILD, [(vec![env!("CARGO_PKG_VERSION")], 1.0)])?;
         self.decisions(&mut give)?;
         self.attempts(&mut give)?;
         self.visits(&mut give)?;

@@ -30,8 +30,9 @@ type Way<'w> = Visit<&'w Selector, &'w Url>;
 /// Fetches `link` and says how it ended.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let begun = Instant::now();
+    let mut cut = None;
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::look(pipeline, link, &url).await {
+        Ok(url) => match robots::look(pipeline, link, &url, &mut cut).await {
             Ok(()) => match begin(pipeline, link, &url) {
                 Ok(visit) => drive(pipeline, visit, &url).await,
                 Err(report) => *report,
@@ -41,6 +42,7 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
         Err(error) => Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()),
     };
     report.url.clone_from(&link.url);
+    report.crawl_delay_cut = cut;
     report.duration = begun.elapsed();
     report
 }

@@ -302,6 +302,11 @@ impl Selector {
         self.clock.now()
     }
 
+    /// The clock that visits read.
+    pub fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+
     /// The paces of hosts that visits keep to; none unless the builder was given one. Decisions do not look at it.
     #[cfg(feature = "pace")]
     pub fn pace(&self) -> Option<&Pace> {

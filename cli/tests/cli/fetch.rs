@@ -117,6 +117,28 @@ fn a_pace_is_kept_shown_and_known_to_the_next_run() {
 }
 
 #[test]
+fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
+    let place = Place::new();
+    let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());
+    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let origin = Origin::start([(HOST, site)]).unwrap();
+    let config = place.write("delay.toml", "[pace]\ncrawl_delay_max = \"1s\"\n".to_owned());
+    let urls: String = (0..3).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let base =
+        ["--config", &config, "fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
+    let ran = place.run(&base);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let said = format!("{HOST} asks for 5 min between requests, of which 1 s are kept");
+    assert_eq!(ran.stderr.matches(&said).count(), 1, "{}", ran.stderr);
+    let known = place.run(&["--config", &config, "hosts", "--json"]).one();
+    assert_eq!(known["pace"]["crawl_delay_asked_s"].as_f64(), Some(300.0), "{known}");
+    assert_eq!(known["pace"]["crawl_delay_cut_s"].as_f64(), Some(1.0), "{known}");
+    let words = place.run(&["--config", &config, "explain", &origin.url(HOST, "/new")]).stdout;
+    assert!(words.contains("its Crawl-delay is 5 min, of which 1 s are kept"), "{words}");
+}
+
+#[test]
 fn a_list_keeps_to_robots_txt_and_a_url_that_is_named_does_not() {
     let place = Place::new();
     let robots = Site::Html("User-agent: *\nDisallow: /private".to_owned());

@@ -16,6 +16,7 @@ use super::state::State;
 
 mod attempts;
 mod classify;
+mod dashboard;
 mod explain;
 mod forget;
 mod health;
@@ -47,6 +48,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(hosts::routes())
         .merge(mode::routes())
         .merge(openapi::routes())
+        .merge(dashboard::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `bodies::read`, which has the limit.

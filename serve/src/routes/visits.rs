@@ -4,6 +4,7 @@
 //! once, however often it comes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -37,7 +38,7 @@ const IN_A_ROW: usize = 64;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
-        .route("/v1/visits", post(begin))
+        .route("/v1/visits", get(sum).post(begin))
         .route("/v1/visits/report", post(report_many))
         .route("/v1/visits/{id}", get(look).delete(give_up))
         .route("/v1/visits/{id}/next", post(look))
@@ -125,6 +126,29 @@ fn begin_one(state: &State, client: Client, wish: &Wish) -> Result<Arc<Slot>, Pr
     })?;
     state.visits.go_on(&slot, &mut slot.lock(), state.selector.now());
     Ok(slot)
+}
+
+#[derive(serde::Serialize)]
+struct SumJson {
+    under_way: usize,
+    begun: u64,
+    ended: u64,
+    /// Ended by themselves, since nobody came back.
+    abandoned: u64,
+    /// Not begun, since there were too many.
+    refused: u64,
+}
+
+/// How many visits there are, and were since the server began.
+async fn sum(Get(state): Shared) -> Response {
+    let counts = state.visits.counts();
+    answer::json(&SumJson {
+        under_way: state.visits.len(),
+        begun: counts.begun.load(Ordering::Relaxed),
+        ended: counts.ended.load(Ordering::Relaxed),
+        abandoned: counts.abandoned.load(Ordering::Relaxed),
+        refused: counts.refused.load(Ordering::Relaxed),
+    })
 }
 
 /// Where a visit stands; with `wait_s`, once there is something to do, or after that time.

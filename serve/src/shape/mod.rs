@@ -3,6 +3,7 @@
 //! Owns the names of fields, which are a contract: they are only ever added. Must not know who asks nor where answers go.
 
 mod ban_rate;
+mod dashboard;
 mod decision;
 mod explanation;
 mod hosts;
@@ -13,6 +14,7 @@ mod stats;
 mod verdict;
 
 pub use ban_rate::BanRateJson;
+pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
 pub use decision::{DecisionJson, Unavailable};
 pub use explanation::{Asked, ExplanationJson};
 pub use hosts::HostJson;

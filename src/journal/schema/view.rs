@@ -43,6 +43,10 @@ impl AttemptView<'_> {
         time_of(self.archived.attempted_at)
     }
 
+    pub(crate) fn is_success(&self) -> bool {
+        self.archived.success
+    }
+
     pub(crate) fn is_banned(&self) -> bool {
         self.archived.is_banned
     }

@@ -1,0 +1,189 @@
+// The page: asks the server every few seconds, and gives each part what it shows.
+//
+// Owns the rhythm: when the server is asked, what happens when it does not answer, and the forms in dialogs. Must not know how a
+// chart or a table is drawn.
+
+import { Refused, get, hasToken, keepToken, post } from "./api.js";
+import { redrawAll } from "./chart.js";
+import * as explain from "./explain.js";
+import { Overview } from "./overview.js";
+import { Parts } from "./parts.js";
+import { byId, count, roughly, say, span, time } from "./text.js";
+
+/** When the server does not say. */
+const POLL_MS = 5000;
+/** A page that nobody looks at asks so seldom. */
+const HIDDEN_MS = 60_000;
+
+const overview = new Overview(byId("tiles"), byId("charts"));
+const parts = new Parts({ refresh, release, explain: (url) => explain.explainUrl(url, wantToken) });
+
+let [timer, busy, again, failures] = [undefined, false, false, 0];
+let [updatedAt, every, skew] = [undefined, POLL_MS, 0];
+let [mode, noRollout] = ["learning", false];
+
+/** The server's time: what is counted down is its, whatever this machine's clock says. */
+const now = () => Date.now() + skew;
+
+function range() {
+  return document.querySelector("#range input:checked").value;
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  if (busy) {
+    again = true;
+    return;
+  }
+  busy = true;
+  let wait = document.hidden ? HIDDEN_MS : every;
+  try {
+    const [board, hosts, rollout] = await Promise.all([
+      get("v1/dashboard", { range: range(), ...parts.query() }),
+      get("v1/hosts", { state: "paused" }),
+      // Where learning serves everything there is only one arm. Until the first answer nobody knows, and nothing is missed.
+      mode === "learning" || noRollout ? null : get("v1/rollout").catch(missing),
+    ]);
+    failures = 0;
+    skew = Date.parse(board.now) - Date.now();
+    every = board.poll_ms ?? POLL_MS;
+    if (mode !== board.mode) again = board.mode !== "learning";
+    mode = board.mode;
+    wait = document.hidden ? HIDDEN_MS : every;
+    updatedAt = Date.now();
+    overview.show(board);
+    parts.show(board, hosts, rollout, now());
+    say(byId("about"), `fetchwise ${board.version ?? ""} \u00b7 asks the server every ${roughly(every)} \u00b7 up since ${time(board.started_at)}`);
+    live("on", "Live");
+  } catch (failure) {
+    failures += 1;
+    if (failure instanceof Refused && failure.status === 401) {
+      wantToken(hasToken() ? failure.message : "");
+      wait = null;
+    } else {
+      wait = failure.retryAfterMs ?? Math.min(30_000, every * failures);
+      live("off", failure instanceof Refused ? `The server refuses: ${failure.message}` : "Connection lost, trying again");
+    }
+  } finally {
+    busy = false;
+    if (again) {
+      again = false;
+      wait = 0;
+    }
+    if (wait !== null) timer = setTimeout(refresh, wait);
+    tick();
+  }
+}
+
+/** A server without an endpoint is no failure: the page does without. */
+function missing(failure) {
+  if (failure instanceof Refused && (failure.status === 404 || failure.status === 405)) {
+    noRollout = true;
+    return null;
+  }
+  throw failure;
+}
+
+function live(state, text) {
+  byId("enter-token").hidden = state !== "shut";
+  byId("dot").className = `dot ${state}`;
+  document.body.classList.toggle("stale", state !== "on");
+  say(byId("status"), text);
+}
+
+/** What moves by itself between two answers. */
+function tick() {
+  say(byId("updated"), updatedAt === undefined ? "" : `updated ${Date.now() - updatedAt < 1500 ? "just now" : `${roughly(Date.now() - updatedAt)} ago`}`);
+  for (const node of document.querySelectorAll("[data-until]")) {
+    const left = Number(node.dataset.until) - now();
+    say(node, left > 0 ? span(left) : "one trial is due");
+  }
+}
+
+// The token.
+
+function wantToken(why = "") {
+  live("shut", "A token is wanted");
+  say(byId("token-error"), why);
+  const dialog = byId("token-dialog");
+  if (!dialog.open) dialog.showModal();
+  byId("token").focus();
+}
+
+byId("enter-token").addEventListener("click", () => wantToken());
+
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const field = byId("token");
+  if (field.value.trim() === "") return say(byId("token-error"), "Type a token.");
+  keepToken(field.value.trim());
+  field.value = "";
+  byId("token-dialog").close();
+  refresh();
+});
+
+// Releasing a host.
+
+let releasing = null;
+
+function release(host) {
+  releasing = host;
+  say(byId("release-text"), `${host} is asked again at once. It was paused because it had blocked requests; if it still does, it will be paused again, for longer.`);
+  say(byId("release-error"), "");
+  byId("release-dialog").showModal();
+  byId("release-no").focus();
+}
+
+byId("release-no").addEventListener("click", () => byId("release-dialog").close());
+
+byId("release-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const host = releasing;
+  try {
+    await post(`v1/hosts/${encodeURIComponent(host)}/release`);
+    byId("release-dialog").close();
+    toast(`${host} is released.`);
+    byId("paused-title")?.focus();
+    refresh();
+  } catch (failure) {
+    if (failure instanceof Refused && failure.status === 401) {
+      byId("release-dialog").close();
+      return wantToken(failure.message);
+    }
+    say(byId("release-error"), failure instanceof Refused ? `Not released: ${failure.message}` : "The server cannot be reached.");
+  }
+});
+
+let toasting;
+
+function toast(text) {
+  say(byId("said"), text);
+  byId("said").classList.add("shown");
+  clearTimeout(toasting);
+  toasting = setTimeout(() => byId("said").classList.remove("shown"), 6000);
+}
+
+// Colours: the system's, unless somebody wants others.
+
+const theme = byId("theme");
+
+function dress(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  redrawAll();
+}
+
+theme.value = localStorage.getItem("fetchwise-theme") ?? "";
+if (theme.value !== "") dress(theme.value);
+theme.addEventListener("change", () => {
+  if (theme.value) localStorage.setItem("fetchwise-theme", theme.value);
+  else localStorage.removeItem("fetchwise-theme");
+  dress(theme.value);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+
+byId("range").addEventListener("change", refresh);
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
+setInterval(tick, 1000);
+explain.start(() => wantToken());
+refresh();

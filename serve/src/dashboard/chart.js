@@ -1,0 +1,250 @@
+// Charts over time: uPlot's drawing, with a legend, a summary and a table for those who do not see it.
+//
+// Owns how a series becomes a picture. A chart is told its figures with `show`; it keeps its place, its size and its colours by
+// itself. Must not know where figures come from.
+
+import { NONE, day, el, replace, say, time } from "./text.js";
+
+const uPlot = globalThis.uPlot;
+/** The crosshair is at the same time in all charts. */
+const CURSOR = uPlot.sync("fetchwise");
+const HEIGHT = 190;
+/** A line goes on over so many buckets in which nothing happened. */
+const BRIDGED = 3;
+
+const charts = new Set();
+
+/** A custom property of the style sheet as a colour that a canvas takes. */
+function colour(name) {
+  const probe = el("span", { hidden: true });
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
+}
+
+function faded(rgb, alpha) {
+  const parts = rgb.match(/[\d.]+/g);
+  return parts ? `rgba(${parts[0]}, ${parts[1]}, ${parts[2]}, ${alpha})` : rgb;
+}
+
+/** Short gaps are bridged (uPlot joins over `undefined`), longer ones stay gaps (`null`). */
+function bridge(values) {
+  const out = values.map((value) => value ?? null);
+  for (let from = 0; from < out.length; from += 1) {
+    if (out[from] !== null) continue;
+    let to = from;
+    while (to < out.length && out[to] === null) to += 1;
+    if (from > 0 && to < out.length && to - from <= BRIDGED) out.fill(undefined, from, to);
+    from = to;
+  }
+  return out;
+}
+
+/** Each layer on top of those before it; drawn from the highest down, so that each shows its own part. */
+function stack(layers, asShares) {
+  const length = layers[0]?.length ?? 0;
+  const sums = Array.from({ length }, (_, at) => layers.reduce((sum, layer) => sum + (layer[at] ?? 0), 0));
+  const below = new Array(length).fill(0);
+  const tops = layers.map((layer) =>
+    layer.map((value, at) => {
+      if (sums[at] === 0) return null;
+      below[at] += value ?? 0;
+      return asShares ? Math.min(1, below[at] / sums[at]) : below[at];
+    }),
+  );
+  return tops.reverse();
+}
+
+/**
+ * A chart in a card of its own.
+ *
+ * `of` has: `title`, `about` (what it shows, in a sentence), `series` (`{name, colour, dash, area}`), `kind` (`lines`, `bars` for
+ * amounts on top of each other, `shares` for their parts of a whole), `write` (a figure as text), `range(max)` for the axis, and
+ * `summary(values)` in words.
+ */
+export class Chart {
+  constructor(of) {
+    this.of = of;
+    this.series = of.series;
+    this.title = el("h3", {}, of.title);
+    this.legend = el("ul", { class: "legend" });
+    this.canvas = el("div", { class: "plot", role: "img", "aria-label": of.title });
+    this.empty = el("p", { class: "empty" }, "Nothing in this time yet.");
+    this.body = el("tbody");
+    this.headRow = el("tr");
+    const table = el("table", {}, el("caption", { class: "sr" }, of.title), el("thead", {}, this.headRow), this.body);
+    const scroll = el("div", { class: "scroll short", tabindex: "0", role: "group", "aria-label": `${of.title}: figures` }, table);
+    this.details = el("details", {}, el("summary", {}, "Figures", el("span", { class: "sr" }, ` of ${of.title}`)), scroll);
+    this.details.addEventListener("toggle", () => this.#table());
+    this.node = el(
+      "article",
+      { class: "card chart" },
+      this.title,
+      el("p", { class: "quiet" }, of.about),
+      this.legend,
+      el("div", { class: "frame" }, this.canvas, this.empty),
+      this.details,
+    );
+    this.values = this.series.map(() => []);
+    this.times = [];
+    this.#legend();
+    new ResizeObserver(() => this.#fit()).observe(this.canvas);
+    charts.add(this);
+  }
+
+  /** Shows figures: `times` in seconds at which buckets begin, `step` seconds apart, and for each series a figure or none. */
+  show(times, step, values, series = this.of.series) {
+    const changed = series.map((one) => one.name).join() !== this.series.map((one) => one.name).join();
+    Object.assign(this, { times, step, values, series });
+    if (changed) {
+      this.#drop();
+      this.#legend();
+    }
+    const any = times.some((_, at) => this.#happened(at));
+    this.empty.hidden = any;
+    this.canvas.classList.toggle("blank", !any);
+    this.canvas.setAttribute("aria-label", any ? `${this.of.title}. ${this.of.summary(values)}` : `${this.of.title}: nothing in this time yet`);
+    if (this.plot === undefined) this.#draw();
+    else this.plot.setData(this.#data());
+    this.#point(this.plot?.cursor.idx ?? null);
+    if (this.details.open) this.#table();
+  }
+
+  /** Draws anew, for other colours. */
+  redraw() {
+    this.#drop();
+    if (this.times.length > 0) this.#draw();
+  }
+
+  #drop() {
+    this.plot?.destroy();
+    this.plot = undefined;
+  }
+
+  #data() {
+    const { kind } = this.of;
+    return [this.times, ...(kind === "lines" ? this.values.map(bridge) : stack(this.values, kind === "shares"))];
+  }
+
+  #draw() {
+    const width = Math.floor(this.canvas.clientWidth);
+    if (width < 50) return;
+    const [quiet, grid] = [colour("--quiet"), colour("--grid")];
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const axis = { stroke: quiet, font, ticks: { show: false }, grid: { stroke: grid, width: 1 } };
+    const lines = this.of.kind === "lines";
+    const drawn = lines ? this.series : [...this.series].reverse();
+    const bars = uPlot.paths.bars({ size: [0.86, 40], align: 1 });
+    this.plot = new uPlot(
+      {
+        width,
+        height: HEIGHT,
+        padding: [8, 6, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, sync: { key: CURSOR.key }, points: { show: lines, size: 7 }, drag: { x: false, y: false } },
+        scales: {
+          x: { time: true, range: () => [this.times[0], this.times[this.times.length - 1] + (lines ? 0 : this.step)] },
+          y: { range: (_, __, max) => (this.of.kind === "shares" ? [0, 1] : this.of.range(Number.isFinite(max) ? max : 0)) },
+        },
+        axes: [
+          { ...axis, grid: { show: false }, size: 26, gap: 4, space: 70, values: (_, at) => at.map((second) => this.#tick(second)) },
+          { ...axis, size: 46, gap: 6, space: 38, values: (_, at) => at.map((value) => this.of.write(value, true)) },
+        ],
+        series: [
+          {},
+          ...drawn.map((one) => {
+            const stroke = colour(one.colour);
+            if (!lines) return { fill: stroke, width: 0, paths: bars, points: { show: false } };
+            return {
+              stroke,
+              width: 2,
+              dash: one.dash,
+              fill: one.area ? faded(stroke, 0.12) : undefined,
+              points: { show: true, size: 4, fill: stroke, width: 0, filter: alone },
+            };
+          }),
+        ],
+        hooks: { setCursor: [(plot) => this.#point(plot.cursor.idx)] },
+      },
+      this.#data(),
+      this.canvas,
+    );
+  }
+
+  #tick(second) {
+    const at = second * 1000;
+    const date = new Date(at);
+    return this.step >= 3600 && date.getHours() === 0 && date.getMinutes() === 0 ? day(at).replace(",", "") : time2(at);
+  }
+
+  #fit() {
+    const width = Math.floor(this.canvas.clientWidth);
+    if (this.plot === undefined) {
+      if (this.times.length > 0) this.#draw();
+    } else if (width >= 50 && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
+  }
+
+  #legend() {
+    this.outputs = this.series.map(() => el("span", { class: "value" }));
+    replace(
+      this.legend,
+      this.series.map((one, at) =>
+        el("li", {}, el("span", { class: `swatch ${one.colour.slice(2)}${one.dash ? " dashed" : ""}`, "aria-hidden": "true" }), el("span", { class: "name" }, one.name), this.outputs[at]),
+      ),
+    );
+  }
+
+  /** The figures at the crosshair, or the newest. */
+  #point(index) {
+    this.outputs.forEach((output, at) => {
+      const layer = this.values[at] ?? [];
+      let place = index;
+      if (place === null || place === undefined) {
+        place = layer.length - 1;
+        while (place > 0 && !this.#happened(place)) place -= 1;
+      }
+      const value = this.of.kind === "shares" ? this.#share(at, place) : layer[place];
+      say(output, value === null || value === undefined ? NONE : this.of.write(value));
+    });
+  }
+
+  #happened(place) {
+    return this.values.some((layer) => (this.of.kind === "lines" ? (layer[place] ?? null) !== null : layer[place] > 0));
+  }
+
+  #share(layer, place) {
+    const sum = this.values.reduce((sum, values) => sum + (values[place] ?? 0), 0);
+    return sum === 0 ? null : this.values[layer][place] / sum;
+  }
+
+  #table() {
+    if (!this.details.open) return;
+    replace(this.headRow, el("th", { scope: "col" }, "From"), this.series.map((one) => el("th", { scope: "col", class: "num" }, one.name)));
+    const rows = [];
+    for (let at = this.times.length - 1; at >= 0; at -= 1) {
+      if (!this.#happened(at)) continue;
+      const cells = this.series.map((_, layer) => {
+        const value = this.of.kind === "shares" ? this.#share(layer, at) : this.values[layer][at];
+        return el("td", { class: "num" }, value === null || value === undefined ? NONE : this.of.write(value));
+      });
+      rows.push(el("tr", {}, el("th", { scope: "row" }, time(this.times[at] * 1000, { seconds: this.step < 60 })), cells));
+    }
+    replace(this.body, rows.length > 0 ? rows : el("tr", {}, el("td", { colspan: this.series.length + 1 }, "Nothing in this time yet.")));
+  }
+}
+
+/** The points that no line leads to: without a mark they would not be seen. */
+function alone(plot, index) {
+  const values = plot.data[index];
+  const gap = (near) => near < 0 || near >= values.length || values[near] === null;
+  return values.flatMap((value, at) => (value !== null && value !== undefined && gap(at - 1) && gap(at + 1) ? [at] : []));
+}
+
+const time2 = (at) => new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
+
+/** Draws every chart anew. */
+export function redrawAll() {
+  charts.forEach((chart) => chart.redraw());
+}

@@ -1,0 +1,164 @@
+// The overview: what a page costs, how often requests deliver, how decisions are made, now and over time.
+//
+// Owns which figures these are and how they follow from counts. Must not ask the server.
+
+import { Chart } from "./chart.js";
+import { NONE, compact, count, el, fixed, percent, replace } from "./text.js";
+
+const share = (part, whole) => (whole > 0 ? part / whole : null);
+const shares = (parts, wholes) => parts.map((part, at) => share(part, wholes[at]));
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+const LENGTHS = { "15m": "15 minutes", hour: "hour", day: "day", week: "week" };
+const HALVES = { "15m": "7 minutes", hour: "half hour", day: "12 hours", week: "3 days" };
+
+/** The most of a chart over money or counts: the next figure that is easy to read. */
+function above(least) {
+  return (max) => {
+    const unit = 10 ** Math.floor(Math.log10(Math.max(max * 1.05, least)));
+    const step = [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((times) => times * unit >= Math.max(max * 1.05, least));
+    return [0, step * unit];
+  };
+}
+
+const firstAndLast = (values, write) => {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  return known.length === 0 ? "nothing yet" : `${write(known[0])} at first, ${write(known.at(-1))} at last`;
+};
+const whole = (value, isTick) => (isTick ? `${Math.round(value * 100)} %` : percent(value));
+const total = (series) => (values) => series.map((one, at) => `${one.name} ${count(sum(values[at] ?? []))}`).join(", ");
+
+const MIX = [
+  { name: "Learned", colour: "--learned" },
+  { name: "Inferred", colour: "--inferred" },
+  { name: "Probed", colour: "--probed" },
+  { name: "Explored", colour: "--explored" },
+  { name: "Given", colour: "--given" },
+];
+const CAME = [
+  { name: "Delivered", colour: "--good" },
+  { name: "Blocked", colour: "--bad" },
+  { name: "Failed otherwise", colour: "--given" },
+];
+/** Fetchers beyond these are shown together. */
+const FETCHERS = 5;
+
+export class Overview {
+  constructor(tiles, charts) {
+    this.tiles = tiles;
+    this.cost = new Chart({
+      title: "Cost of a page",
+      about: "In plain requests: what was spent on each page that was delivered.",
+      kind: "lines",
+      series: [{ name: "Cost", colour: "--c1", area: true }, { name: "Requests", colour: "--c2", dash: [5, 4] }],
+      write: (value) => fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2),
+      range: above(1.4),
+      summary: ([cost]) => `Plain requests for a page: ${firstAndLast(cost, (value) => fixed(value))}`,
+    });
+    this.success = new Chart({
+      title: "Success and blocks",
+      about: "Shares of requests that delivered, and that the site blocked.",
+      kind: "lines",
+      series: [{ name: "Delivered", colour: "--good", area: true }, { name: "Blocked", colour: "--bad", dash: [5, 4] }],
+      write: whole,
+      range: () => [0, 1],
+      summary: ([delivered, blocked]) => `Delivered: ${firstAndLast(delivered, percent)}. Blocked: ${firstAndLast(blocked, percent)}`,
+    });
+    this.mix = new Chart({
+      title: "Decision mix",
+      about: "How it was decided who fetches. \u201cGiven\u201d is by router table or caller.",
+      kind: "shares",
+      series: MIX,
+      write: whole,
+      summary: total(MIX),
+    });
+    this.velocity = new Chart({
+      title: "Learning velocity",
+      about: "Learned decisions rise and probing falls while sites become known.",
+      kind: "lines",
+      series: [{ name: "Learned", colour: "--learned", area: true }, { name: "Probed or explored", colour: "--probed", dash: [5, 4] }],
+      write: whole,
+      range: () => [0, 1],
+      summary: ([learned, tried]) => `Learned: ${firstAndLast(learned, percent)}. Probed or explored: ${firstAndLast(tried, percent)}`,
+    });
+    this.came = new Chart({
+      title: "Requests",
+      about: "How many were made, and what came of them.",
+      kind: "bars",
+      series: CAME,
+      write: (value) => compact(Math.round(value)),
+      range: above(4),
+      summary: total(CAME),
+    });
+    this.who = new Chart({
+      title: "Fetchers at work",
+      about: "Who made the requests.",
+      kind: "shares",
+      series: [{ name: "direct_access", colour: "--c1" }],
+      write: whole,
+      summary: () => "",
+    });
+    charts.append(...[this.cost, this.success, this.mix, this.velocity, this.came, this.who].map((chart) => chart.node));
+  }
+
+  show(board) {
+    const of = board.series;
+    const times = of.attempts.map((_, at) => of.start + at * of.step_s);
+    const failed = of.attempts.map((all, at) => all - of.delivered[at] - of.banned[at]);
+    const given = of.decided.map((all, at) => all - of.learned[at] - of.inferred[at] - of.probed[at] - of.explored[at]);
+    const tried = of.probed.map((probed, at) => probed + of.explored[at]);
+    this.cost.show(times, of.step_s, [shares(of.cost, of.delivered), shares(of.attempts, of.delivered)]);
+    this.success.show(times, of.step_s, [shares(of.delivered, of.attempts), shares(of.banned, of.attempts)]);
+    this.mix.show(times, of.step_s, [of.learned, of.inferred, of.probed, of.explored, given]);
+    this.velocity.show(times, of.step_s, [shares(of.learned, of.decided), shares(tried, of.decided)]);
+    this.came.show(times, of.step_s, [of.delivered, of.banned, failed]);
+    this.#fetchers(times, of);
+    this.#tiles(of, board.range);
+  }
+
+  #fetchers(times, of) {
+    const list = [...of.fetchers].sort((a, b) => sum(b.attempts) - sum(a.attempts));
+    const most = list.slice(0, FETCHERS).sort((a, b) => a.cost - b.cost || (a.fetcher < b.fetcher ? -1 : 1));
+    const series = most.map((one, at) => ({ name: one.fetcher, colour: `--c${at + 1}` }));
+    const values = most.map((one) => one.attempts);
+    if (list.length > FETCHERS) {
+      series.push({ name: "others", colour: "--given" });
+      values.push(times.map((_, at) => sum(list.slice(FETCHERS).map((one) => one.attempts[at]))));
+    }
+    this.who.of.summary = total(series);
+    if (series.length > 0) this.who.show(times, of.step_s, values, series);
+    else this.who.show(times, of.step_s, [times.map(() => 0)]);
+  }
+
+  #tiles(of, range) {
+    const half = Math.floor(of.attempts.length / 2);
+    const at = (part, whole, from, to) => share(sum(part.slice(from, to)), sum(whole.slice(from, to)));
+    const figure = (part, whole) => ({ all: at(part, whole), before: at(part, whole, 0, half), after: at(part, whole, half) });
+    const tiles = [
+      ["Cost of a page", figure(of.cost, of.delivered), (value) => fixed(value), "plain requests", false, true],
+      ["Requests a page", figure(of.attempts, of.delivered), (value) => fixed(value), "", false, true],
+      ["Delivered", figure(of.delivered, of.attempts), percent, "of requests", true, false],
+      ["Blocked", figure(of.banned, of.attempts), percent, "of requests", false, false],
+      ["Learned", figure(of.learned, of.decided), percent, "of decisions", true, false],
+    ];
+    const pages = sum(of.delivered);
+    replace(
+      this.tiles,
+      el("div", { class: "tile" }, el("dt", {}, "Pages"), el("dd", {}, el("span", { class: "big" }, compact(pages)), el("span", { class: "unit" }, `in the last ${LENGTHS[range] ?? "hour"}`)), el("dd", { class: "quiet" }, `${count(sum(of.attempts))} requests`)),
+      tiles.map(([name, value, write, unit, up, relative]) =>
+        el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, el("span", { class: "big" }, write(value.all)), unit && el("span", { class: "unit" }, unit)), el("dd", { class: "quiet" }, change(value, up, relative, HALVES[range] ?? "half hour")))),
+    );
+  }
+}
+
+/** How the second half of the time compares with the first. */
+function change({ before, after }, up, relative, half) {
+  if (before === null || after === null) return NONE;
+  const by = relative ? after / before - 1 : after - before;
+  const small = Math.abs(by) < 0.005;
+  const text = small ? "steady" : relative ? `${Math.abs(by * 100).toFixed(0)} %` : `${Math.abs(by * 100).toFixed(1)} points`;
+  const mark = small ? "\u2192" : by > 0 ? "\u2191" : "\u2193";
+  const tone = small ? "" : by > 0 === up ? "better" : "worse";
+  const word = small ? "" : el("span", { class: "sr" }, by > 0 ? "up " : "down ");
+  return [el("span", { class: `change ${tone}` }, el("span", { "aria-hidden": "true" }, `${mark} `), word, text), ` against the ${half} before`];
+}

@@ -1,0 +1,171 @@
+// The parts below the overview: hosts, rollout, domains, fetchers, heuristics, log, fleet.
+//
+// Owns which columns they have. Must not ask the server by itself.
+
+import * as rollout from "./rollout.js";
+import { Table, meter } from "./table.js";
+import { NONE, ago, byId, bytes, count, el, fixed, percent, rate, replace, roughly, say, span, time } from "./text.js";
+
+const word = (text) => el("bdi", {}, text);
+
+export class Parts {
+  constructor({ refresh, release, explain }) {
+    this.release = release;
+    this.domains = new Table({
+      title: "Domains",
+      search: "Search domains",
+      by: "attempts",
+      order: "desc",
+      remote: refresh,
+      empty: "No attempts yet. They appear here as soon as a crawler records some.",
+      columns: [
+        {
+          key: "key",
+          name: "Domain",
+          value: (row) => row.key,
+          cell: (row) => el("button", { type: "button", class: "link", "data-key": `explain ${row.key}`, title: "Explain this domain\u2019s front page", on: { click: () => explain(`https://${row.key}/`) } }, word(row.key)),
+        },
+        ...rates(),
+        { key: "recent", name: "Last 10 min", num: true, value: (row) => row.recent, cell: (row) => count(row.recent) },
+      ],
+    });
+    replace(byId("domains"), this.domains.nodes);
+    this.fetchers = new Table({
+      title: "Fetchers",
+      by: "attempts",
+      order: "desc",
+      text: (row) => row.key,
+      empty: "No attempts yet.",
+      columns: [
+        { key: "key", name: "Fetcher", value: (row) => row.key, cell: (row) => word(row.key) },
+        ...rates(),
+        { key: "cost", name: "Cost", num: true, about: "Of a request, in plain requests, as configured", value: (row) => row.cost, cell: (row) => fixed(row.cost, 1) },
+      ],
+    });
+    replace(byId("fetcher-table"), this.fetchers.nodes);
+    this.heuristics = new Table({
+      title: "Heuristics",
+      search: "Search heuristics",
+      by: "mutual_information_bits",
+      order: "desc",
+      text: (row) => `${row.type} ${row.value ?? ""}`,
+      empty: "A heuristic is listed once more than ten attempts are tagged with it.",
+      columns: [
+        { key: "type", name: "Heuristic", value: (row) => `${row.type} ${row.value ?? ""}`, cell: (row) => [el("span", { class: "kind" }, row.type), " ", row.value === null ? el("em", { class: "quiet" }, "all values") : word(row.value)] },
+        { key: "n", name: "Attempts", num: true, value: (row) => row.n, cell: (row) => count(row.n) },
+        { key: "conditional_rate", name: "With it", about: "Share of attempts with it that delivered", num: true, value: (row) => row.conditional_rate, cell: (row) => percent(row.conditional_rate) },
+        { key: "baseline", name: "Overall", about: "Share of all attempts that delivered", num: true, value: (row) => row.baseline, cell: (row) => percent(row.baseline) },
+        { key: "gain", name: "Difference", num: true, value: (row) => row.gain, cell: (row) => meter(row.gain, percent(row.gain), "plainly") },
+        { key: "mutual_information_bits", name: "Information", num: true, value: (row) => row.mutual_information_bits, cell: (row) => `${fixed(row.mutual_information_bits, 3)} bits` },
+      ],
+    });
+    replace(byId("heuristic-table"), this.heuristics.nodes);
+    this.busy = new Table({
+      title: "Pace of busy hosts",
+      by: "recent",
+      order: "desc",
+      text: (row) => row.host,
+      empty: "No host was asked in the last ten minutes.",
+      columns: [
+        { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
+        { key: "recent", name: "Last 10 min", num: true, value: (row) => row.recent, cell: (row) => count(row.recent) },
+        { key: "rate", name: "May be asked", num: true, value: (row) => row.pace?.rate, cell: (row) => rate(row.pace?.rate) },
+        { key: "parallel", name: "At once", num: true, value: (row) => row.pace?.parallel, cell: (row) => count(row.pace?.parallel) },
+        { key: "limit", name: "Limit met at", num: true, value: (row) => row.pace?.limit, cell: (row) => rate(row.pace?.limit) },
+        { key: "latency", name: "Answers in", num: true, value: (row) => row.pace?.latency_s, cell: (row) => (row.pace?.latency_s == null ? NONE : roughly(row.pace.latency_s * 1000)) },
+      ],
+    });
+    replace(byId("busy"), el("h3", {}, "Pace of busy hosts"), this.busy.nodes);
+    this.paused = new Table({
+      title: "Paused hosts",
+      search: "Search paused hosts",
+      by: "until",
+      order: "asc",
+      text: (row) => row.host,
+      empty: "No host is paused.",
+      columns: [
+        { key: "host", name: "Host", value: (row) => row.host, cell: (row) => word(row.host) },
+        { key: "until", name: "Until", num: true, start: "asc", value: (row) => Date.parse(row.paused_until), cell: (row) => time(row.paused_until) },
+        { key: "left", name: "Still", num: true, cell: (row) => el("span", { class: "countdown", "data-until": Date.parse(row.paused_until) }, span(Date.parse(row.paused_until) - this.now)) },
+        { key: "release", name: "Release", hidden: true, class: "end", cell: (row) => el("button", { type: "button", "data-key": `release ${row.host}`, "aria-label": `Release ${row.host}`, on: { click: () => this.release(row.host) } }, "Release") },
+      ],
+    });
+    this.pausedTitle = el("h3", { id: "paused-title", tabindex: "-1" }, "Paused hosts");
+    replace(byId("paused"), this.pausedTitle, this.paused.nodes);
+  }
+
+  /** What the domains' table wants of the server. */
+  query() {
+    const { by, order, needle, limit } = this.domains.query();
+    return { sort: by, order, search: needle, limit };
+  }
+
+  show(board, hosts, arms, now) {
+    this.now = now;
+    this.domains.show(board.domains.rows, board.domains);
+    this.fetchers.show(board.fetchers);
+    this.heuristics.show(board.heuristics);
+    const paused = hosts.filter((host) => Date.parse(host.paused_until) > now);
+    this.paused.show(paused);
+    say(this.pausedTitle, paused.length === 0 ? "Paused hosts" : `Paused hosts (${count(paused.length)})`);
+    this.busy.show(board.busy);
+    this.#mode(board);
+    byId("reading").hidden = board.complete;
+    this.#log(board.log, now);
+    this.#rollout(board, arms);
+    this.#fleet(board.fleet, now);
+  }
+
+  #mode(board) {
+    const chip = byId("mode");
+    chip.hidden = !board.mode || board.mode === "learning";
+    say(chip, `mode: ${board.mode}`);
+  }
+
+  #log(log, now) {
+    say(byId("log-dir"), log.dir);
+    const waiting = log.queued_records > 0 ? `${count(log.queued_records)} records, ${bytes(log.queued_bytes)}, wait in memory` : "nothing waits in memory";
+    const good = log.state === "good";
+    const facts = [
+      ["State", good ? "Good" : log.state === "degraded" ? "Degraded" : "Closed", good ? "attempts reach the disk" : log.reason ?? "", good ? "better" : "worse"],
+      ["Size", bytes(log.bytes), `${count(log.segments)} ${log.segments === 1 ? "segment" : "segments"}`],
+      ["Not yet on disk", count(log.lag_records), waiting, log.lag_records > 10_000 ? "worse" : ""],
+      ["Last sync", log.synced_at ? ago(log.synced_at, now) : NONE, log.synced_at ? `at ${time(log.synced_at, { seconds: true })}, ${count(log.syncs)} in all` : "none since the start"],
+      ["Last compaction", log.compacted_at ? ago(log.compacted_at, now) : "never", log.compacted_at ? `at ${time(log.compacted_at)}` : "raw attempts are all there"],
+      ["Lost", count(log.lost), log.lost > 0 ? "records that will not be in the log" : "since the start", log.lost > 0 ? "worse" : ""],
+    ];
+    replace(
+      byId("log-facts"),
+      facts.map(([name, value, about, tone]) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, el("span", { class: `big ${tone ?? ""}` }, value)), el("dd", { class: "quiet" }, about))),
+    );
+  }
+
+  #rollout(board, answer) {
+    const some = rollout.show(byId("arms"), answer);
+    byId("rollout").hidden = !some;
+    byId("nav-rollout").hidden = !some;
+    say(byId("rollout-note"), `Mode: ${board.mode}`);
+  }
+
+  #fleet(fleet, now) {
+    const nodes = fleet?.nodes ?? [];
+    const some = nodes.length > 0;
+    byId("fleet").hidden = !some;
+    byId("nav-fleet").hidden = !some;
+    if (!some) return;
+    const rows = nodes.map((node) => el("tr", {}, el("th", { scope: "row" }, word(node.name)), el("td", {}, node.state), el("td", { class: "num" }, ago(node.seen_at, now)), el("td", { class: "num" }, count(node.lag))));
+    replace(byId("nodes"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Fleet nodes" }, el("table", {}, el("thead", {}, el("tr", {}, ["Node", "State", "Last heard", "Behind by"].map((name, at) => el("th", { scope: "col", class: at > 1 && "num" }, name)))), el("tbody", {}, rows))));
+  }
+}
+
+/** The columns that domains and fetchers have in common. */
+function rates() {
+  const share = (key, name, cell) => ({ key, name, num: true, value: (row) => row[key], cell: cell ?? ((row) => percent(row[key])) });
+  return [
+    { key: "attempts", name: "Requests", num: true, value: (row) => row.attempts, cell: (row) => count(row.attempts) },
+    share("success_rate", "Delivered", (row) => meter(row.success_rate, percent(row.success_rate), "good")),
+    share("ban_rate", "Blocked", (row) => meter(row.ban_rate, percent(row.ban_rate), "bad")),
+    share("learned", "Learned"),
+    { key: "requests_per_page", name: "Per page", num: true, about: "Requests for a page that was delivered", value: (row) => row.requests_per_page, cell: (row) => fixed(row.requests_per_page) },
+  ];
+}
