@@ -95,6 +95,50 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
 }
 
 #[test]
+fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minute() {
+    for (blocked, window, held) in [(0, "10 s", 11_000), (1, "1 min", 30_000)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 40);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        for _ in 0..blocked {
+            let trial = crawl.permit("a.org");
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+        let trial = crawl.permit("a.org");
+        assert_eq!(crawl.now - begin, held);
+        assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
+    }
+}
+
+#[test]
+fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    // A limit that closes for 200 s: when the trials went out after it had closed, in seconds.
+    let mut closed = || {
+        crawl.good("a.org", 60);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        let mut trials = Vec::new();
+        loop {
+            let trial = crawl.permit("a.org");
+            trials.push((crawl.now - begin) / 1000);
+            if crawl.now - begin >= 200_000 {
+                assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+                return trials;
+            }
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+    };
+    let (first, second) = (closed(), closed());
+    let penalty = *first.last().unwrap();
+    assert!(second.len() <= 2 && *second.last().unwrap() <= penalty + penalty / 40 + 1, "{first:?} {second:?}");
+}
+
+#[test]
 fn one_wall_is_a_doubt_that_another_url_settles() {
     let wall = Answer::new(Heard::Wall, FETCHER);
     for (second, verdict) in [(Heard::Content, Verdict::Page), (Heard::Wall, Verdict::Pace)] {
@@ -132,7 +176,7 @@ fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
         };
         holds.push((hold_until.as_millis() - begin) / 1000);
     }
-    assert_eq!(holds, [30, 45, 67, 101]);
+    assert_eq!(holds, [11, 19, 28, 42]);
 }
 
 #[test]
