@@ -6,9 +6,8 @@
 //! knows for an hour, is asked again. Must not know the rules.
 
 use super::hot::Hot;
-use super::levels::{Kept, is_remembered};
+use super::levels::{Kept, end_hold, is_remembered};
 use super::live::{Live, Rules};
-use super::release::end_hold;
 use super::remembered::Remembered;
 
 /// A host believes so long that it is alone: less than its site keeps who was asked.
@@ -115,21 +114,18 @@ impl HostEntry {
         }
     }
 
-    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
-    pub(super) fn end_hold(&mut self, now: i64) -> Option<i64> {
-        match self {
-            Self::Cold(host) => end_hold(&mut host.kept, None, now),
-            Self::Warm(host) => {
-                let Warm { cold, hot } = &mut host.kept;
-                end_hold(cold, Some(hot), now)
-            }
-        }
-    }
-
     /// Takes up what was remembered. Nothing changes while requests are under way.
     pub(super) fn restore(&mut self, cold: Remembered) {
         if self.hot().is_none_or(|hot| hot.in_flight == 0) {
             self.cool_to(cold.with_wish_of(self.cold()));
+        }
+    }
+
+    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
+    pub(super) fn end_hold(&mut self, now: i64) -> Option<i64> {
+        match self {
+            Self::Cold(host) => end_hold(&mut host.kept, None, now),
+            Self::Warm(host) => end_hold(&mut host.kept.cold, Some(&mut host.kept.hot), now),
         }
     }
 

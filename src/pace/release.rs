@@ -5,8 +5,7 @@
 
 use super::Pace;
 use super::answer::{Cause, Level};
-use super::hot::Hot;
-use super::remembered::Remembered;
+use super::levels::end_hold;
 use crate::time::Timestamp;
 
 impl Pace {
@@ -17,9 +16,8 @@ impl Pace {
         {
             let mut entry = self.hosts.get_mut(&self.key(host))?;
             let (site, address) = (entry.who().site, entry.who().address);
-            let entry = &mut *entry;
             if let Some(until) = entry.end_hold(now.as_millis()) {
-                ended.push((until, Level::Host, entry.who().name.clone(), entry.remembered()));
+                ended.push((until, Level::Host, entry.who().name.to_string(), entry.remembered()));
             }
             for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
                 if let Some(mut shared) = map.get_mut(&key) {
@@ -27,7 +25,7 @@ impl Pace {
                     if let Some(kept) = shared.kept.as_deref_mut()
                         && let Some(until) = end_hold(&mut kept.cold, kept.hot.as_deref_mut(), now.as_millis())
                     {
-                        ended.push((until, level, shared.name.clone(), kept.remembered()));
+                        ended.push((until, level, shared.name.to_string(), kept.remembered()));
                     }
                 }
             }
@@ -39,18 +37,4 @@ impl Pace {
         }
         longest.map(Timestamp::from_millis)
     }
-}
-
-/// Ends a hold that lasts beyond `now`, and says until when it would have been.
-pub(super) fn end_hold(cold: &mut Remembered, hot: Option<&mut Hot>, now: i64) -> Option<i64> {
-    let trouble = hot.and_then(|hot| hot.trouble.as_deref_mut());
-    let until = trouble.as_ref().map_or(i64::from(cold.hold_until) * 1000, |trouble| trouble.hold);
-    if until <= now {
-        return None;
-    }
-    if let Some(trouble) = trouble {
-        trouble.hold = now;
-    }
-    cold.hold_until = u32::try_from(now.div_euclid(1000)).unwrap_or(0);
-    Some(until)
 }

@@ -72,6 +72,7 @@ pub(crate) struct UnderWay {
 
 /// Where a visit stands.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly every visit that is kept has a request out")]
 pub(crate) enum Stands {
     /// It has to be asked.
     Open,
