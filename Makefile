@@ -7,12 +7,12 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx yt-dlp limits warc-tools ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx prometheus yt-dlp limits warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium nginx yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nginx, yt-dlp, warcio, pywb)
+test: chromium nginx prometheus yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nginx, Prometheus, yt-dlp, warcio, pywb)
 	$(CARGO) test --locked --workspace --all-features
 
 chromium: ## Make sure that there is a Chromium
@@ -27,8 +27,14 @@ warc-tools: ## Make sure that there are warcio and pywb, in target/warc-tools
 nginx: ## Make sure that there is an nginx
 	@.ci/nginx
 
+prometheus: ## Make sure that there is a Prometheus
+	@.ci/prometheus
+
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
 	$(CARGO) test --locked -p fetchwise-cli --test limits -- --ignored --nocapture --test-threads 4
+
+book: ## Build the documentation as a book, in target/book (installs mdbook)
+	@.ci/book
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

@@ -76,7 +76,8 @@
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
-//! | `tracing` | events for what visits do |
+//! | `tracing` | spans and events for what visits do |
+//! | `metrics` | what is counted, as a collector for a registry of `prometheus-client` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(feature = "json", feature = "journal"))]
@@ -100,6 +101,9 @@ pub mod fetch;
 pub mod heuristic;
 #[cfg(feature = "journal")]
 pub mod journal;
+pub(crate) mod meter;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod names;
 pub mod off_policy;
 #[cfg(feature = "pace")]
@@ -113,6 +117,8 @@ pub mod response;
 pub mod rfc3339;
 #[cfg(any(feature = "config", feature = "pipeline"))]
 pub mod robots;
+#[cfg(all(feature = "json", feature = "journal"))]
+pub mod rollout;
 pub mod router;
 pub mod score;
 pub mod selector;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::attempt::Attempt;
+use crate::attempt::{Arm, Attempt};
 use crate::heuristic::url::parse;
 use crate::selector::{CandidateView, Selector, Situation};
 
@@ -50,6 +50,8 @@ pub struct Evaluation {
     pub inverse_propensity: Estimate,
     /// What the log itself came to.
     pub logged: Estimate,
+    /// How much more than that the doubly robust estimate is, with the interval of the difference.
+    pub gain: Estimate,
     /// Fetches that were evaluated.
     pub fetches: u64,
     /// Of those, how many where the evaluated policy would have taken what was taken.
@@ -106,6 +108,8 @@ struct Fetch {
 #[derive(Debug)]
 pub struct OffPolicyEvaluator {
     selector: Selector,
+    /// What is evaluated is what learning would have taken where the table served, as it was logged then.
+    is_shadow: bool,
     open: HashMap<u64, Open>,
     done: Vec<Fetch>,
     left_out: u64,
@@ -117,7 +121,21 @@ impl OffPolicyEvaluator {
     /// Evaluates the policy of `selector`, which must be without evidence and have the candidates, costs and constants that the
     /// question is asked for.
     pub fn new(selector: Selector) -> Self {
-        Self { selector, open: HashMap::new(), done: Vec::new(), left_out: 0, after_failure: (0.0, 0) }
+        Self {
+            selector,
+            is_shadow: false,
+            open: HashMap::new(),
+            done: Vec::new(),
+            left_out: 0,
+            after_failure: (0.0, 0),
+        }
+    }
+
+    /// Evaluates what learning would have taken where the router table served, by what was logged beside each attempt then. `selector`
+    /// is as for [`new`](Self::new); its own choices are not asked for. A table always takes the same fetcher, so that where learning
+    /// wants another one the estimate is the model's: [`Evaluation::unsupported_share`] says how often that is.
+    pub fn of_shadow(selector: Selector) -> Self {
+        Self { is_shadow: true, ..Self::new(selector) }
     }
 
     /// Takes the next attempt of the log, oldest first. Cost: one explained decision for the first attempt of a fetch.
@@ -126,6 +144,10 @@ impl OffPolicyEvaluator {
         let worth = self.worth(attempt);
         if attempt.try_no <= 1 {
             self.close(link);
+            if self.is_shadow && (attempt.arm != Some(Arm::Legacy) || attempt.shadow_fetcher.is_none()) {
+                self.selector.observe(attempt);
+                return;
+            }
             match self.begin(attempt, worth) {
                 Some(open) => drop(self.open.insert(link, open)),
                 None => self.left_out += 1,
@@ -133,6 +155,11 @@ impl OffPolicyEvaluator {
         } else if let Some(open) = self.open.get_mut(&link) {
             open.fetch.worth += worth;
         }
+        self.selector.observe(attempt);
+    }
+
+    /// Learns from an attempt as the selector did then, and evaluates nothing.
+    pub fn learn(&mut self, attempt: &Attempt) {
         self.selector.observe(attempt);
     }
 
@@ -151,7 +178,9 @@ impl OffPolicyEvaluator {
         let url = parse(&attempt.url).ok()?;
         let situation = Situation { hint: attempt.hint, ..Situation::first(attempt.attempted_at) };
         let explained = self.selector.explain(&url, &situation).ok()?;
-        let wanted = explained.decision.taken().map(|take| self.selector.fetcher_name(take.fetcher));
+        let decided = || explained.decision.taken().map(|take| self.selector.fetcher_name(take.fetcher));
+        let logged = attempt.shadow_fetcher.as_deref().map(crate::registry::canonical);
+        let wanted = if self.is_shadow { logged } else { decided() };
         let expected = |name: &str| {
             explained.candidates.iter().find(|c| c.fetcher == name).map_or(0.0, |candidate| self.expected(candidate))
         };
@@ -200,10 +229,13 @@ impl OffPolicyEvaluator {
         let doubly_robust =
             clustered(&self.done, |f| (f.expected_wanted + weight(f) * (f.worth - f.expected_taken), 1.0));
         let mut evaluation = Evaluation {
-            policy: self.selector.policy_name().to_owned(),
+            policy: if self.is_shadow { "shadow".to_owned() } else { self.selector.policy_name().to_owned() },
             doubly_robust,
             inverse_propensity: clustered(&self.done, |f| (weight(f) * f.worth, weight(f))),
             logged: clustered(&self.done, |f| (f.worth, 1.0)),
+            gain: clustered(&self.done, |f| {
+                (f.expected_wanted + weight(f) * (f.worth - f.expected_taken) - f.worth, 1.0)
+            }),
             fetches: self.done.len() as u64,
             agreed: self.done.iter().filter(|fetch| fetch.agreed).count() as u64,
             effective_sample,

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 
 use super::global::GlobalArgs;
 use super::{
-    ban_rate, classify, demo, explain, export, fetch, fetchers, hosts, import, importance, maintain, manual, query,
-    replay_policy, select, serve, simulate, stats, try_url,
+    attempts, ban_rate, classify, config, demo, explain, export, fetch, fetchers, hosts, import, importance, links,
+    maintain, manual, query, release, replay_policy, rollout, select, serve, simulate, stats, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -45,7 +45,10 @@ pub(crate) enum Command {
     Try(try_url::TryArgs),
     Select(select::SelectArgs),
     Explain(explain::ExplainArgs),
+    Attempts(attempts::AttemptsArgs),
     Hosts(hosts::HostsArgs),
+    Links(links::LinksArgs),
+    Release(release::ReleaseArgs),
     Classify(classify::ClassifyArgs),
     Import(import::ImportArgs),
     Export(export::ExportArgs),
@@ -54,11 +57,13 @@ pub(crate) enum Command {
     Query(query::QueryArgs),
     Importance(importance::ImportanceArgs),
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
+    Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Maintain(maintain::MaintainCommand),
     Simulate(simulate::SimulateArgs),
+    Config(config::ConfigArgs),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
 }

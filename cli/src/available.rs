@@ -81,7 +81,7 @@ impl<'s> Available<'s> {
         if is_off || !is_wanted {
             return Ok(found);
         }
-        let browser = match BrowserFetcher::find(wanted.chromium.as_deref().or(config.browser.path.as_deref())) {
+        let browser = match BrowserFetcher::find(wanted.chromium.as_deref().or(settings.browser_path())) {
             Ok(program) => Ok(program),
             Err(missing) if missing.named.is_some() => return Err(Failure::usage(missing)),
             Err(missing) => Err(NoBrowser::Missing(missing.to_string())),

@@ -1,16 +1,24 @@
 //! `ban-rate`: how often a domain blocked.
 
+use std::ops::ControlFlow;
+use std::path::Path;
+
 use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
-use super::out::{Out, percent};
-use super::pass;
+use super::out::{DIM, Out, percent, plain, styled};
 use super::settings::Settings;
-use fetchwise::analytics::DayHistory;
+use fetchwise::analytics::{BanRate, DayHistory};
+use fetchwise::journal::{self, Order, Wanted};
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
 
 /// Say how often a domain blocked, in whole UTC days
+///
+/// The last ninety days come from counts that are kept by day, attempts that were compacted away among them; days before those from the
+/// attempts that are still in the log.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fetchwise ban-rate example.org --days 7 --json")]
 pub(crate) struct BanRateArgs {
@@ -29,29 +37,66 @@ struct BanRateJson<'a> {
     attempts: u64,
     banned: u64,
     rate: Option<f64>,
+    /// Attempts before this may be missing from the counts.
+    complete_since: Option<String>,
 }
+
+const DAY_MS: i64 = 86_400_000;
 
 /// Runs the command.
 pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let domain = read_domain(&args.domain)?;
-    let mut history = DayHistory::default();
-    pass::attempts(&settings.existing_dir()?, |attempt| {
-        if attempt.heuristic("domain") == Some(&domain) {
-            history.observe(&attempt);
-        }
-    })?;
-    let sum = history.rate(args.days, settings.clock.now());
+    let (dir, now) = (settings.existing_dir()?, settings.clock.now());
+    let (selector, _) = settings.learned()?;
+    let mut sum = selector.ban_rate_at(&domain, args.days, now);
+    let mut since = selector.ban_rates_since();
+    let first = now.utc_day().saturating_sub(i64::from(args.days) - 1);
+    if args.days > BanRate::DAYS_KEPT {
+        let (older, cutoff) = before_what_is_kept(&dir, &domain, args.days, now)?;
+        sum = sum.plus(older);
+        since = since.max(cutoff);
+    }
+    // What began before the first day that is asked for does not matter.
+    let since = since.filter(|since| since.as_millis() > first.saturating_mul(DAY_MS));
     let (attempts, banned, rate) = (sum.attempts, sum.banned, sum.rate());
     if out.json {
-        out.object(&BanRateJson { domain: &domain, days: args.days, attempts, banned, rate })?;
-    } else {
-        let days = if args.days == 1 { "today".to_owned() } else { format!("in {} days", args.days) };
-        match rate {
-            Some(_) => {
-                out.line(format_args!("{domain}: {banned} of {attempts} attempts blocked {days} ({})", percent(rate)))?
-            }
-            None => out.line(format_args!("{domain}: no attempts {days}"))?,
+        let complete_since = since.map(rfc3339::format);
+        out.object(&BanRateJson { domain: &domain, days: args.days, attempts, banned, rate, complete_since })?;
+        return Ok(Exit::Done);
+    }
+    let (name, days) =
+        (plain(&domain), if args.days == 1 { "today".to_owned() } else { format!("in {} days", args.days) });
+    match rate {
+        Some(_) => {
+            out.line(format_args!("{name}: {banned} of {attempts} attempts blocked {days} ({})", percent(rate)))?
         }
+        None => out.line(format_args!("{name}: no attempts {days}"))?,
+    }
+    if let Some(since) = since {
+        let since = rfc3339::format(since);
+        out.line(styled(DIM, format_args!("attempts before {since} were compacted away and are not counted")))?;
     }
     Ok(Exit::Done)
+}
+
+/// What attempts show that are older than the days that are kept, and the time before which they may be gone.
+fn before_what_is_kept(
+    dir: &Path,
+    domain: &str,
+    days: u32,
+    now: Timestamp,
+) -> Result<(BanRate, Option<Timestamp>), Failure> {
+    let start = |day: i64| Timestamp::from_millis(day.saturating_mul(DAY_MS));
+    let today = now.utc_day();
+    let mut wanted = Wanted::default();
+    wanted.domain = Some(domain.to_owned());
+    wanted.since = Some(start(today.saturating_sub(i64::from(days) - 1)));
+    let until = start(today.saturating_sub(i64::from(BanRate::DAYS_KEPT) - 1)).as_millis().saturating_sub(1);
+    wanted.until = Some(Timestamp::from_millis(until));
+    let mut history = DayHistory::default();
+    let found = journal::attempts(dir, &wanted, Order::OldestFirst, None, |_, attempt| {
+        history.observe(&attempt);
+        ControlFlow::Continue(())
+    })?;
+    Ok((history.rate(days, now), found.compacted_before))
 }

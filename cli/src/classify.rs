@@ -10,16 +10,15 @@ use std::thread;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::failure::{Exit, Failure};
 use super::input::{Line, Lines, is_stdin, open, unreadable};
 use super::out::{CHOSEN, DIM, ERROR, Out, Table, plain, styled};
 use super::settings::Settings;
-use fetchwise::answer::BlockKind;
-use fetchwise::detect::{self, Cue, CueSum, Detector, Match, Scratch, Verdict};
-use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
+use fetchwise::detect::{self, Detector, Scratch};
 use fetchwise::response::{Header, Page};
+use fetchwise_serve::shape::{VerdictJson, headers};
 
 /// Read a response: blocked, an application's shell, empty, or content
 #[derive(Debug, Args)]
@@ -72,79 +71,6 @@ const BLOCK_LINES: usize = 1024;
 /// As much of a body is read as a detector looks at.
 const BODY_MAX_BYTES: usize = 1 << 20;
 
-/// A response as one result describes it.
-#[derive(Serialize)]
-struct VerdictJson {
-    url: Option<String>,
-    /// None for a body that is no line of a batch.
-    body_path: Option<PathBuf>,
-    status: u16,
-    is_blocked: bool,
-    block_type: Option<&'static str>,
-    vendor: Option<String>,
-    rule: Option<String>,
-    has_spa: bool,
-    framework: Option<String>,
-    is_empty: bool,
-    has_paywall: bool,
-    high_script_ratio: bool,
-    text_chars: u32,
-    is_queued: bool,
-    has_login_wall: bool,
-    soft_404: bool,
-    is_html: bool,
-    bytes: u32,
-    confidence: f32,
-    /// What an attempt by a plain request would count as; none for content.
-    error_type: Option<String>,
-    reason: String,
-    /// Where the page only sends its reader.
-    redirect: Option<String>,
-    wall_cues: bool,
-    waf: Vec<String>,
-    heuristics: Vec<HeuristicJson>,
-    /// None without `--explain`.
-    matches: Option<Vec<MatchJson>>,
-    /// None without `--explain`, and where the page says nothing that only walls say.
-    cues: Option<CuesJson>,
-}
-
-/// What the page says of a wall, and what it adds up to.
-#[derive(Serialize)]
-struct CuesJson {
-    sum: i32,
-    threshold: i32,
-    /// Whether something is among them without which nothing is a wall.
-    core: bool,
-    own_chars: u32,
-    cues: Vec<CueJson>,
-}
-
-#[derive(Serialize)]
-struct CueJson {
-    id: String,
-    weight: i32,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct HeuristicJson {
-    r#type: String,
-    value: String,
-}
-
-#[derive(Serialize)]
-struct MatchJson {
-    rule: String,
-    vendor: Option<String>,
-    grade: &'static str,
-    place: &'static str,
-    offset: Option<u32>,
-    text: String,
-    counted: bool,
-    note: String,
-}
-
 /// A line of a batch that cannot be read.
 #[derive(Serialize)]
 struct LineErrorJson {
@@ -193,7 +119,7 @@ fn single(detector: &Detector, path: &Path, args: &ClassifyArgs, out: &mut Out) 
     let body = body.map_err(|error| unreadable(path, &error))?;
     let url = args.url.as_deref();
     let page = Page { url, final_url: None, status: args.status, headers: &args.header, body: &body };
-    let verdict = judge(detector, &page, args.explain, &mut Scratch::default());
+    let verdict = VerdictJson::read(detector, &page, args.explain, &mut Scratch::default());
     if out.json {
         out.object(&verdict)?;
     } else {
@@ -315,7 +241,7 @@ fn read_line(
     };
     let status = item.status.unwrap_or(200);
     let page = Page { url: item.url.as_deref(), final_url: None, status, headers: &headers, body: &body };
-    let mut verdict = judge(detector, &page, explain, scratch);
+    let mut verdict = VerdictJson::read(detector, &page, explain, scratch);
     verdict.body_path = Some(item.body_path);
     Ok(verdict)
 }
@@ -325,106 +251,6 @@ fn read_body(from: impl Read) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     from.take(BODY_MAX_BYTES as u64).read_to_end(&mut body)?;
     Ok(body)
-}
-
-/// Headers as an object (a value may be a list) or as a list of pairs.
-fn headers(value: Value) -> Option<Vec<Header>> {
-    let mut out = Vec::new();
-    let mut add = |name: String, value: Value| {
-        let values = if let Value::Array(values) = value { values } else { vec![value] };
-        for value in values {
-            match value {
-                Value::String(text) => out.push(Header::new(name.clone(), text)),
-                Value::Number(number) => out.push(Header::new(name.clone(), number.to_string())),
-                _ => return None,
-            }
-        }
-        Some(())
-    };
-    match value {
-        Value::Null => {}
-        Value::Object(map) => Map::into_iter(map).try_for_each(|(name, value)| add(name, value))?,
-        Value::Array(pairs) => {
-            for pair in pairs {
-                let Value::Array(pair) = pair else { return None };
-                let [Value::String(name), value] = <[Value; 2]>::try_from(pair).ok()? else { return None };
-                add(name, value)?;
-            }
-        }
-        _ => return None,
-    }
-    Some(out)
-}
-
-fn judge(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> VerdictJson {
-    let (verdict, matches, cues) = match explain {
-        true => {
-            let explained = detector.explain(page, scratch);
-            (explained.verdict, Some(explained.matches.iter().map(match_json).collect()), explained.cues.map(cues_json))
-        }
-        false => (detector.inspect(page, scratch), None, None),
-    };
-    let mut heuristics = Vec::new();
-    detect::heuristics(page, &verdict, &mut heuristics);
-    let counts = verdict.outcome(page).counts_as(&FetcherSpec::by_name(PROBE_FETCHER));
-    let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
-    let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } = verdict;
-    VerdictJson {
-        url: page.url.map(str::to_owned),
-        body_path: None,
-        status: page.status,
-        is_blocked,
-        block_type: block_type.map(BlockKind::name),
-        vendor: owned(&verdict.vendor),
-        rule: owned(&verdict.rule),
-        has_spa,
-        framework: owned(&verdict.framework),
-        is_empty,
-        has_paywall,
-        high_script_ratio,
-        text_chars,
-        is_queued: verdict.is_queued,
-        has_login_wall: verdict.has_login_wall,
-        soft_404: verdict.soft_404,
-        is_html: verdict.is_html,
-        bytes: verdict.bytes,
-        confidence: verdict.confidence,
-        error_type: counts.err().map(|error| error.name().to_owned()),
-        reason: verdict.reason(),
-        redirect: verdict.redirect.as_deref().map(str::to_owned),
-        wall_cues: verdict.wall_cues,
-        waf: verdict.waf.iter().map(str::to_owned).collect(),
-        heuristics: heuristics
-            .into_iter()
-            .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
-            .collect(),
-        matches,
-        cues,
-    }
-}
-
-fn cues_json(sum: CueSum) -> CuesJson {
-    let cue = |cue: &Cue| CueJson { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() };
-    CuesJson {
-        sum: sum.sum,
-        threshold: sum.threshold,
-        core: sum.core,
-        own_chars: sum.own_chars,
-        cues: sum.cues.iter().map(cue).collect(),
-    }
-}
-
-fn match_json(m: &Match) -> MatchJson {
-    MatchJson {
-        rule: m.rule.to_string(),
-        vendor: m.vendor.as_deref().map(str::to_owned),
-        grade: m.grade.name(),
-        place: m.place.name(),
-        offset: m.offset,
-        text: m.text.clone(),
-        counted: m.counted,
-        note: m.note.to_string(),
-    }
 }
 
 fn label(verdict: &VerdictJson) -> &'static str {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 use url::Url;
 
 use super::available::{Available, BrowserArgs};
@@ -18,14 +17,14 @@ use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
 use fetchwise::journal::Loaded;
 use fetchwise::names::UnknownName;
-use fetchwise::pipeline::Report;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
 use fetchwise::selector::{Selector, Situation};
+use fetchwise_serve::shape::{DecisionJson, ProblemJson, Unavailable};
 
 /// What a decision depends on beside URL and evidence.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SituationArgs {
     /// The fetcher that the caller wants
     #[arg(long, value_name = "NAME")]
@@ -65,6 +64,17 @@ pub(crate) enum HintArg {
     Unknown,
 }
 
+impl From<Hint> for HintArg {
+    fn from(hint: Hint) -> Self {
+        match hint {
+            Hint::Blocked => Self::Blocked,
+            Hint::Empty => Self::Empty,
+            Hint::Timeout => Self::Timeout,
+            Hint::Unknown => Self::Unknown,
+        }
+    }
+}
+
 impl From<HintArg> for Hint {
     fn from(arg: HintArg) -> Self {
         match arg {
@@ -80,7 +90,10 @@ impl From<HintArg> for Hint {
 pub(crate) struct Decider<'s> {
     /// The selector, with all evidence.
     pub(crate) selector: Selector,
-    loaded: Loaded,
+    /// What came with the evidence.
+    pub(crate) loaded: Loaded,
+    /// The caller's name for the URL, where it is another.
+    link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
     wanted: Option<FetcherId>,
@@ -101,44 +114,13 @@ pub(crate) struct Decided {
     pub(crate) unavailable: Option<FetcherId>,
 }
 
-/// One decision, as JSON has it.
-#[derive(Debug, Serialize)]
-pub(crate) struct DecisionJson<'a> {
-    url: &'a str,
-    decision: &'static str,
-    fetcher: Option<String>,
-    confidence: Option<f64>,
-    sample_size: Option<f64>,
-    mode: &'static str,
-    rule: &'static str,
-    propensity: Option<f64>,
-    paused_until: Option<String>,
-    /// What the other arm would have taken, in the modes shadow and split.
-    shadow_fetcher: Option<String>,
-    /// What would be taken if it were to be had.
-    unavailable_fetcher: Option<String>,
-    unavailable_reason: Option<&'a str>,
-}
-
-/// An error about one URL, as JSON has it.
-#[derive(Debug, Serialize)]
-struct ErrorJson<'a> {
-    /// None for a line of stdin that is no text.
-    url: Option<&'a str>,
-    /// Always false.
-    success: bool,
-    /// `invalid_url`, `no_route` or `invalid_line`.
-    error_type: &'static str,
-    /// What is wrong, for a person.
-    error: String,
-}
-
 impl<'s> Decider<'s> {
     /// Reads the log.
     pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
         let router = settings.router()?;
         settings.warn_if_no_dir();
         let (selector, loaded) = settings.learned()?;
+        settings.put_in_force(&selector)?;
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
             let available = Available::find(settings, &args.browser)?;
@@ -153,7 +135,13 @@ impl<'s> Decider<'s> {
         }
         let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let known = args.tag.clone();
-        Ok(Self { selector, loaded, router, settings, wanted, tried, hint, known, missing, told })
+        let link = None;
+        Ok(Self { selector, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+    }
+
+    /// The same for a URL whose caller has this name for it.
+    pub(crate) fn for_link(self, link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..self }
     }
 
     /// What is known about `url` besides evidence.
@@ -165,7 +153,8 @@ impl<'s> Decider<'s> {
 
     /// The same, if every candidate were to be had.
     fn situation_with_all(&self, url: &Url) -> Situation<'_> {
-        let link = self.loaded.links.get(url.as_str()).copied().unwrap_or_default();
+        let name = self.link.as_deref().unwrap_or(url.as_str());
+        let link = self.loaded.links.get(name).copied().unwrap_or_default();
         Situation {
             link,
             hint: self.hint.or(link.hint),
@@ -179,10 +168,10 @@ impl<'s> Decider<'s> {
 
     /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
-        let routed = self.router.decide(&self.selector, url, &self.situation(url), None)?;
+        let routed = self.selector.route(url, &self.situation(url), None)?;
         let mut unavailable = None;
         if !self.missing.is_empty() {
-            let with_all = self.router.decide(&self.selector, url, &self.situation_with_all(url), None)?;
+            let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
             unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
@@ -206,29 +195,10 @@ impl<'s> Decider<'s> {
 
     /// The decision as JSON; `text` is the URL as it was given.
     pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided) -> DecisionJson<'a> {
-        let routed = &decided.routed;
-        let take = routed.decision.taken();
-        let (decision, rule, paused_until) = match routed.decision {
-            Decision::Take(take) => (take.source.name(), take.rule.name(), None),
-            Decision::Paused { until, .. } => ("paused", "paused", Some(rfc3339::format(until))),
-            Decision::GiveUp => ("none", "none", None),
-            Decision::NoFetcherGetsPast => ("none", Report::NO_FETCHER_GETS_PAST, None),
-        };
-        let name = |id| self.selector.fetcher_name(id).to_owned();
-        DecisionJson {
-            url: text,
-            decision,
-            fetcher: take.map(|take| name(take.fetcher)),
-            confidence: take.map(|take| take.confidence),
-            sample_size: take.map(|take| take.sample_size),
-            mode: self.router.mode.name(),
-            rule,
-            propensity: take.map(|take| take.propensity),
-            paused_until,
-            shadow_fetcher: routed.shadow.map(name),
-            unavailable_fetcher: decided.unavailable.map(name),
-            unavailable_reason: decided.unavailable.and_then(|id| self.why_not(id)),
-        }
+        let unavailable = decided
+            .unavailable
+            .map(|id| Unavailable { fetcher: self.selector.fetcher_name(id), reason: self.why_not(id) });
+        DecisionJson::new(text, &self.selector, self.router.mode, &decided.routed, unavailable)
     }
 
     /// The decision in words.
@@ -264,23 +234,23 @@ impl<'s> Decider<'s> {
 
 /// Shows an error about one URL.
 pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result<(), Failure> {
-    let error_type = match error {
-        RouteError::Url(_) => "invalid_url",
-        _ => "no_route",
-    };
-    show(out, Some(url), error_type, error.to_string())
+    if out.json {
+        return out.object(&ProblemJson::of_route(url, error));
+    }
+    show(out, &error.to_string())
 }
 
 /// Shows that a line of stdin is no URL.
 pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Result<(), Failure> {
-    show(out, None, "invalid_line", format!("stdin, line {number}: {error}"))
+    let error = format!("stdin, line {number}: {error}");
+    if out.json {
+        return out.object(&ProblemJson::of_url(None, "invalid_line", error));
+    }
+    show(out, &error)
 }
 
-fn show(out: &mut Out, url: Option<&str>, error_type: &'static str, error: String) -> Result<(), Failure> {
-    if out.json {
-        return out.object(&ErrorJson { url, success: false, error_type, error });
-    }
-    out.line(format_args!("{}  {}", styled(ERROR, "error"), plain(&error)))
+fn show(out: &mut Out, error: &str) -> Result<(), Failure> {
+    out.line(format_args!("{}  {}", styled(ERROR, "error"), plain(error)))
 }
 
 /// Reads a URL as it was given.

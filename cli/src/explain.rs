@@ -2,28 +2,40 @@
 
 use clap::Args;
 use serde::Serialize;
+use uuid::Uuid;
 
-use super::decide::{Decider, DecisionJson, SituationArgs, read_url, show_error};
+use super::decide::{Decider, SituationArgs, read_url, show_error};
 use super::failure::{Exit, Failure};
 use super::out::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
-use super::pacing::PaceJson;
+use super::past::{RebuiltJson, Then, ThenJson, rebuilt_json, show_rebuilt};
 use super::settings::Settings;
+use super::when::{When, read_when};
+use super::why::{counterfactual, day, index, measured_cost, tag_lines};
 use fetchwise::decision::{Decision, Rule};
+use fetchwise::journal::Moment;
 use fetchwise::rfc3339;
 use fetchwise::router::Routed;
-use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagFetcher, TagView};
-use fetchwise::time::Timestamp;
+use fetchwise::selector::{CandidateView, Counterfactual, EvidenceStep, Explanation, TagView};
+use fetchwise_serve::shape::{DecisionJson, PaceJson};
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
 ///
 /// Considers the fetchers that `fetch` could use, as `select` does.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
-    fetchwise explain --last-failure empty https://example.org/app")]
+    fetchwise explain --last-failure empty https://example.org/app\n  \
+    fetchwise explain https://example.org/docs/a.pdf --at 2h\n  \
+    fetchwise explain --attempt 0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10")]
 pub(crate) struct ExplainArgs {
     /// What would be fetched
-    #[arg(value_name = "URL")]
-    pub(crate) url: String,
+    #[arg(value_name = "URL", required_unless_present = "attempt")]
+    pub(crate) url: Option<String>,
+    /// With the evidence and pauses of that time: a time, a day, or so long ago (2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = read_when)]
+    pub(crate) at: Option<When>,
+    /// The decision that led to this attempt, as it was recorded, and the evidence of that moment
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
+    pub(crate) attempt: Option<Uuid>,
     #[command(flatten)]
     pub(crate) situation: SituationArgs,
 }
@@ -41,6 +53,12 @@ struct ExplanationJson<'a> {
     /// How fast the host may be asked; null for one that was never asked.
     pace: Option<PaceJson>,
     host_showed: Vec<TagJson<'a>>,
+    /// Of an earlier time only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt: Option<RebuiltJson>,
+    /// Of an attempt only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<ThenJson<'a>>,
 }
 
 /// What the host showed.
@@ -139,8 +157,26 @@ struct MeasuredJson {
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
-    let mut decider = Decider::new(settings, &args.situation)?;
-    let text = args.url.as_str();
+    if let Some(id) = args.attempt {
+        let then = Then::find(settings, id)?;
+        let settings = then.settings(settings);
+        let decider = Decider::new(&settings, &then.situation(&args.situation))?.for_link(then.link());
+        return explain(decider, then.url(), &settings, Some(&then), out);
+    }
+    let text = args.url.as_deref().unwrap_or_default();
+    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.at(Moment::At(at), at));
+    let settings = then.as_ref().unwrap_or(settings);
+    explain(Decider::new(settings, &args.situation)?, text, settings, None, out)
+}
+
+fn explain(
+    mut decider: Decider<'_>,
+    text: &str,
+    settings: &Settings,
+    then: Option<&Then>,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let (is_past, now) = (settings.is_past(), settings.clock.now());
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
@@ -154,7 +190,7 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
     let rule_text = rule_text(&decided.routed);
     let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
     let paces = decider.selector.pace().zip(domain);
-    let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, settings.clock.now()));
+    let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
     if out.json {
         out.object(&ExplanationJson {
             decision: decider.json(text, &decided),
@@ -179,10 +215,21 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
                 .collect(),
             pace: pace.as_ref().map(PaceJson::from),
             host_showed: explanation.shown.iter().map(tag_json).collect(),
+            rebuilt: is_past.then(|| rebuilt_json(&decider.loaded, now)),
+            attempt: then.map(Then::json),
         })?;
         return Ok(Exit::Done);
     }
-    out.line(styled(HEADING, plain(text)))?;
+    match then {
+        Some(then) => then.show(out)?,
+        None => out.line(styled(HEADING, plain(text)))?,
+    }
+    if is_past {
+        show_rebuilt(&decider.loaded, now, out)?;
+    }
+    if let Some(then) = then {
+        then.compare(chosen, out)?;
+    }
     out.line(format_args!("\n{}", heuristics(&explanation)))?;
     if explanation.steps.iter().any(|step| step.total > 0.0) {
         out.line(format_args!("\n{}", steps(&explanation)))?;
@@ -213,46 +260,6 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
     Ok(Exit::Done)
 }
 
-/// How a measured cost came to be.
-fn measured_cost(c: &CandidateView) -> Option<String> {
-    let measured = c.measured?;
-    Some(format!(
-        "cost of {}: a request takes {:.0} ms here, a plain one {:.0} ms on average: {:.1} plain requests (configured: {}, bounds {} to {})",
-        plain(&c.fetcher),
-        measured.request_ms,
-        measured.plain_ms,
-        c.cost,
-        measured.configured,
-        measured.configured / 4.0,
-        measured.configured * 4.0,
-    ))
-}
-
-/// What the host showed, a line for each fetcher that was tried on other hosts that showed it.
-fn tag_lines(view: &TagView) -> Vec<String> {
-    let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
-    let does = if view.is_vendor { "got past it" } else { "delivered" };
-    let category = if view.is_vendor { "all walls" } else { "all such hosts" };
-    let line = |of: &TagFetcher| {
-        let turned =
-            of.turned_at.map(|at| format!("; turned on {}: what was tried here before does not count", day(at)));
-        format!(
-            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against this host's own{}",
-            plain(&of.fetcher),
-            100.0 * of.success_rate,
-            of.attempts,
-            of.hosts,
-            100.0 * of.category_rate,
-            of.weight,
-            turned.unwrap_or_default(),
-        )
-    };
-    match view.fetchers.is_empty() {
-        true => vec![format!("{head}: nothing is known of other hosts that showed it")],
-        false => view.fetchers.iter().map(line).collect(),
-    }
-}
-
 fn tag_json(view: &TagView) -> TagJson<'_> {
     let fetchers = view.fetchers.iter().map(|of| TagFetcherJson {
         fetcher: &of.fetcher,
@@ -264,40 +271,6 @@ fn tag_json(view: &TagView) -> TagJson<'_> {
         turned_at: of.turned_at.map(rfc3339::format),
     });
     TagJson { tag: &view.tag, vendor: view.is_vendor, last_shown: day(view.last_shown), fetchers: fetchers.collect() }
-}
-
-/// The day of a time, as people write it.
-fn day(at: Timestamp) -> String {
-    rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
-}
-
-/// What would be otherwise, in words.
-fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
-    Some(match of {
-        Counterfactual::WithoutDomain { decision, candidate } => {
-            let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
-            let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
-                format!(" ({}, p {:.3}, index {})", take.source.name(), c.success, index(c.index))
-            });
-            format!("without the domain's evidence: {name}{details}")
-        }
-        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => format!(
-            "cheapest alternative: {} at {} a request{}; with p {:.3} a page takes {} on average, {} by {}",
-            plain(&candidate.fetcher),
-            candidate.cost,
-            if candidate.open { ", its breaker is open" } else { "" },
-            candidate.success,
-            page_cost(*expected_cost),
-            page_cost(*expected_cost_chosen),
-            plain(chosen.unwrap_or("the chosen one")),
-        ),
-        _ => return None,
-    })
-}
-
-/// An index in words: below zero a try costs more than a page is worth, and by how much more means nothing.
-fn index(index: f64) -> String {
-    if index < 0.0 { "not worth it".to_owned() } else { format!("{index:.1}") }
 }
 
 /// What JSON shows at most of a page's cost, in pages. A chance of next to nothing makes the cost of a page as large as one
@@ -322,11 +295,6 @@ impl Bounds {
     fn index(self, index: f64) -> f64 {
         index.max(-self.cost_most)
     }
-}
-
-/// What a page costs, as far as it is worth saying.
-fn page_cost(cost: f64) -> String {
-    if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
 }
 
 fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<CounterfactualJson<'_>> {

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::failure::{Exit, Failure};
+use super::learned_table;
 use super::out::Out;
 use super::parquet::ParquetOut;
 use super::pass;
@@ -20,19 +21,30 @@ use fetchwise::journal::{self, Importances};
 ///
 /// What `importance --write` has worked out stands beside each heuristic. Parquet has response_headers and heuristics as lists
 /// of records, attempted_at as a UTC timestamp.
+///
+/// With --router FILE what was learned is written as a router table instead: for each domain that is known well enough the fetcher
+/// that would be taken, with its confidence and its attempts there. --router reads it back.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fetchwise export > attempts.jsonl\n  \
     fetchwise export --format csv > attempts.csv\n  \
     fetchwise export --format parquet > attempts.parquet\n  \
-    fetchwise export --sqlite attempts.db")]
+    fetchwise export --sqlite attempts.db\n  \
+    fetchwise export --router learned.csv                 what was learned, as a router table\n  \
+    fetchwise export --router - --format toml             the same as TOML, on stdout")]
 pub(crate) struct ExportArgs {
-    /// jsonl, csv (headers and heuristics as JSON text), or parquet
-    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
-    pub(crate) format: ExportFormat,
+    /// jsonl, csv (headers and heuristics as JSON text), or parquet; of a router table csv or toml
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ExportFormat>,
     /// Make this SQLite database: the tables fetcher_attempts and attempt_heuristics
     #[arg(long, value_name = "FILE.db", conflicts_with = "format")]
     pub(crate) sqlite: Option<PathBuf>,
+    /// With --router: write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// With --router: domains that are not known well enough, too
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// How attempts are written.
@@ -44,35 +56,64 @@ pub(crate) enum ExportFormat {
     Csv,
     /// Apache Parquet, for SQL tools
     Parquet,
+    /// A router table in TOML
+    Toml,
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &ExportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: &ExportArgs,
+    table: Option<&Path>,
+    settings: &Settings,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
+    let format = args.format.unwrap_or(ExportFormat::Jsonl);
+    if let Some(path) = table {
+        return learned_table::run(&wish(args, path)?, settings, out);
+    }
+    if args.force || args.all || format == ExportFormat::Toml {
+        return Err(Failure::usage("--force, --all and --format toml are about a router table")
+            .advise("name the file that it is written to with --router FILE"));
+    }
     if let Some(path) = &args.sqlite {
         let mut database = SqliteOut::new(path)?;
         each(&dir, |attempt| database.add(&attempt))?;
         return database.finish().map(|()| Exit::Done);
     }
-    if args.format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
         return Err(
             Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")
         );
     }
     out.as_it_is()?;
-    let mut parquet = match args.format {
+    let mut parquet = match format {
         ExportFormat::Parquet => Some(ParquetOut::new()?),
-        ExportFormat::Jsonl | ExportFormat::Csv => None,
+        ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Toml => None,
     };
-    if args.format == ExportFormat::Csv {
+    if format == ExportFormat::Csv {
         csv_line(out, FIELDS)?;
     }
-    each(&dir, |attempt| match (&mut parquet, args.format) {
+    each(&dir, |attempt| match (&mut parquet, format) {
         (Some(parquet), _) => parquet.add(attempt, out),
         (None, ExportFormat::Csv) => csv_row(out, &attempt),
         (None, _) => out.line(to_json_line(&attempt)),
     })?;
     parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
+}
+
+/// What is wanted of a router table.
+fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<learned_table::Wish<'p>, Failure> {
+    let is_toml = match args.format {
+        Some(ExportFormat::Toml) => true,
+        Some(ExportFormat::Csv) => false,
+        None => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")),
+        Some(_) => return Err(Failure::usage("a router table is CSV or TOML").advise("use --format csv or toml")),
+    };
+    if args.sqlite.is_some() {
+        return Err(Failure::usage("--router writes a router table, --sqlite attempts: name one of them"));
+    }
+    Ok(learned_table::Wish { path, is_toml, is_forced: args.force, all: args.all })
 }
 
 /// Hands each attempt to `write`, until it fails, with what was worked out about its heuristics.

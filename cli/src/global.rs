@@ -15,7 +15,7 @@ pub(crate) struct GlobalArgs {
     /// Where the attempt log is [default: $FETCHWISE_DATA_DIR, the config's data_dir, or the system's place for data]
     #[arg(long, global = true, overrides_with = "data_dir", value_name = "DIR", help_heading = "Global options")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Settings
+    /// Settings [default: $FETCHWISE_CONFIG]
     #[arg(long, global = true, overrides_with = "config", value_name = "FILE.toml", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     /// The table of domains and fetchers for the modes legacy, shadow and split (TOML or CSV)
@@ -30,6 +30,11 @@ pub(crate) struct GlobalArgs {
     /// One JSON object a line on stdout
     #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
     pub(crate) json: bool,
+    /// Send traces to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else
+    /// nowhere]
+    #[cfg(feature = "otlp")]
+    #[arg(long, global = true, overrides_with = "otlp", value_name = "URL", help_heading = "Global options")]
+    pub(crate) otlp: Option<String>,
     /// What time it is, for tests
     #[arg(long, global = true, overrides_with = "now", hide = true, value_name = "RFC3339", value_parser = rfc3339::parse)]
     pub(crate) now: Option<Timestamp>,

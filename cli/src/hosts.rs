@@ -7,11 +7,13 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{DIM, Out, Table, note, plain, styled};
-use super::pacing::{PaceJson, rate, span};
+use super::pacing::{rate, span};
 use super::settings::Settings;
 use fetchwise::pace::{Explained, Level};
 use fetchwise::rfc3339;
+use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
+use fetchwise_serve::shape::PaceJson;
 
 /// Show the hosts that are paused, and the pace of each host that was asked
 #[derive(Debug, Args)]
@@ -33,24 +35,29 @@ pub(crate) struct HostsArgs {
 struct HostJson<'a> {
     host: &'a str,
     paused_until: Option<String>,
+    /// Seconds from now.
+    paused_for_s: Option<f64>,
+    /// How often it was paused in a row.
+    times_paused: Option<u8>,
     pace: Option<PaceJson>,
 }
 
 /// What is known of a host.
 #[derive(Default)]
 struct Known {
-    paused_until: Option<Timestamp>,
+    paused: Option<PausedHost>,
     pace: Option<Explained>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     settings.existing_dir()?;
-    let (selector, loaded) = settings.learned()?;
+    let (selector, _) = settings.learned()?;
     let now = settings.clock.now();
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
-    for (host, until) in loaded.host_pauses.iter().filter(|(_, until)| **until > now) {
-        known.entry(host.clone()).or_default().paused_until = Some(*until);
+    for paused in selector.paused_hosts(now) {
+        let host = paused.domain.clone();
+        known.entry(host).or_default().paused = Some(paused);
     }
     if let Some(pace) = selector.pace() {
         for (level, name) in pace.known() {
@@ -62,12 +69,20 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
         }
     }
     let wanted: Vec<String> = args.hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    known
-        .retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused_until.is_some()));
+    known.retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some()));
     if out.json {
         for (host, of) in &known {
-            let paused_until = of.paused_until.map(rfc3339::format);
-            out.object(&HostJson { host, paused_until, pace: of.pace.as_ref().map(PaceJson::from) })?;
+            let until = of.paused.as_ref().map(|paused| paused.paused_until);
+            let paused_for_s = until.map(|until| until.since(now).as_secs_f64());
+            let times_paused = of.paused.as_ref().map(|paused| paused.times);
+            let paused_until = until.map(rfc3339::format);
+            out.object(&HostJson {
+                host,
+                paused_until,
+                paused_for_s,
+                times_paused,
+                pace: of.pace.as_ref().map(PaceJson::from),
+            })?;
         }
         return Ok(Exit::Done);
     }
@@ -98,7 +113,7 @@ fn table(known: &BTreeMap<String, Known>, now: Timestamp) -> Table {
             cell(pace.and_then(|pace| pace.ceiling).map(|(_, window)| window.to_owned())),
             cell(pace.and_then(|pace| pace.next_look).map(|(_, next)| rate(next))),
             cell(pace.and_then(|pace| pace.next_look).map(|(at, _)| span(at.since(now)))),
-            cell(of.paused_until.map(|until| span(until.since(now)))),
+            cell(of.paused.as_ref().map(|paused| span(paused.paused_until.since(now)))),
         ]);
     }
     table

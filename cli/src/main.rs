@@ -6,7 +6,8 @@
 //!
 //! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
 //! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `out` (results and messages), `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! log), `reload` (what can change while a crawler runs), `upkeep` (of the log, beside a crawl), `out` (results and messages),
+//! `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
 //! nothing and work beside a running crawler.
 
 use std::process::ExitCode;
@@ -19,9 +20,11 @@ use out::Out;
 use settings::Settings;
 
 mod args;
+mod attempts;
 mod available;
 mod ban_rate;
 mod classify;
+mod config;
 mod decide;
 mod demo;
 mod explain;
@@ -34,16 +37,24 @@ mod hosts;
 mod import;
 mod importance;
 mod input;
+mod learned_table;
+mod links;
 mod maintain;
 mod manual;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod out;
 mod pacing;
 mod parquet;
 mod pass;
+mod past;
 mod patient;
 mod progress;
 mod query;
+mod release;
+mod reload;
 mod replay_policy;
+mod rollout;
 mod select;
 mod serve;
 mod settings;
@@ -51,11 +62,14 @@ mod simulate;
 mod sqlite;
 mod stats;
 mod try_url;
+mod upkeep;
+mod when;
+mod why;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::new(cli.global.json);
-    let ended = run(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
+    let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {
         // What was found before it failed is still worth having.
         let _ = out.flush();
@@ -68,32 +82,53 @@ fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
+/// Runs the command, and sends what it tells to a collector where there is one.
+fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+    #[cfg(feature = "otlp")]
+    let sending = otlp::start(cli.global.otlp.as_deref())?;
+    let ended = run(cli, out);
+    #[cfg(feature = "otlp")]
+    if let Some(sending) = sending {
+        sending.finish();
+    }
+    ended
+}
+
 fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Completions(args) => return manual::completions(args, Cli::command(), out),
         Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
+        // Whoever asks what is wrong with the settings wants more than the first thing.
+        Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
     }
-    let settings = Settings::resolve(&cli.global)?;
+    let mut global = cli.global.clone();
+    // Every other command reads that table; this one writes it.
+    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
+    let settings = Settings::resolve(&global)?;
     match &cli.command {
         Command::Fetch(args) => fetch::run(args, &settings, out),
         Command::Fetchers(args) => fetchers::run(args, &settings, out),
         Command::Try(args) => try_url::run(args, &settings, out),
         Command::Select(args) => select::run(args, &settings, out),
         Command::Explain(args) => explain::run(args, &settings, out),
+        Command::Attempts(args) => attempts::run(args, &settings, out),
         Command::Hosts(args) => hosts::run(args, &settings, out),
+        Command::Links(args) => links::run(args, &settings, out),
+        Command::Release(args) => release::run(args, &settings, out),
         Command::Classify(args) => classify::run(args, &settings, out),
         Command::Import(args) => import::run(args, &settings, out),
-        Command::Export(args) => export::run(args, &settings, out),
+        Command::Export(args) => export::run(args, table.as_deref(), &settings, out),
         Command::BanRate(args) => ban_rate::run(args, &settings, out),
         Command::Stats(args) => stats::run(args, &settings, out),
         Command::Query(args) => query::run(args, &settings, out),
         Command::Importance(args) => importance::run(args, &settings, out),
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
+        Command::Rollout(args) => rollout::run(args, &settings, out),
         Command::Serve(args) => serve::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
-        Command::Completions(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
     }
 }

@@ -1,70 +1,4 @@
-//! A host's pace as commands show it.
-
-use serde::Serialize;
-
-use fetchwise::pace::Explained;
-use fetchwise::rfc3339;
-
-/// A pace, as JSON has it.
-#[derive(Debug, Serialize)]
-pub(crate) struct PaceJson {
-    /// Requests a second.
-    rate: f64,
-    parallel: u8,
-    /// Whether it is given, not learned.
-    fixed: bool,
-    /// What limits it: the host, its site, its address.
-    level: String,
-    crawl_delay_s: Option<f64>,
-    ceiling: Option<f64>,
-    window: Option<&'static str>,
-    /// Where the limit was met.
-    limit: Option<f64>,
-    /// So many requests within `too_many_within` were too many.
-    too_many: Option<u64>,
-    too_many_within: Option<&'static str>,
-    sure: bool,
-    lowered_at: Option<String>,
-    lowered_after: Option<String>,
-    hold_until: Option<String>,
-    penalty_s: Option<f64>,
-    next_look_at: Option<String>,
-    next_rate: Option<f64>,
-    latency_s: Option<f64>,
-    latency_times: Option<f64>,
-}
-
-impl From<&Explained> for PaceJson {
-    fn from(of: &Explained) -> Self {
-        Self {
-            rate: rounded(of.rate),
-            parallel: of.parallel,
-            fixed: of.is_fixed,
-            level: of.level.to_string(),
-            crawl_delay_s: of.floor.map(|gap| gap.as_secs_f64()),
-            ceiling: of.ceiling.map(|(rate, _)| rounded(rate)),
-            window: of.ceiling.map(|(_, window)| window),
-            limit: of.limit.map(rounded),
-            too_many: of.too_many.map(|(count, _)| count),
-            too_many_within: of.too_many.map(|(_, window)| window),
-            sure: of.is_sure,
-            lowered_at: of.event.map(|(at, _)| rfc3339::format(at)),
-            lowered_after: of.event.map(|(_, cause)| cause.to_string()),
-            hold_until: of.hold_until.map(rfc3339::format),
-            penalty_s: of.penalty.map(|span| rounded(span.as_secs_f64())),
-            next_look_at: of.next_look.map(|(at, _)| rfc3339::format(at)),
-            next_rate: of.next_look.map(|(_, rate)| rounded(rate)),
-            latency_s: of.latency.map(|(latency, _)| rounded(latency.as_secs_f64())),
-            latency_times: of.latency.map(|(_, times)| rounded(times)),
-        }
-    }
-}
-
-/// With four digits, which is more than is known.
-fn rounded(value: f64) -> f64 {
-    let unit = 10f64.powi(value.abs().log10().floor().clamp(-12.0, 12.0) as i32 - 3);
-    if value == 0.0 { 0.0 } else { (value / unit).round() * unit }
-}
+//! A host's pace as people read it.
 
 /// A rate with as many digits as mean something.
 pub(crate) fn rate(rate: f64) -> String {
@@ -92,10 +26,6 @@ mod tests {
 
     #[test]
     fn figures_have_the_digits_that_mean_something() {
-        assert_eq!(
-            [rounded(2.393_96), rounded(0.001_234_56), rounded(161.27), rounded(0.0)],
-            [2.394, 0.001_235, 161.3, 0.0]
-        );
         assert_eq!([rate(12.4), rate(2.44), rate(0.0312)], ["12/s", "2.4/s", "0.031/s"]);
         let spans = [90, 600, 7300, 200_000].map(|seconds| span(std::time::Duration::from_secs(seconds)));
         assert_eq!(spans, ["90 s", "10 min", "2 h 1 min", "2 days"]);

@@ -32,6 +32,8 @@ use fetchwise_serve::{Options, Parts, Server, Tokens};
 const TOKEN: &str = "FETCHWISE_TOKEN";
 /// Where a server listens unless told otherwise.
 const LISTEN: &str = "127.0.0.1:7117";
+/// The file in the data directory that says where the server is.
+const ADDRESS_FILE: &str = "SERVE";
 /// Descriptors for everything that is no connection: the log, its segments, the runtime.
 const RESERVED: u64 = 128;
 /// Requests a second of each client, where others than this machine's own can come.
@@ -116,6 +118,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let listener = listen(args, &tokens).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let (server, journal) = assemble(args, settings, tokens, address)?;
+        let address_file = tell(journal.dir(), address);
         say(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
@@ -125,6 +128,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
             Failure::failed(format_args!("the attempt log cannot be written: {error}"))
                 .advise("what was acknowledged is there; what was not may be lost")
         })?;
+        drop(address_file);
         if cut > 0 {
             note(format_args!("{cut} requests were not done within {}: cut", humantime::format_duration(args.grace)));
         }
@@ -190,6 +194,28 @@ async fn listen(args: &ServeArgs, tokens: &Tokens) -> Result<TcpListener, Failur
     TcpListener::bind(&addresses[..]).await.map_err(wrong)
 }
 
+/// Notes in the data directory where the server is, for commands that want something of it. Gone with what is returned.
+fn tell(dir: &Path, address: SocketAddr) -> Told {
+    let file = dir.join(ADDRESS_FILE);
+    if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
+        note(format_args!(
+            "warning: {} cannot be written, so that no command finds the server: {error}",
+            file.display()
+        ));
+    }
+    Told(file)
+}
+
+/// The file that says where the server is.
+struct Told(PathBuf);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        // One that stays says where there was a server: whoever asks there finds out.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 fn say(out: &mut Out, address: SocketAddr) -> Result<(), Failure> {
     let (address, url) = (address.to_string(), format!("http://{address}"));
     match out.json {
@@ -220,8 +246,7 @@ fn assemble(
     let (selector, _) = settings.learned_with(with)?;
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
     let options = options(args, address);
-    let parts =
-        Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
+    let parts = Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
     Ok((Server::new(parts)?, journal))
 }
 

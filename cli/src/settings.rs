@@ -4,6 +4,7 @@
 //! wrong with them is found here, before a command begins.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,22 +14,44 @@ use super::failure::Failure;
 use super::global::GlobalArgs;
 use super::out::{note, plain};
 use super::progress::ByteBar;
-use fetchwise::config::{Config, built_in_fetchers, load_route_table};
+use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use fetchwise::journal::{self, Loaded, TornTail};
+use fetchwise::journal::{self, Loaded, Moment, TornTail};
 use fetchwise::names::UnknownName;
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
-use fetchwise::router::{Mode, Router};
+use fetchwise::rollout::{Event, Kept, KeptError};
+use fetchwise::router::{Mode, Router, RouterError, TableError};
 use fetchwise::selector::{Selector, SelectorBuilder};
-use fetchwise::time::Clock;
+use fetchwise::time::{Clock, Timestamp};
 
-/// The variable that names the data directory.
-const DATA_DIR: &str = "FETCHWISE_DATA_DIR";
+/// The variable that names the config file.
+const CONFIG: &str = "FETCHWISE_CONFIG";
 /// The variable that switches learning on and off.
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
+/// The variables that name the browser, the first one first.
+const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
+/// Variables with our name that mean no key of the config: those above, the token of a server, and what this project's own tests use.
+const NO_KEYS: [&str; 11] = [
+    CONFIG,
+    BROWSERS[0],
+    "FETCHWISE_TOKEN",
+    "FETCHWISE_BENCH_RECORDS",
+    "FETCHWISE_BLESS",
+    "FETCHWISE_CORPUS",
+    "FETCHWISE_CORPUS2",
+    "FETCHWISE_FAULTS",
+    "FETCHWISE_GOLDEN",
+    "FETCHWISE_SCRATCH",
+    "FETCHWISE_YT_DLP",
+];
+/// What variables of this project's own tests begin with.
+const OF_TESTS: &str = "FETCHWISE_TEST_";
+
+/// The share of domains that `split` gives to learning, unless said otherwise.
+pub(crate) const SPLIT_SHARE: f64 = 0.5;
 
 /// A command that wrote takes a snapshot when there are so many records behind the last one: a start reads those in well under a
 /// second.
@@ -37,42 +60,128 @@ const SNAPSHOT_AFTER: u64 = 100_000;
 /// Resolved settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// What the command line said, for reading everything again.
+    args: GlobalArgs,
+    /// The config file, if there is one.
+    config_file: Option<PathBuf>,
+    /// Whether the command line or the environment names the mode.
+    is_mode_given: bool,
     data_dir: Option<PathBuf>,
     /// Whether the command line names it.
     is_dir_named: bool,
-    /// What the config file says.
+    /// What the config file and the environment say.
     pub(crate) config: Config,
+    /// Where each setting comes from.
+    pub(crate) resolved: Resolved,
     router: Router,
     /// The file of the router table.
     table: Option<PathBuf>,
     rules: Option<PathBuf>,
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
+    /// The moment whose evidence is wanted, if it is not now.
+    moment: Option<Moment>,
 }
 
 impl Settings {
     /// Brings everything together.
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
-        let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-        let variable = variable(LEARNING)?;
-        let mode =
-            Mode::resolve(args.mode.map(Mode::from), variable.as_deref(), config.mode).map_err(Failure::usage)?;
-        let table = args.router.as_ref().or(config.router.as_ref());
-        let table = table.map(|path| load_route_table(path)).transpose()?;
-        let split_share = config.split_share.unwrap_or(0.5);
+        let mut layers = Layers::default();
+        if let Some(file) = config_file(args)? {
+            layers.file(&file)?;
+        }
+        add_environment(&mut layers)?;
+        add_options(&mut layers, args);
+        let settings = Self::of(layers.resolve()?, args)?;
+        for warning in &settings.resolved.warnings {
+            note(format_args!("warning: {}", plain(&warning.to_string())));
+        }
+        Ok(settings)
+    }
+
+    /// What was brought together, with what else it names.
+    pub(crate) fn of(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
+        let config = resolved.config.clone();
+        let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
+        let is_mode_given = args.mode.is_some() || matches!(resolved.origin(&["mode"]), Origin::Variable(_));
+        let table = args.router.clone().or_else(|| config.router.clone());
+        let routes = table.as_deref().map(read_route_table).transpose()?;
+        let routes = routes.map(|(routes, warnings)| {
+            warnings.iter().for_each(|warning| note(format_args!("warning: {}", plain(warning))));
+            routes
+        });
+        let routes = routes.unwrap_or_default();
+        let split_share = config.split_share.unwrap_or(SPLIT_SHARE);
         Ok(Self {
+            args: args.clone(),
+            is_mode_given,
+            config_file: config_file(args)?,
             is_dir_named: args.data_dir.is_some(),
-            data_dir: args
-                .data_dir
-                .clone()
-                .or(self::variable(DATA_DIR)?.map(PathBuf::from))
-                .or_else(|| config.data_dir.clone()),
-            table: args.router.clone().or_else(|| config.router.clone()),
-            router: Router { mode, table: table.unwrap_or_default(), split_share },
+            data_dir: args.data_dir.clone().or_else(|| config.data_dir.clone()),
+            table,
+            router: Router { mode, table: routes, split_share },
             rules: args.rules.clone().or_else(|| config.rules.clone()),
             clock: Arc::new(args.now.map_or(Clock::System, Clock::fixed)),
+            moment: None,
             config,
+            resolved,
         })
+    }
+
+    /// The browser that a config names, or a variable which means a key. Another variable that names one goes before a config file;
+    /// whoever looks for a browser looks at it.
+    pub(crate) fn browser_path(&self) -> Option<&Path> {
+        let is_elsewhere = matches!(
+            self.resolved.origin(&["browser", "path"]),
+            Origin::Variable(name) if BROWSERS.contains(&name.as_str())
+        );
+        self.config.browser.path.as_deref().filter(|_| !is_elsewhere)
+    }
+
+    /// Reads the files again that the same command line names.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        Self::resolve(&self.args)
+    }
+
+    /// Whether the command line or the environment names the mode, so that the config's does not count.
+    pub(crate) fn is_mode_given(&self) -> bool {
+        self.is_mode_given
+    }
+
+    /// The files that can be read again: config, router table, rules.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [self.config_file.as_deref(), self.table.as_deref(), self.rules.as_deref()].into_iter().flatten()
+    }
+
+    /// What is wrong with the router, and in which file.
+    pub(crate) fn about_table(&self, error: RouterError) -> Failure {
+        match (&self.table, &error) {
+            (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
+            _ => Failure::usage(error),
+        }
+    }
+
+    /// Puts the router in force, and keeps learning out of service where it is, as a crawler does.
+    pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
+        selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
+        let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
+        if let Some(fallen) = fallen {
+            let event = Event::StillFallen(fallen.why());
+            if !self.router.table.is_empty() {
+                note(format_args!("warning: {}", plain(&event.to_string())));
+            }
+            selector.fall_back(fallen.why());
+        }
+        Ok(())
+    }
+
+    /// What is kept of the rollout in the data directory.
+    pub(crate) fn rollout(&self) -> Result<Option<Kept>, Failure> {
+        let dir = self.data_dir()?;
+        match Kept::read(&dir) {
+            Err(error @ KeptError::Content { .. }) => Err(Failure::usage(error)),
+            kept => kept.map_err(Failure::failed),
+        }
     }
 
     /// Where the log is.
@@ -94,6 +203,16 @@ impl Settings {
     pub(crate) fn in_dir_unless_named(&self, dir: &Path) -> Self {
         let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
         Self { data_dir, ..self.clone() }
+    }
+
+    /// The same settings at an earlier moment, when it was `now`: evidence is what it was then.
+    pub(crate) fn at(&self, moment: Moment, now: Timestamp) -> Self {
+        Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
+    }
+
+    /// Whether they are of an earlier moment.
+    pub(crate) fn is_past(&self) -> bool {
+        self.moment.is_some()
     }
 
     /// The file of rules that are used beside the shipped ones.
@@ -149,7 +268,13 @@ impl Settings {
     ) -> Result<(Selector, Loaded), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
-        let (selector, loaded) = if self.config.fetchers.is_empty() {
+        let (selector, loaded) = if let Some(moment) = self.moment {
+            let seen = if self.config.fetchers.is_empty() { journal::survey(&dir)?.fetchers } else { Vec::new() };
+            let candidates = if self.config.fetchers.is_empty() { self.candidates(&seen) } else { Vec::new() };
+            let selector = self.selector(candidates, more)?;
+            let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut tell)?;
+            (selector, loaded)
+        } else if self.config.fetchers.is_empty() {
             let survey = journal::survey_showing(&dir, &mut tell)?;
             let selector = self.selector(self.candidates(&survey.fetchers), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
@@ -169,26 +294,36 @@ impl Settings {
     /// Whether the router table and the config's priors name candidates only: what they say of others would have no effect.
     fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
         let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
-        self.router.table.check(known.iter().copied()).map_err(|error| match &self.table {
+        self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error))?;
+        self.unknown_in_priors(&known).next().map_or(Ok(()), Err)
+    }
+
+    /// What is wrong with the names of fetchers in the router table and the priors, where `known` are all there are.
+    pub(crate) fn unknown_names(&self, known: &[&str]) -> Vec<Failure> {
+        let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error));
+        routes.err().into_iter().chain(self.unknown_in_priors(known)).collect()
+    }
+
+    fn unknown_in_priors(&self, known: &[&str]) -> impl Iterator<Item = Failure> {
+        let unknown = |name: &str| !known.contains(&canonical(name));
+        self.config.priors.iter().filter(move |prior| unknown(&prior.fetcher)).map(|prior| {
+            let name = UnknownName::new("fetcher", &prior.fetcher, known.iter().copied());
+            Failure::usage(format_args!("the config's prior for {}={}: {name}", prior.kind, prior.value))
+        })
+    }
+
+    fn of_table(&self, error: TableError) -> Failure {
+        match &self.table {
             Some(path) => Failure::usage(format_args!("{}, {error}", path.display())),
             None => Failure::usage(error),
-        })?;
-        let unknown = |name: &str| !known.contains(&canonical(name));
-        match self.config.priors.iter().find(|prior| unknown(&prior.fetcher)) {
-            Some(prior) => Err(Failure::usage(format_args!(
-                "the config's prior for {}={}: {}",
-                prior.kind,
-                prior.value,
-                UnknownName::new("fetcher", &prior.fetcher, known)
-            ))),
-            None => Ok(()),
         }
     }
 
     /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
     /// taken is worth a word, no more: nothing is lost by it.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
-        let due = journal::maintain::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER);
+        let due = journal::maintain::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
+            || journal::maintain::is_outdated(dir).is_ok_and(|is_outdated| is_outdated);
         if !due {
             return;
         }
@@ -205,6 +340,19 @@ impl Settings {
     /// A selector without evidence, for maintenance: one that keeps every key, as what it learns goes into a snapshot.
     pub(crate) fn blank(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now()).keys_max(None);
+        builder.build().map_err(Failure::usage)
+    }
+
+    /// As [`Settings::blank`], for whoever needs one later, in another thread.
+    pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
+        let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
+        move || config.selector().around(clock.now()).keys_max(None).build()
+    }
+
+    /// The same, with the paces of hosts.
+    pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
+        let pace = Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() });
+        let builder = self.config.selector().around(self.clock.now()).keys_max(None).pace(pace);
         builder.build().map_err(Failure::usage)
     }
 
@@ -288,6 +436,57 @@ fn say_rejected(loaded: &Loaded) {
             started.covers_seq + 1,
             loaded.replayed.entries
         ));
+    }
+}
+
+/// The config file: `--config`, or `FETCHWISE_CONFIG`.
+pub(crate) fn config_file(args: &GlobalArgs) -> Result<Option<PathBuf>, Failure> {
+    match &args.config {
+        Some(file) => Ok(Some(file.clone())),
+        None => Ok(variable(CONFIG)?.map(PathBuf::from)),
+    }
+}
+
+/// Adds what the environment says. `FETCHWISE_` and a key's name go before the variables that are called otherwise.
+pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
+    if let Some(text) = variable(LEARNING)? {
+        let mode = Mode::resolve(None, Some(&text), None).map_err(Failure::usage)?;
+        layers.set(&["mode"], mode.name(), &Origin::Variable(LEARNING.to_owned()));
+    }
+    for name in BROWSERS.into_iter().rev() {
+        if let Some(path) = env::var_os(name).filter(|path| !path.is_empty()) {
+            // Kept for those who ask where settings come from: whoever looks for a browser reads it from the environment.
+            layers.set(&["browser", "path"], &*path.to_string_lossy(), &Origin::Variable(name.to_owned()));
+        }
+    }
+    let is_ours = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("FETCHWISE_"));
+    let mut ours = Vec::new();
+    for (name, _) in env::vars_os().filter(|(name, _)| is_ours(name)) {
+        let name = name.to_string_lossy().into_owned();
+        if let Some(text) =
+            (!NO_KEYS.contains(&&*name) && !name.starts_with(OF_TESTS)).then(|| variable(&name)).transpose()?.flatten()
+        {
+            ours.push((name, text));
+        }
+    }
+    layers.variables(ours, &NO_KEYS);
+    Ok(())
+}
+
+/// Adds what the options of every command say.
+pub(crate) fn add_options(layers: &mut Layers, args: &GlobalArgs) {
+    let paths = [
+        ("data_dir", "--data-dir", &args.data_dir),
+        ("router", "--router", &args.router),
+        ("rules", "--rules", &args.rules),
+    ];
+    for (key, flag, path) in paths {
+        if let Some(path) = path {
+            layers.set(&[key], &*path.to_string_lossy(), &Origin::Flag(flag));
+        }
+    }
+    if let Some(mode) = args.mode {
+        layers.set(&["mode"], Mode::from(mode).name(), &Origin::Flag("--mode"));
     }
 }
 

@@ -1,13 +1,13 @@
 //! `stats`: success, blocks and learning.
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, percent};
 use super::pass;
 use super::settings::Settings;
 use fetchwise::analytics::{By, Stats};
+use fetchwise_serve::shape::StatsJson;
 
 /// Add up success, blocks and how decisions were made
 #[derive(Debug, Args)]
@@ -36,21 +36,6 @@ pub(crate) enum ByArg {
     Week,
 }
 
-#[derive(Serialize)]
-struct RowJson<'a> {
-    key: &'a str,
-    attempts: u64,
-    delivered: u64,
-    banned: u64,
-    success_rate: Option<f64>,
-    ban_rate: Option<f64>,
-    learned: Option<f64>,
-    inferred: Option<f64>,
-    probed: Option<f64>,
-    explored: Option<f64>,
-    requests_per_page: Option<f64>,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let (by, head) = match args.by {
@@ -66,24 +51,12 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let mut table = Table::new(&[&[head], right.as_slice()].concat());
     for (key, row) in stats.rows() {
-        let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
-        let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
         if out.json {
-            out.object(&RowJson {
-                key: &key,
-                attempts: row.attempts,
-                delivered: row.delivered,
-                banned: row.banned,
-                success_rate: row.success_rate(),
-                ban_rate: row.ban_rate(),
-                learned,
-                inferred,
-                probed,
-                explored,
-                requests_per_page: row.requests_per_page(),
-            })?;
+            out.object(&StatsJson::new(&key, &row))?;
             continue;
         }
+        let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
+        let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
         let shares = [row.success_rate(), row.ban_rate(), learned, inferred, probed, explored];
         let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
         table.row([key, row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]));

@@ -67,6 +67,9 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
+    /// Maintenance was told to stop before it was done ([`Brake::stop`](crate::Brake::stop)). What it had done is complete in itself.
+    #[error("stopped before it was done")]
+    Stopped,
     /// The system reported an error that is neither of the above. The data may well be intact.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

@@ -47,13 +47,14 @@ pub use read::snapshot::{
     load_snapshot_with,
 };
 pub use read::times::SegmentTimes;
+pub use upkeep::brake::{Brake, give_way};
 pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
 pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
 pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};
 pub use write::ack::Health;
 pub use write::acknowledgement::Acknowledgement;
 pub use write::log::{Log, Ticket};
-pub use write::options::{Durability, LogOptions, OnFull, OpenCheck, Record};
+pub use write::options::{Durability, LogOptions, OnFull, OpenCheck, Record, SEGMENT_BYTES_DEFAULT};
 pub use write::recover::Recovery;
 pub use write::shared::Metrics;
 #[cfg(feature = "sim")]

@@ -602,3 +602,51 @@ fn a_closed_log_that_lost_its_last_bytes_is_a_torn_tail_unless_a_record_is_gone(
     log.close().unwrap();
     assert_eq!(payloads(dir.path()).len(), 6);
 }
+
+#[test]
+fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_knows_of() {
+    let dir = TempDir::new().unwrap();
+    let write = |times: &[i64], is_closed: bool| {
+        let mut options = options(Durability::Sync);
+        options.begin_segment = true;
+        let log = open(dir.path(), options);
+        for &time_ms in times {
+            log.append(Record { time_ms, ..record(b"x") }).unwrap();
+        }
+        log.flush().wait().unwrap();
+        if is_closed {
+            log.close().unwrap();
+        } else {
+            // As a process that is killed leaves it: a copy of what is on disk now.
+            let last = segments(dir.path()).pop().unwrap();
+            let bytes = fs::read(&last).unwrap();
+            log.close().unwrap();
+            fs::write(&last, bytes).unwrap();
+            fs::remove_file(dir.path().join("SEGMENTS")).unwrap();
+        }
+    };
+    write(&[5000, 3000, 4000], true);
+    write(&[7000], false);
+    write(&[9000], true);
+    let reader = Reader::open(dir.path()).unwrap();
+    let times = |index| {
+        let times = reader.segment_times(index).unwrap();
+        times.map(|times| (times.earliest, times.latest, times.records))
+    };
+    let ends: Vec<_> = (0..reader.segments().len()).map(times).collect();
+    assert_eq!(ends[0], Some((Some(3000), Some(5000), 3)));
+    assert_eq!(ends[1], None, "it has no seal");
+    assert_eq!(*ends.last().unwrap(), None, "it may still grow");
+    assert!(matches!(reader.segment_times(ends.len()), Err(Error::Invalid(_))));
+    // A seal that is damaged tells nothing, and what it says can never be taken for another one's.
+    let first = segments(dir.path()).remove(0);
+    let whole = fs::read(&first).unwrap();
+    for back in 1..=96 {
+        let mut bytes = whole.clone();
+        let at = bytes.len() - back;
+        bytes[at] ^= 1;
+        fs::write(&first, bytes).unwrap();
+        let seen = Reader::open(dir.path()).unwrap().segment_times(0).unwrap();
+        assert_eq!(seen, None, "byte {at}");
+    }
+}

@@ -15,6 +15,7 @@ mod connections;
 mod gate;
 mod ids;
 mod kept;
+mod metrics;
 mod missing;
 mod options;
 mod problem;
@@ -27,6 +28,7 @@ mod state;
 mod token;
 mod visits;
 
+pub use metrics::FAMILIES;
 pub use options::Options;
 pub use server::{Parts, Server};
 pub use token::{TokenError, Tokens};

@@ -28,6 +28,8 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
+pub use pace::joint::world::JOINT_WORLDS;
+pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
 pub use report::{DrawError, PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
 pub use vendor::{Setting, Shift, Tags, Vendor};

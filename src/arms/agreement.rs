@@ -22,7 +22,9 @@ pub struct Agreement {
     pub first_cost_learning: Option<f64>,
     /// What differed, over all hosts, the most frequent first.
     pub pairs: Vec<Differing>,
-    /// The hosts on which they differ most often, the most first.
+    /// On so many hosts they differed at least once.
+    pub hosts_differing: u64,
+    /// Those of them on which they differ most often, the most first.
     pub hosts: Vec<HostAgreement>,
 }
 
@@ -87,6 +89,7 @@ impl Fold {
             first_cost_table: (asked > 0).then(|| table / asked as f64),
             first_cost_learning: (asked > 0).then(|| learning / asked as f64),
             pairs: self.differing(&pairs),
+            hosts_differing: differing.len() as u64,
             hosts: differing.into_iter().take(hosts_max).map(of).collect(),
         }
     }

@@ -9,7 +9,8 @@ use url::Url;
 #[cfg(feature = "pace")]
 use super::PaceHostConfig;
 use super::value::CostConfig;
-use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig};
+use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
+use crate::arms::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use crate::heuristic::files::FileSuffixes;
@@ -115,6 +116,20 @@ impl Config {
         }
     }
 
+    /// When learning is taken out of service.
+    pub fn guard(&self) -> GuardSettings {
+        let set = &self.rollout;
+        let mut guard = GuardSettings::default();
+        guard.is_on = set.fall_back.unwrap_or(guard.is_on);
+        guard.metric = set.metric.unwrap_or(guard.metric);
+        guard.confidence = set.confidence.unwrap_or(guard.confidence);
+        guard.margin = set.margin;
+        guard.visits_min = set.min_pages.unwrap_or(guard.visits_min);
+        guard.hosts_min = set.min_hosts.unwrap_or(guard.hosts_min);
+        guard.retry_after = set.retry_after;
+        guard
+    }
+
     /// How long things wait.
     pub fn backoff(&self) -> BackoffSettings {
         let (set, base) = (&self.backoff, BackoffSettings::default());
@@ -148,9 +163,9 @@ pub enum Means<'c> {
     /// Media, by yt-dlp.
     Download(Cow<'c, DownloadConfig>),
     /// From a browser that runs already.
-    Remote(&'c str),
+    Remote(&'c Secret),
     /// From a service that has a browser of its own.
-    Solver(&'c Url),
+    Solver(&'c Secret<Url>),
     /// Somebody else fetches with it: its attempts are imported.
     Elsewhere,
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::error::BadValue;
-use super::value::CostConfig;
+use super::value::{CompactAt, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
 use crate::registry::{CANDIDATES_MAX, canonical};
 
@@ -18,24 +18,29 @@ const DEADLINES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration:
 const LIKENESSES: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
 
 impl Config {
-    /// Finds the first value that makes no sense.
-    pub(super) fn check(&self) -> Result<(), BadValue> {
-        self.check_numbers()?;
-        self.check_fetchers()?;
-        (0..).zip(&self.fetchers).try_for_each(|(place, fetcher)| fetcher.check(place))?;
-        (0..).zip(&self.priors).try_for_each(|(place, prior)| prior.check(place))
+    /// Finds every value that makes no sense.
+    pub(super) fn check(&self) -> Vec<BadValue> {
+        let mut found = Found::default();
+        self.check_numbers(&mut found);
+        #[cfg(feature = "pace")]
+        self.check_pace(&mut found);
+        self.check_log(&mut found);
+        self.check_fetchers(&mut found);
+        (0..).zip(&self.fetchers).for_each(|(place, fetcher)| fetcher.check(place, &mut found));
+        (0..).zip(&self.priors).for_each(|(place, prior)| prior.check(place, &mut found));
+        found.0
     }
 
-    fn check_numbers(&self) -> Result<(), BadValue> {
+    fn check_numbers(&self, found: &mut Found) {
         let scoring = &self.scoring;
         let share = "it can be 0 to 1";
-        within("half_life_days", self.half_life_days, 7.0..=365.0, "it can be 7 to 365")?;
-        within("split_share", self.split_share, 0.0..=1.0, share)?;
-        within("importance.min", self.importance.min, 0.0..=1.0, share)?;
-        within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1")?;
-        within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1")?;
-        within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1")?;
-        within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more")?;
+        found.within("half_life_days", self.half_life_days, 7.0..=365.0, "it can be 7 to 365");
+        found.within("split_share", self.split_share, 0.0..=1.0, share);
+        found.within("importance.min", self.importance.min, 0.0..=1.0, share);
+        found.within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1");
+        found.within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1");
+        found.within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1");
+        found.within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more");
         for (key, value) in [
             ("scoring.min_confidence", scoring.min_confidence),
             ("scoring.explore", scoring.explore),
@@ -43,7 +48,7 @@ impl Config {
             ("scoring.last_ditch", scoring.last_ditch),
             ("scoring.try_all_the_same", scoring.try_all_the_same),
         ] {
-            within(key, value, 0.0..=1.0, share)?;
+            found.within(key, value, 0.0..=1.0, share);
         }
         for (key, value) in [
             ("scoring.value", scoring.value),
@@ -53,88 +58,117 @@ impl Config {
             ("scoring.tag_weight", scoring.tag_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
-            within(key, value, 0.0..=1e9, "it can be any number from 0 up")?;
+            found.within(key, value, 0.0..=1e9, "it can be any number from 0 up");
         }
-        #[cfg(feature = "pace")]
-        self.check_pace()?;
+        found.within("rollout.confidence", self.rollout.confidence, 0.5..=0.9999, "it can be 0.5 to 0.9999");
+        found.within("rollout.margin", self.rollout.margin, 0.0..=1.0, share);
+        found.within("rollout.min_pages", self.rollout.min_pages, 1..=u64::MAX, "it can be 1 or more");
+        found.within("rollout.min_hosts", self.rollout.min_hosts, 1..=u64::MAX, "it can be 1 or more");
         let deadline = "it can be \"1ms\" to \"1day\"";
-        within("http.timeout", self.http.timeout, DEADLINES, deadline)?;
-        within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline)?;
-        within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more")?;
-        within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more")?;
+        found.within("http.timeout", self.http.timeout, DEADLINES, deadline);
+        found.within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline);
+        found.within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more");
+        found.within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more");
+        found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more");
+    }
+
+    fn check_log(&self, found: &mut Found) {
+        let log = &self.log;
         // A segment takes a good number of attempts; a file for each would be the end of any directory.
-        within("log.segment_bytes", self.log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more")?;
-        within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more")?;
-        within("log.retain_days", self.log.retain_days, 0..=36_500, "it can be 0 to 36500")
+        found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more");
+        found.within("log.retain_days", log.retain_days, 0..=36_500, "it can be 0 to 36500");
+        found.within("log.disk_max", log.disk_max, 1 << 20..=u64::MAX, "it can be \"1MiB\" or more");
+        let share = log.compact_at.and_then(CompactAt::share);
+        found.within("log.compact_at", share, 0.01..=1.0, "it can be 0.01 to 1, or \"never\"");
     }
 
     #[cfg(feature = "pace")]
-    fn check_pace(&self) -> Result<(), BadValue> {
+    fn check_pace(&self, found: &mut Found) {
         let pace = &self.pace;
         let (rates, rate) = (1e-4..=1e4, "it can be 0.0001 to 10000 requests a second");
         let (at_once, number) = (1..=u8::MAX, "it can be 1 to 255");
-        within("pace.start", pace.start, rates.clone(), rate)?;
-        within("pace.rate_max", pace.rate_max, rates.clone(), rate)?;
-        within("pace.parallel_max", pace.parallel_max, at_once.clone(), number)?;
+        found.within("pace.start", pace.start, rates.clone(), rate);
+        found.within("pace.rate_max", pace.rate_max, rates.clone(), rate);
+        found.within("pace.parallel_max", pace.parallel_max, at_once.clone(), number);
         for (name, host) in &pace.hosts {
-            let bad = |key: &str, value: &dyn Debug, expected: &str| {
-                let way = way(&["pace", "host", name, key]);
-                Err(BadValue { way, value: format!("{value:?}"), expected: expected.to_owned() })
-            };
-            if let Some(value) = host.rate.filter(|value| !rates.contains(value)) {
-                return bad("rate", &value, rate);
-            }
-            if let Some(value) = host.parallel.filter(|value| !at_once.contains(value)) {
-                return bad("parallel", &value, number);
-            }
+            found.within_at(&["pace", "host", name, "rate"], host.rate, rates.clone(), rate);
+            found.within_at(&["pace", "host", name, "parallel"], host.parallel, at_once.clone(), number);
         }
-        Ok(())
     }
 
     /// Each fetcher is listed once, and all of them have room among the candidates.
-    fn check_fetchers(&self) -> Result<(), BadValue> {
+    fn check_fetchers(&self, found: &mut Found) {
         let names: Vec<&str> = self.fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
         for (place, name) in names.iter().enumerate() {
-            let way = || way(&["fetcher", &place.to_string(), "name"]);
-            if let Some(first) = names[..place].iter().position(|earlier| earlier == name) {
+            let way = ["fetcher", &place.to_string(), "name"];
+            if let Some(first) = names[..place].iter().position(|known| known == name) {
                 let expected = format!("each fetcher can be listed once, and number {} is the same one", first + 1);
-                return Err(BadValue { way: way(), value: format!("{:?}", self.fetchers[place].name), expected });
+                found.bad(&way, format!("{:?}", self.fetchers[place].name), expected);
             }
-            if place >= CANDIDATES_MAX {
+            if place == CANDIDATES_MAX {
                 let expected = format!("there can be {CANDIDATES_MAX} fetchers, and this is one more");
-                return Err(BadValue { way: way(), value: format!("{name:?}"), expected });
+                found.bad(&way, format!("{name:?}"), expected);
             }
         }
-        Ok(())
     }
 }
 
 impl FetcherConfig {
-    fn check(&self, place: usize) -> Result<(), BadValue> {
+    fn check(&self, place: usize, found: &mut Found) {
         let place = place.to_string();
-        let bad = |key: &str, value: &dyn Debug, expected: &str| {
+        let mut bad = |key: &str, value: &dyn Debug, expected: &str| {
             let expected = format!("for the fetcher {:?} {expected}", self.name);
-            Err(BadValue { way: way(&["fetcher", &place, key]), value: format!("{value:?}"), expected })
+            found.bad(&["fetcher", &place, key], format!("{value:?}"), expected);
         };
         if self.name.is_empty() || self.name.len() > NAME_MAX_BYTES || self.name.chars().any(char::is_control) {
-            return bad("name", &self.name, "it must be 1 to 100 printable characters");
+            bad("name", &self.name, "it must be 1 to 100 printable characters");
         }
         for (key, value) in [("quality", self.quality), ("prior", self.prior)] {
             if let Some(value) = value.filter(|value| !(0.0..=1.0).contains(value)) {
-                return bad(key, &value, "it can be 0 to 1");
+                bad(key, &value, "it can be 0 to 1");
             }
         }
         if let Some(CostConfig::Requests(cost)) = self.cost
             && !(cost.is_finite() && cost > 0.0)
         {
-            return bad("cost", &cost, "it can be any number above 0");
+            bad("cost", &cost, "it can be any number above 0");
         }
         if self.max_in_flight == Some(0) {
-            return bad("max_in_flight", &0, "it can be 1 or more");
+            bad("max_in_flight", &0, "it can be 1 or more");
         }
         if let Some(command) = self.command.as_ref().filter(|command| command.first().is_none_or(String::is_empty)) {
-            return bad("command", command, "it needs a program");
+            bad("command", &command.iter().take(1).collect::<Vec<_>>(), "it needs a program");
         }
+        let mut ways = self.ways();
+        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
+            bad(second, &"there", &format!("there is another way to get pages already, {first}"));
+        }
+        drop(ways);
+        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
+            bad("like", like, &format!("it can be {}", LIKENESSES.join(", ")));
+        }
+        if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
+            bad("proxy_user_env", variable, "there is no proxy");
+        }
+        if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
+            if search.url.as_ref().is_none_or(|url| !url.0.contains("{url}")) {
+                bad("search", &search.url, "url is to say where {url} is asked for");
+            }
+            if search.title.is_none() {
+                bad("search", &search.title, "title is to say where the title is");
+            }
+        }
+        for archive in self.archive.iter().flat_map(|archive| &archive.from) {
+            let named = [("wayback", &archive.wayback), ("timegate", &archive.timegate)];
+            let named: Vec<&str> = named.iter().filter(|(_, url)| url.is_some()).map(|(name, _)| *name).collect();
+            if named.len() != 1 {
+                bad("archive", &named, "each archive has either wayback or timegate");
+            }
+        }
+    }
+
+    /// The keys that say how it gets pages.
+    fn ways(&self) -> impl Iterator<Item = &'static str> {
         let ways = [
             ("command", self.command.is_some()),
             ("archive", self.archive.is_some()),
@@ -144,59 +178,42 @@ impl FetcherConfig {
             ("cdp", self.cdp.is_some()),
             ("like", self.like.is_some()),
         ];
-        let mut ways = ways.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
-        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
-            return bad(second, &"there", &format!("there is another way to get pages already, {first}"));
-        }
-        if let Some(like) = self.like.as_ref().filter(|like| !LIKENESSES.contains(&canonical(like))) {
-            return bad("like", like, &format!("it can be {}", LIKENESSES.join(", ")));
-        }
-        if let Some(variable) = self.proxy_user_env.as_ref().filter(|_| self.proxy.is_none()) {
-            return bad("proxy_user_env", variable, "there is no proxy");
-        }
-        if let Some(search) = self.search.as_ref().filter(|_| canonical(&self.name) != "nytime_searcher") {
-            if search.url.as_ref().is_none_or(|url| !url.contains("{url}")) {
-                return bad("search", &search.url, "url is to say where {url} is asked for");
-            }
-            if search.title.is_none() {
-                return bad("search", &search.title, "title is to say where the title is");
-            }
-        }
-        let from = self.archive.iter().flat_map(|archive| &archive.from);
-        for archive in from {
-            if archive.wayback.is_some() == archive.timegate.is_some() {
-                return bad("archive", &archive, "each archive has either wayback or timegate");
-            }
-        }
-        Ok(())
+        ways.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name)
     }
 }
 
 impl PriorConfig {
-    fn check(&self, place: usize) -> Result<(), BadValue> {
-        let key = |name: &str| format!("prior.{place}.{name}");
-        within(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "it can be 0 to 1")?;
-        within(&key("samples"), self.samples, 0.0..=1e6, "it can be 0 to 1000000")
+    fn check(&self, place: usize, found: &mut Found) {
+        let place = place.to_string();
+        let key = |name| ["prior", &place, name];
+        found.within_at(&key("success_rate"), Some(self.success_rate), 0.0..=1.0, "it can be 0 to 1");
+        found.within_at(&key("samples"), self.samples, 0.0..=1e6, "it can be 0 to 1000000");
     }
 }
 
-/// Whether `value`, where there is one, lies in `range`. A number that is none lies in no range.
-fn within<T: PartialOrd + Debug>(
-    key: &str,
-    value: Option<T>,
-    range: RangeInclusive<T>,
-    expected: &str,
-) -> Result<(), BadValue> {
-    match value {
-        Some(value) if !range.contains(&value) => Err(BadValue {
-            way: way(&key.split('.').collect::<Vec<_>>()),
-            value: format!("{value:?}"),
-            expected: expected.to_owned(),
-        }),
-        _ => Ok(()),
-    }
-}
+/// The values that make no sense.
+#[derive(Debug, Default)]
+struct Found(Vec<BadValue>);
 
-fn way(steps: &[&str]) -> Vec<String> {
-    steps.iter().map(|&step| step.to_owned()).collect()
+impl Found {
+    /// Looks whether `value`, where there is one, lies in `range`. A number that is none lies in no range.
+    fn within<T: PartialOrd + Debug>(&mut self, key: &str, value: Option<T>, range: RangeInclusive<T>, expected: &str) {
+        self.within_at(&key.split('.').collect::<Vec<_>>(), value, range, expected);
+    }
+
+    fn within_at<T: PartialOrd + Debug>(
+        &mut self,
+        way: &[&str],
+        value: Option<T>,
+        range: RangeInclusive<T>,
+        expected: &str,
+    ) {
+        if let Some(value) = value.filter(|value| !range.contains(value)) {
+            self.bad(way, format!("{value:?}"), expected.to_owned());
+        }
+    }
+
+    fn bad(&mut self, way: &[&str], value: String, expected: String) {
+        self.0.push(BadValue { way: way.iter().map(|&step| step.to_owned()).collect(), value, expected });
+    }
 }

@@ -1,10 +1,11 @@
 //! Settings from a TOML file, and router tables from TOML or CSV.
 //!
-//! `sections` has the keys, `check` which values they take, `build` what they mean for the parts, `table` the router table.
-//! Everything that is wrong with a file is an error with its line, and a name that is not known comes with the nearest one that
-//! is. Must not read the environment or the command line: those go before a file, and the program resolves them.
+//! `sections` has the keys, `check` which values they take, `build` what they mean for the parts, `table` the router table; `read`
+//! brings files and variables together by way of `tree`, which knows where each value comes from, and `keys`, which knows what keys
+//! there are. Everything that is wrong is found at once, with its line, and a name that is not known comes with the nearest one that
+//! is. Must not read the environment or the command line: a caller hands in the variables, and the program knows its options.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -12,23 +13,37 @@ use crate::router::Mode;
 
 pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
+pub use keys::{ANY, Key, Kind, keys};
+pub use origin::{Origin, Place, Problem};
+pub use read::{Layers, Resolved, Setting};
+pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, ScoringConfig,
+    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig,
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
-pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig, Secret};
-pub use table::load_route_table;
-pub use value::CostConfig;
+pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
+pub use table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
+pub use value::{CompactAt, CostConfig};
+pub use variables::variable_of;
 
 mod build;
 mod check;
 mod error;
+mod keys;
+mod origin;
+mod read;
+mod secret;
 mod sections;
 mod sources;
 mod table;
+mod tree;
 mod value;
+mod variables;
+
+/// A config file with every key, what it means, and its default; all of them commented out.
+pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 
 /// Everything that a config file can say. Absent keys keep their defaults.
 ///
@@ -78,6 +93,8 @@ pub struct Config {
     /// How fast hosts are asked.
     #[cfg(feature = "pace")]
     pub pace: PaceConfig,
+    /// When learning is taken out of service.
+    pub rollout: RolloutConfig,
     /// robots.txt.
     pub robots: RobotsConfig,
     /// What may be dialled.
@@ -96,30 +113,9 @@ pub struct Config {
     pub built_in_priors: Option<bool>,
 }
 
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names file, line and key.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::from_toml(&text, path)
-    }
-
-    /// Reads and checks a text; `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names line and key.
-    pub fn from_toml(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::syntax(path, text, &error))?;
-        config.check().map_err(|bad| bad.at(path, text))?;
-        Ok(config)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -142,6 +138,7 @@ mod tests {
             ("\nmode = ", "c.toml, line 2: "),
             #[cfg(feature = "pace")]
             ("[pace]\nmode = 'lern'", "line 2: there is no mode of pace \"lern\"; did you mean \"learn\"?"),
+            ("[rollout]\nmetric = 'succes'", "line 2: there is no metric \"succes\"; did you mean \"success\"?"),
             ("[robots]\nuse = 'obay'", "line 2: there is no use of robots.txt \"obay\"; did you mean \"obey\"?"),
             ("half_life_days = 'long'", "line 1: invalid type: string \"long\""),
         ] {
@@ -157,6 +154,7 @@ mod tests {
             ("half_life_days = nan", "line 1: half_life_days is NaN"),
             ("[scoring]\nvalue = 1\nphi = 1.0", "line 3: scoring.phi is 1.0"),
             ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
+            ("[rollout]\nconfidence = 1.0", "line 2: rollout.confidence is 1.0; it can be 0.5 to 0.9999"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
             ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
             #[cfg(feature = "pace")]
@@ -177,6 +175,94 @@ mod tests {
             let error = error_of(text);
             assert!(error.contains(want), "{error}");
         }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once_with_line_and_column() {
+        let text = "modus = 'learning'\nsplit_share = 2\n[scoring]\n  valu = 1\nphi = 'x'\n[[fetcher]]\ncost = 3\n\
+                    [[fetcher]]\nname = 'b'\nprior = 7\nquality = -1\n[http]\ntimeout = '1s'\ntimeout_s = 2";
+        let error = Config::from_toml(text, Path::new("c.toml")).unwrap_err();
+        let places: Vec<_> = error.problems().iter().map(|problem| problem.place().unwrap().1).collect();
+        let places: Vec<(usize, usize)> = places.iter().map(|at| (at.line, at.column)).collect();
+        let want = [(1, 1), (2, 15), (4, 3), (5, 7), (6, 1), (10, 9), (11, 11), (14, 1)];
+        assert_eq!(places, want, "{error}");
+        let problems = error.problems();
+        assert_eq!(problems[0].meant.as_deref(), Some("mode"));
+        assert_eq!((problems[2].key.as_str(), problems[2].meant.as_deref()), ("scoring.valu", Some("value")));
+        assert!(
+            error.to_string().contains("c.toml, line 7: missing field `name`") || error.to_string().contains("line 6"),
+            "{error}"
+        );
+        let broken = Config::from_toml("a = \nb = 1\nc = [", Path::new("c.toml")).unwrap_err();
+        assert!(broken.problems().len() > 1, "{broken}");
+    }
+
+    #[test]
+    fn a_secret_is_in_no_message_and_in_no_dump() {
+        let secrets = "[[fetcher]]\nname = 'a'\nproxy = 'socks5://u:hunter2@h:1'\n[[fetcher]]\nname = 'b'\n\
+                       solver = 'http://u:hunter2@h/'\n[[fetcher]]\nname = 'c'\ncdp = 'ws://h/?token=hunter2'\n\
+                       [[fetcher]]\nname = 'nytime_searcher'\nsearch = {url = 'http://h/?key=hunter2&{url}'}\n\
+                       [[fetcher]]\nname = 'archive_proxy'\narchive.from = [{timegate = 'https://u:hunter2@h/'}]";
+        let mut layers = Layers::default();
+        layers.text(secrets, Path::new("c.toml")).unwrap();
+        let resolved = layers.resolve().unwrap();
+        let shown = format!(
+            "{:?} {:?}",
+            resolved.settings(),
+            resolved.config.fetchers.iter().map(FetcherConfig::means).collect::<Vec<_>>()
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let dump = format!("{:?}", resolved.config);
+        assert_eq!(dump.matches("hunter2").count(), 0, "{dump}");
+        for wrong in [
+            "[[fetcher]]\nname = 'a'\nproxy = ['hunter2']",
+            "[[fetcher]]\nname = 'a'\nsolver = 'ftp://u:hunter2@h'",
+            "[[fetcher]]\nname = 'a'\nsolver = 'hunter2'",
+            "[[fetcher]]\nname = 'a'\narchive.from = [{wayback = 'x://u:hunter2@h'}]",
+            "[[fetcher]]\nname = 'a'\nsearch = {url = 'http://hunter2'}",
+        ] {
+            let error = error_of(wrong);
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_goes_before_the_file_and_a_wrong_one_is_named() {
+        let variables = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
+        let mut layers = Layers::default();
+        layers.text("[log]\nretain_days = 5\n[http]\ntimeout_s = 3", Path::new("c.toml")).unwrap();
+        layers.variables(
+            variables(&[
+                ("FETCHWISE_LOG__RETAIN_DAYS", "7"),
+                ("FETCHWISE_HTTP__TIMEOUT", "1m"),
+                ("FETCHWISE_NETWORK__ALLOW", "10.0.0.0/8, 192.168.0.0/16"),
+                ("FETCHWISE_FETCHER", "[{name = 'a', proxy = 'http://h:1', proxy_user_env = 'FETCHWISE_MY_PROXY'}]"),
+                ("FETCHWISE_FETCHER__A__COST", "measured"),
+                ("FETCHWISE_MY_PROXY", "user:password"),
+                ("FETCHWISE_TOKEN", "t"),
+                ("FETCHWISE_LOGG__RETAIN_DAYS", "9"),
+                ("FETCHWISE_MODE", ""),
+            ]),
+            &["FETCHWISE_TOKEN"],
+        );
+        let resolved = layers.resolve().unwrap();
+        assert_eq!(
+            (resolved.config.log.retain_days, resolved.config.http.timeout),
+            (Some(7), Some(Duration::from_secs(60)))
+        );
+        assert_eq!(resolved.config.network.allow.len(), 2);
+        assert_eq!(resolved.config.fetchers[0].cost, Some(CostConfig::Measured));
+        assert_eq!(resolved.warnings.len(), 1, "{:?}", resolved.warnings);
+        assert_eq!(resolved.warnings[0].meant.as_deref(), Some("FETCHWISE_LOG__RETAIN_DAYS"));
+        assert_eq!(resolved.origin(&["log", "retain_days"]), Origin::Variable("FETCHWISE_LOG__RETAIN_DAYS".to_owned()));
+
+        let mut layers = Layers::default();
+        layers.variables(variables(&[("FETCHWISE_SCORING__PHI", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]), &[]);
+        let error = layers.resolve().unwrap_err().to_string();
+        assert!(error.contains("the variable FETCHWISE_SCORING__PHI: scoring.phi: invalid type"), "{error}");
+        assert!(error.contains("the variable FETCHWISE_SPLIT_SHARE: split_share is 3.0; it can be 0 to 1"), "{error}");
     }
 
     #[test]

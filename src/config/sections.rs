@@ -11,8 +11,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
-use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig, Secret};
+use super::secret::Secret;
+use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::value;
+use crate::arms::Metric;
 #[cfg(feature = "pace")]
 use crate::pace::{CrawlDelay, PaceMode};
 use crate::registry::Class;
@@ -104,6 +106,28 @@ pub struct BackoffConfig {
     pub host_window: Option<Duration>,
     /// Whether another fetcher is tried after a block.
     pub escalate_after_block: Option<bool>,
+}
+
+/// `[rollout]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutConfig {
+    /// Whether learning is taken out of service when it is worse than the router table.
+    pub fall_back: Option<bool>,
+    /// What it must not be worse in.
+    #[serde(deserialize_with = "value::named")]
+    pub metric: Option<Metric>,
+    /// How sure that it is worse.
+    pub confidence: Option<f64>,
+    /// How much worse it may be.
+    pub margin: Option<f64>,
+    /// No look before each arm was asked for so many pages.
+    pub min_pages: Option<u64>,
+    /// No look before each arm has so many hosts.
+    pub min_hosts: Option<u64>,
+    /// After so long it gets another chance; never unless set.
+    #[serde(alias = "retry_after_s", deserialize_with = "value::seconds")]
+    pub retry_after: Option<Duration>,
 }
 
 /// `[http]`
@@ -227,6 +251,12 @@ pub struct LogConfig {
     pub segment_bytes: Option<u64>,
     /// How many days raw attempts are kept by a compaction.
     pub retain_days: Option<u32>,
+    /// The share of raw attempts older than that from which a crawl compacts in the background; 0.25 unless said otherwise.
+    #[serde(deserialize_with = "value::compact_at")]
+    pub compact_at: Option<value::CompactAt>,
+    /// What the log may take on the disk, in bytes; unbounded unless set.
+    #[serde(deserialize_with = "value::bytes")]
+    pub disk_max: Option<u64>,
 }
 
 /// `[[fetcher]]`
@@ -262,10 +292,10 @@ pub struct FetcherConfig {
     /// Media, by yt-dlp.
     pub download: Option<DownloadConfig>,
     /// From a browser that runs already: the address of its DevTools socket.
-    pub cdp: Option<String>,
+    pub cdp: Option<Secret>,
     /// From a service that fetches with a browser of its own, as FlareSolverr does: its address.
-    #[serde(default, deserialize_with = "value::web_address")]
-    pub solver: Option<Url>,
+    #[serde(default, deserialize_with = "value::secret_address")]
+    pub solver: Option<Secret<Url>>,
     /// Requests in flight at once.
     pub max_in_flight: Option<usize>,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use url::Url;
 
+use super::secret::{Secret, without_password};
 use super::value;
 use crate::time::Timestamp;
 
@@ -24,7 +25,7 @@ pub struct ArchiveConfig {
 }
 
 /// `[[fetcher.archive.from]]`: one archive, `wayback` or `timegate`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveFrom {
     /// An archive that works as the Wayback Machine does: captures are below `/web/` of this address.
@@ -38,13 +39,25 @@ pub struct ArchiveFrom {
     pub timegate: Option<Url>,
 }
 
+/// Without the user and the password that an address may hold.
+impl fmt::Debug for ArchiveFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ArchiveFrom");
+        let own = [("wayback", &self.wayback), ("availability", &self.availability), ("timegate", &self.timegate)];
+        for (name, address) in own {
+            shown.field(name, &address.as_ref().map(|address| without_password(address.as_str()).into_owned()));
+        }
+        shown.finish()
+    }
+}
+
 /// `[fetcher.search]`: from a search interface. Places are JSON pointers; what `nytime_searcher` leaves out it has from the shipped
 /// configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchConfig {
     /// The address that is asked, with `{url}` for the page's address and `{key}` for the key.
-    pub url: Option<String>,
+    pub url: Option<Secret>,
     /// The variable of the environment that has the key.
     pub key_env: Option<String>,
     /// The header that the key goes into.
@@ -83,15 +96,4 @@ pub struct DownloadConfig {
     pub dir: Option<PathBuf>,
     /// Further arguments for the program.
     pub arguments: Vec<String>,
-}
-
-/// Text that may hold a password: it is not shown.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(not shown)")
-    }
 }

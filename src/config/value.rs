@@ -9,6 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+use super::secret::{Secret, without_password};
 use crate::heuristic::files::FileSuffixes;
 use crate::names::UnknownName;
 #[cfg(feature = "pace")]
@@ -25,6 +26,26 @@ pub enum CostConfig {
     Requests(f64),
     /// What its requests take, beginning with the cost of its class.
     Measured,
+}
+
+/// From when on a crawl compacts in the background.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CompactAt {
+    /// Never.
+    Never,
+    /// When so large a share of the log is older than attempts are kept.
+    Share(f64),
+}
+
+impl CompactAt {
+    /// The share, if any.
+    pub fn share(self) -> Option<f64> {
+        match self {
+            Self::Never => None,
+            Self::Share(share) => Some(share),
+        }
+    }
 }
 
 /// A name that its type reads by itself.
@@ -96,6 +117,21 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
     }
 }
 
+/// A share, or `"never"`.
+pub(super) fn compact_at<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactAt>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a share of the log, as in 0.25, or \"never\"")]
+    enum At {
+        Number(f64),
+        Name(String),
+    }
+    match At::deserialize(from)? {
+        At::Number(share) => Ok(Some(CompactAt::Share(share))),
+        At::Name(name) if name == "never" => Ok(Some(CompactAt::Never)),
+        At::Name(name) => Err(D::Error::custom(format_args!("{name:?} is no share, as 0.25 is, and not \"never\""))),
+    }
+}
+
 /// A time; a bare number is in seconds.
 pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from, 1.0)
@@ -145,10 +181,21 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 /// An address of the web.
 pub(super) fn web_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(from)?;
-    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("{text:?} is no URL: {error}")))?;
+    let shown = without_password(&text);
+    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("{shown:?} is no URL: {error}")))?;
     match address.scheme() {
         "http" | "https" if address.has_host() => Ok(Some(address)),
-        _ => Err(D::Error::custom(format_args!("{text:?} is no http or https URL"))),
+        _ => Err(D::Error::custom(format_args!("{shown:?} is no http or https URL"))),
+    }
+}
+
+/// An address of the web that may hold a password or a key, so that no message shows it.
+pub(super) fn secret_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret<Url>>, D::Error> {
+    let Secret(text) = Secret::<String>::deserialize(from)?;
+    let address = Url::parse(&text).map_err(|error| D::Error::custom(format_args!("it is no URL: {error}")))?;
+    match address.scheme() {
+        "http" | "https" if address.has_host() => Ok(Some(Secret(address))),
+        _ => Err(D::Error::custom("it is no http or https URL")),
     }
 }
 

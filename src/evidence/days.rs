@@ -35,6 +35,9 @@ pub struct BanRate {
 }
 
 impl BanRate {
+    /// So many days are kept of each domain that is asked; [`Selector::ban_rate`](crate::Selector::ban_rate) knows of no others.
+    pub const DAYS_KEPT: u32 = DAYS_KEPT as u32;
+
     /// The share that was blocked; none without attempts.
     pub fn rate(self) -> Option<f64> {
         (self.attempts > 0).then(|| self.banned as f64 / self.attempts as f64)

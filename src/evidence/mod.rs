@@ -6,7 +6,7 @@
 //! weights become a decision.
 
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 pub use cell::Weights;
 use cell::{Cell, Increment, Writers};
 pub use days::BanRate;
-use days::{DAYS_KEPT, Day, day_number};
+use days::Day;
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 pub(crate) use hearing::Known;
@@ -31,6 +31,7 @@ pub(crate) use tags::{Row, Tags, WALLED};
 
 pub mod decay;
 
+mod banned;
 pub(crate) mod cell;
 pub(crate) mod days;
 pub(crate) mod entry;
@@ -42,6 +43,7 @@ mod keys;
 pub(crate) mod shown;
 pub(crate) mod tag;
 pub(crate) mod tags;
+mod undo;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
@@ -361,74 +363,6 @@ impl Evidence {
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
         hashes.iter().filter_map(|hash| self.entries.get(hash, &guard)).for_each(Entry::touch);
-    }
-
-    /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
-    #[cfg(feature = "journal")]
-    pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
-        let facts = attempt.facts();
-        if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
-            && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
-        {
-            entry.days.take_back(day);
-        }
-        let Some(moved) = self.moved_by(attempt, registry) else { return };
-        let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
-        self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
-            cell.take_back(moved.up, &moved.what, role.is_recent());
-        });
-        if let Some(credit) = Self::credited(attempt, registry, &moved) {
-            let wants = |role: Role| role.is_credited() && wants(role);
-            self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
-                cell.take_credit_back(credit.up, role.is_recent())
-            });
-        }
-    }
-
-    /// Counts an attempt that moves no weight among the days of its domain.
-    #[cold]
-    fn count_day_of(&self, attempt: &impl Observed) {
-        let facts = attempt.facts();
-        if let Some(domain) = domain_of(attempt) {
-            self.count_day(domain, facts.at, facts.is_banned);
-        }
-    }
-
-    /// Counts an attempt among the days of a domain, and nowhere else.
-    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
-        if let Some(day) = Day::of(at, is_banned) {
-            self.entry_or_new(Key::domain(domain), at, &self.guard()).days.add(day);
-        }
-    }
-
-    /// What the last `days` UTC days, that of `now` included, have seen of a domain. Source: `observe`.
-    pub(crate) fn ban_rate(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
-        let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else { return BanRate::default() };
-        let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
-            return BanRate::default();
-        };
-        self.entry(Key::domain(domain), &self.guard())
-            .map_or_else(BanRate::default, |entry| entry.days.sum(first, today))
-    }
-
-    /// Attempts before this may be missing among the days of domains; none when none are.
-    pub(crate) fn days_since(&self) -> Option<Timestamp> {
-        // Relaxed: one value that stands for itself.
-        Some(self.days_since_ms.load(Ordering::Relaxed)).filter(|ms| *ms != i64::MIN).map(Timestamp::from_millis)
-    }
-
-    /// Attempts before `since` are missing.
-    #[cfg(feature = "journal")]
-    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
-        self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
-    }
-
-    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
-    /// name have shown stays.
-    pub(crate) fn forget_domain(&self, domain: &str) {
-        if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
-            entry.forget_domain();
-        }
     }
 
     fn moved_by(&self, attempt: &impl Observed, registry: &Registry) -> Option<Moved> {

@@ -2,6 +2,7 @@
 //!
 //! Owns: the error type of the journal's boundary. Must not know: how any of it is found.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +10,28 @@ use fetchwise_log::{AppendError, Error as LogError};
 
 use super::schema::SchemaError;
 use crate::attempt::bounds::Unrecordable;
+
+/// What does not bear out a clock that is far ahead of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClockWitness {
+    /// The file system's clock is far behind.
+    FileSystem,
+    /// No file of the log has been written for longer than a log is taken for an idle one.
+    Idle {
+        /// Which is so long.
+        days: u64,
+    },
+}
+
+impl fmt::Display for ClockWitness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FileSystem => f.write_str("the file system's clock is far behind this one"),
+            Self::Idle { days } => write!(f, "no file of the log was written in the last {days} days"),
+        }
+    }
+}
 
 /// Why the journal cannot be written or read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,11 +56,14 @@ pub enum JournalError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The newest record is so old that the clock is probably wrong, and with it what "too old" means.
-    #[error("the newest record is {hours} hours old: has the clock jumped?")]
+    /// The newest record is so old, by a clock that nothing else bears out, that the clock is probably wrong, and with it what "too
+    /// old" means.
+    #[error("the newest record is {hours} hours old, and {witness}: has the clock jumped?")]
     ClockJump {
         /// How old.
         hours: u64,
+        /// What does not bear it out.
+        witness: ClockWitness,
     },
     /// An attempt says nothing that could be recorded.
     #[error("cannot be recorded: {0}")]

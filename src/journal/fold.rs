@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise_log::{Error as LogError, Progress, Reader, RecordRef, TornTail};
+use fetchwise_log::{Brake, Error as LogError, Progress, Reader, RecordRef, TornTail};
 
 use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
@@ -19,6 +19,7 @@ use super::read::{Replayed, SETTLE, open, pass};
 use super::schema::{self, Clamped, SchemaError};
 use super::snapshot::Contents;
 use super::start::Start;
+use super::tally::Tally;
 use crate::evidence::{Evidence, Voice};
 use crate::registry::FETCHERS_MAX;
 use crate::selector::Selector;
@@ -51,6 +52,11 @@ pub(super) struct Fold {
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
+    pub(super) tally: Tally,
+    /// The snapshot that it began with has no tally.
+    lacks_tally: bool,
+    /// Whoever folds beside a running crawl does it with one thread, and rests.
+    pub(super) brake: Option<Arc<Brake>>,
 }
 
 /// The last of each, with its sequence number; 0 for what comes from a snapshot.
@@ -90,6 +96,9 @@ impl Fold {
                 .collect(),
             paces: contents.paces.into_iter().map(|pace| ((pace.level, pace.name.clone()), (0, pace))).collect(),
             replayed: Replayed::default(),
+            lacks_tally: contents.tally.is_none(),
+            tally: contents.tally.unwrap_or_default(),
+            brake: None,
         }
     }
 
@@ -119,6 +128,7 @@ impl Fold {
             hosts,
             importance,
             paces,
+            tally: Some(self.tally.clone()),
             priors: selector.priors().to_vec(),
             lacks_days: false,
         }
@@ -133,6 +143,9 @@ impl Fold {
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), JournalError> {
+        if std::mem::take(&mut self.lacks_tally) {
+            self.count_anew(dir)?;
+        }
         if std::mem::take(&mut self.lacks_days) {
             self.count_days(dir, selector, now)?;
         }
@@ -179,8 +192,13 @@ impl Fold {
         if self.covers_seq >= upto {
             return Ok(None);
         }
-        let shards = (0..threads()).map(|_| Shard::new(selector, self.past)).collect();
+        let threads = if self.brake.is_some() { 1 } else { threads() };
+        let shards = (0..threads).map(|_| Shard::new(selector, self.past)).collect();
+        let brake = self.brake.as_deref();
         let take = |shard: &mut Shard, seq: u64, record: RecordRef<'_>| {
+            if seq.is_multiple_of(256) && brake.is_some_and(|brake| !brake.breathe()) {
+                return;
+            }
             if seq <= upto && shard.failed.is_none() {
                 shard.last_seq = seq;
                 if let Err(error) = shard.take(selector, seq, &record, now) {
@@ -194,6 +212,10 @@ impl Fold {
         }
         let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
+        if brake.is_some_and(Brake::is_stopped) {
+            // Records were passed over: what is in here is of no use any more.
+            return Err(LogError::Stopped.into());
+        }
         if !summary.damage.is_empty() {
             return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
         }
@@ -213,6 +235,25 @@ impl Fold {
         selector.hear(voices.into_iter().map(|(_, voice)| voice));
         self.newest = self.newest.min(now);
         Ok(summary.torn)
+    }
+
+    /// Counts the attempts of a snapshot that has not done so, as far as they are still there: one pass over the log, until the next
+    /// snapshot is taken.
+    fn count_anew(&mut self, dir: &Path) -> Result<(), JournalError> {
+        let covers_seq = self.covers_seq;
+        let (mut tally, mut forgotten) = (Tally::default(), Forgotten::default());
+        pass(dir, |seq, record| if seq <= covers_seq { forgotten.look(seq, &record) } else { Ok(()) })?;
+        pass(dir, |seq, record| {
+            let attempt = schema::attempt(record.kind, record.schema, record.payload)?.filter(|_| seq <= covers_seq);
+            if let Some(attempt) = attempt.filter(|attempt| {
+                !forgotten.covers_link(seq, attempt.link()) && !forgotten.covers_domain(seq, attempt.domain())
+            }) {
+                tally.add(attempt.fetcher(), attempt.outcome(), 1);
+            }
+            Ok(())
+        })?;
+        self.tally = tally;
+        Ok(())
     }
 
     /// Ends the pauses that were begun before somebody ended them; a link's record may have been another thread's than that of its
@@ -258,6 +299,7 @@ impl Fold {
         self.newest = self.newest.max(shard.newest);
         self.replayed.attempts += shard.attempts;
         self.replayed.entries += shard.entries;
+        self.tally.merge(&shard.tally);
         shard.fetchers.iter().for_each(|name| note(&mut self.fetchers, name));
         for (key, (seq, value)) in shard.links {
             keep_last(&mut self.links, key, seq, value);
@@ -296,6 +338,7 @@ impl Fold {
             recent.add(*seq, target.clone());
         }
         let mut taken_back = 0;
+        let tally = &mut self.tally;
         pass(dir, |seq, record| {
             let Some(attempt) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(()) };
             let (link, domain) = (attempt.link(), attempt.domain());
@@ -307,6 +350,7 @@ impl Fold {
                 && !older.covers_domain(seq, domain)
             {
                 selector.take_back(&Clamped(attempt, now), !by_domain);
+                tally.take_back(attempt.fetcher(), attempt.outcome());
                 taken_back += 1;
             }
             Ok(())
@@ -336,6 +380,7 @@ struct Shard {
     last_seq: u64,
     newest: Timestamp,
     attempts: u64,
+    tally: Tally,
     entries: u64,
     fetchers: Vec<String>,
     links: Last<String, LinkEntry>,
@@ -356,6 +401,7 @@ impl Shard {
             last_seq: 0,
             newest: Timestamp::default(),
             attempts: 0,
+            tally: Tally::default(),
             entries: 0,
             fetchers: Vec::new(),
             links: HashMap::new(),
@@ -381,6 +427,7 @@ impl Shard {
                 return Ok(());
             }
             (self.entries, self.attempts) = (self.entries + 1, self.attempts + 1);
+            self.tally.add(attempt.fetcher(), attempt.outcome(), 1);
             self.newest = self.newest.max(attempt.at());
             note(&mut self.fetchers, attempt.fetcher());
             if let Some(voice) = selector.learn(&self.shared, &Clamped(attempt, now)) {

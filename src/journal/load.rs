@@ -38,6 +38,9 @@ pub struct Loaded {
     pub host_pauses: HashMap<String, Timestamp>,
     /// What analytics last wrote back about heuristics.
     pub importance: Vec<ImportanceEntry>,
+    /// Of an earlier time only: attempts before this were compacted away, and no snapshot is old enough to have what they taught, so
+    /// that it is missing. None when everything is there.
+    pub missing_before: Option<Timestamp>,
 }
 
 /// What a first look at the log shows, before there is a selector.
@@ -176,6 +179,8 @@ fn load_from(
             }
         })?;
     }
+    #[cfg(feature = "metrics")]
+    fold.tally.tell(selector);
     let loaded = into_loaded(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
@@ -218,7 +223,7 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Star
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
-    Loaded { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance }
+    Loaded { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance, missing_before: None }
 }
 
 /// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.

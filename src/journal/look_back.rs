@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fetchwise_log::{Damage, Error as LogError, Reader, RecordRef, TornTail};
+use rkyv::util::AlignedVec;
 use uuid::Uuid;
 
 use super::entry::Entry;
@@ -87,11 +88,6 @@ impl Wanted {
         self.since.is_none_or(|since| since < cutoff)
     }
 
-    /// The records of anything else are of no interest, where this can be told.
-    fn key(&self) -> Option<u64> {
-        self.domain.as_deref().map(schema::key_of_domain)
-    }
-
     /// Whether a segment may hold any of them.
     fn may_be_in(&self, earliest: Option<i64>, latest: Option<i64>) -> bool {
         let Some(latest) = latest else { return false };
@@ -99,34 +95,65 @@ impl Wanted {
             && self.until.zip(earliest).is_none_or(|(until, earliest)| earliest <= until.as_millis())
     }
 
-    /// The attempt in a record, if it is wanted.
-    fn pick(&self, record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
-        let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(None) };
+    /// Whether a record is an attempt that is wanted and that nothing seen until now has forgotten. Copies nothing, but for an error type.
+    fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
+        if self.domain.as_deref().is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash) {
+            return Ok(false);
+        }
+        let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else { return Ok(false) };
         let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         let fits = self.id.is_none_or(|id| id == view.id())
             && self.since.is_none_or(|since| view.at() >= since)
             && self.until.is_none_or(|until| view.at() <= until)
             && is(&self.url, view.url())
             && is(&self.link, view.link())
-            && (self.domain.is_none() || self.domain.as_deref() == view.domain());
-        if !fits {
-            return Ok(None);
-        }
-        let Entry::Attempt(attempt) = schema::decode(record.kind, record.schema, record.payload)? else {
-            return Ok(None);
-        };
-        Ok(self.ended.as_ref().is_none_or(|ended| ended.fits(&attempt)).then_some(attempt))
+            && (self.domain.is_none() || self.domain.as_deref() == view.domain())
+            && !forgotten.covers_link(seq, view.link())
+            && !forgotten.covers_domain(seq, view.domain());
+        Ok(fits
+            && match &self.ended {
+                None => true,
+                Some(Ended::Content) => view.is_success(),
+                Some(Ended::Failed) => !view.is_success(),
+                Some(Ended::Blocked) => view.is_banned(),
+                Some(Ended::Error(name)) => {
+                    decode(record)?.and_then(|attempt| attempt.error_type).is_some_and(|error| error.name() == name)
+                }
+            })
     }
 }
 
-impl Ended {
-    fn fits(&self, attempt: &Attempt) -> bool {
-        match self {
-            Self::Content => attempt.success,
-            Self::Failed => !attempt.success,
-            Self::Blocked => attempt.is_banned,
-            Self::Error(name) => attempt.error_type.as_ref().is_some_and(|error| error.name() == name),
-        }
+fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
+    match schema::decode(record.kind, record.schema, record.payload)? {
+        Entry::Attempt(attempt) => Ok(Some(attempt)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether an attempt that was wanted is not forgotten after all.
+fn still_fits(seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
+    let view = schema::attempt(record.kind, record.schema, record.payload)?;
+    Ok(view
+        .is_some_and(|view| !forgotten.covers_link(seq, view.link()) && !forgotten.covers_domain(seq, view.domain())))
+}
+
+/// An attempt's record, kept until it is known whether it is shown: most of those that are kept on the way to the newest are not.
+struct Held {
+    seq: u64,
+    kind: u16,
+    schema: u16,
+    payload: AlignedVec,
+}
+
+impl Held {
+    fn of(seq: u64, record: &RecordRef<'_>, mut spare: AlignedVec) -> Self {
+        spare.clear();
+        spare.extend_from_slice(record.payload);
+        Self { seq, kind: record.kind, schema: record.schema, payload: spare }
+    }
+
+    fn as_ref(&self) -> RecordRef<'_> {
+        RecordRef { kind: self.kind, schema: self.schema, key_hash: 0, payload: &self.payload }
     }
 }
 
@@ -237,7 +264,7 @@ impl Look<'_> {
         reader: &Reader,
         f: &mut impl FnMut(u64, Attempt) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
-        let (wanted, key) = (self.wanted, self.wanted.key());
+        let wanted = self.wanted;
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
         // What forgets an attempt stands behind it. On the way it is seen which segments hold anything.
@@ -246,8 +273,7 @@ impl Look<'_> {
             let (may_hold, mut holds) = (plan.may_hold[index], false);
             self.read(reader, &mut plan, index, |seq, record| {
                 forgotten.look(seq, record)?;
-                holds =
-                    holds || may_hold && key.is_none_or(|key| key == record.key_hash) && wanted.pick(record)?.is_some();
+                holds = holds || may_hold && wanted.fits(seq, record, &forgotten)?;
                 Ok(())
             })?;
             plan.may_hold[index] = holds;
@@ -261,8 +287,8 @@ impl Look<'_> {
             let read = self.read(reader, &mut plan, index, |seq, record| {
                 let is_next = !is_enough && last.is_none_or(|last| seq > last);
                 if is_next
-                    && key.is_none_or(|key| key == record.key_hash)
-                    && let Some(attempt) = wanted.pick(record)?.filter(|attempt| !covers(&forgotten, seq, attempt))
+                    && wanted.fits(seq, record, &forgotten)?
+                    && let Some(attempt) = decode(record)?
                 {
                     (shown, last) = (shown + 1, Some(seq));
                     is_enough = f(seq, attempt).is_break() || shown >= limit;
@@ -280,7 +306,6 @@ impl Look<'_> {
         reader: &Reader,
         f: &mut impl FnMut(u64, Attempt) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
-        let (wanted, key) = (self.wanted, self.wanted.key());
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
         let mut forgotten = Forgotten::default();
@@ -288,43 +313,17 @@ impl Look<'_> {
             if self.found.shown >= self.limit {
                 break;
             }
-            let room = usize::try_from(self.limit - self.found.shown).unwrap_or(usize::MAX);
-            let (may_hold, below) = (plan.may_hold[index], self.next.unwrap_or(u64::MAX));
-            let mut held: VecDeque<(u64, Attempt)> = VecDeque::new();
-            let (mut stones, mut fell_out) = (0, false);
-            self.read(reader, &mut plan, index, |seq, record| {
-                stones += u64::from(record.kind == schema::kind::TOMBSTONE);
-                forgotten.look(seq, record)?;
-                if may_hold
-                    && seq < below
-                    && key.is_none_or(|key| key == record.key_hash)
-                    && let Some(attempt) = wanted.pick(record)?.filter(|attempt| !covers(&forgotten, seq, attempt))
-                {
-                    fell_out |= held.len() == room;
-                    keep(&mut held, room, (seq, attempt));
-                }
-                Ok(())
-            })?;
-            if stones > 0 && fell_out {
-                // Some of those kept may be forgotten by what stands behind them, so that others have their place.
-                held.clear();
-                self.read(reader, &mut plan, index, |seq, record| {
-                    if seq < below
-                        && key.is_none_or(|key| key == record.key_hash)
-                        && let Some(attempt) = wanted.pick(record)?.filter(|attempt| !covers(&forgotten, seq, attempt))
-                    {
-                        keep(&mut held, room, (seq, attempt));
-                    }
-                    Ok(())
-                })?;
-            }
+            let mut held = self.newest_of(reader, &mut plan, index, &mut forgotten)?;
             self.count(&plan);
-            while let Some((seq, attempt)) = held.pop_back() {
-                if covers(&forgotten, seq, &attempt) {
+            while let Some(one) = held.pop_back() {
+                let record = one.as_ref();
+                let failed = |source| JournalError::Record { seq: one.seq, source: Arc::new(source) };
+                if !still_fits(one.seq, &record, &forgotten).map_err(failed)? {
                     continue;
                 }
-                (self.found.shown, self.next) = (self.found.shown + 1, Some(seq));
-                if f(seq, attempt).is_break() {
+                let Some(attempt) = decode(&record).map_err(failed)? else { continue };
+                (self.found.shown, self.next) = (self.found.shown + 1, Some(one.seq));
+                if f(one.seq, attempt).is_break() {
                     return Ok(());
                 }
             }
@@ -332,18 +331,47 @@ impl Look<'_> {
         self.count(&plan);
         Ok(())
     }
-}
 
-fn covers(forgotten: &Forgotten, seq: u64, attempt: &Attempt) -> bool {
-    forgotten.covers_link(seq, &attempt.link) || forgotten.covers_domain(seq, attempt.heuristic("domain"))
+    /// The last wanted attempts of one segment that are not shown yet, as many as there is room for, and what is forgotten there.
+    fn newest_of(
+        &mut self,
+        reader: &Reader,
+        plan: &mut Plan,
+        index: usize,
+        forgotten: &mut Forgotten,
+    ) -> Result<VecDeque<Held>, JournalError> {
+        let wanted = self.wanted;
+        let room = usize::try_from(self.limit - self.found.shown).unwrap_or(usize::MAX);
+        let (may_hold, below) = (plan.may_hold[index], self.next.unwrap_or(u64::MAX));
+        let mut held = VecDeque::new();
+        let (mut stones, mut fell_out) = (0, false);
+        self.read(reader, plan, index, |seq, record| {
+            stones += u64::from(record.kind == schema::kind::TOMBSTONE);
+            forgotten.look(seq, record)?;
+            if may_hold && seq < below && wanted.fits(seq, record, forgotten)? {
+                fell_out |= held.len() == room;
+                keep(&mut held, room, seq, record);
+            }
+            Ok(())
+        })?;
+        if stones > 0 && fell_out {
+            // Some of those kept may be forgotten by what stands behind them, so that others have their place.
+            held.clear();
+            self.read(reader, plan, index, |seq, record| {
+                if seq < below && wanted.fits(seq, record, forgotten)? {
+                    keep(&mut held, room, seq, record);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(held)
+    }
 }
 
 /// Keeps the last `room` of them.
-fn keep(held: &mut VecDeque<(u64, Attempt)>, room: usize, one: (u64, Attempt)) {
-    if held.len() == room {
-        held.pop_front();
-    }
-    held.push_back(one);
+fn keep(held: &mut VecDeque<Held>, room: usize, seq: u64, record: &RecordRef<'_>) {
+    let spare = if held.len() == room { held.pop_front().map(|oldest| oldest.payload) } else { None };
+    held.push_back(Held::of(seq, record, spare.unwrap_or_default()));
 }
 
 /// The attempt with this id, and its place in the log; none when there is none, or none any more. The id of a live attempt tells when it

@@ -29,6 +29,7 @@
 //! ```
 
 mod builder;
+mod columns;
 mod entry;
 mod error;
 mod fold;
@@ -43,6 +44,7 @@ mod read;
 mod schema;
 mod snapshot;
 mod start;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -50,14 +52,14 @@ mod write;
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
-pub use error::JournalError;
+pub use error::{ClockWitness, JournalError};
 pub use fetchwise_log::{
     Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
-    Progress, Recovery, Ticket, TornTail, UnknownName, WaitError,
+    Progress, Recovery, SEGMENT_BYTES_DEFAULT, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
 pub use look_back::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
-pub use past::{Moment, Past, load_at};
+pub use past::{Moment, load_at};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 pub use start::Started;

@@ -12,7 +12,7 @@ use super::fold::Fold;
 use super::load::{Loaded, into_loaded};
 use super::read::{open, tombstones};
 use super::snapshot;
-use super::start::{Start, Started};
+use super::start::Start;
 use crate::selector::Selector;
 use crate::time::Timestamp;
 
@@ -26,17 +26,6 @@ pub enum Moment {
     Before(u64),
 }
 
-/// What [`load_at`] brought back.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Past {
-    /// The state of links and hosts then, and the snapshot that the rebuilding began with.
-    pub loaded: Loaded,
-    /// Attempts before this were compacted away, and no snapshot is old enough to have what they taught: it is missing. None when
-    /// everything is there.
-    pub missing_before: Option<Timestamp>,
-}
-
 /// Teaches `selector`, a new one, what was known in `dir` at `moment`: the newest snapshot that holds nothing later, and the records
 /// behind it up to then. What has been forgotten since is not brought back. `now` is the time that it was then.
 ///
@@ -48,7 +37,7 @@ pub fn load_at(
     moment: Moment,
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Past, JournalError> {
+) -> Result<Loaded, JournalError> {
     let reader = open(dir)?;
     let newest = fetchwise_log::load_snapshot(dir)?.snapshot;
     let previous = fetchwise_log::load_previous_snapshot(dir)?;
@@ -78,7 +67,7 @@ pub fn load_at(
     let loaded = into_loaded(fold, selector, started, now);
     selector.restore_links(loaded.links.iter().map(|(link, state)| (link.clone(), *state)));
     selector.restore_host_levels(loaded.host_levels.iter().map(|(domain, level)| (domain.clone(), *level)));
-    Ok(Past { loaded, missing_before })
+    Ok(Loaded { missing_before, ..loaded })
 }
 
 /// A start with this snapshot, if it holds nothing later than `moment`.
@@ -90,11 +79,4 @@ fn before(found: &Snapshot, moment: Moment) -> Result<Option<Start>, JournalErro
         (_, None) => false,
     };
     Ok(fits.then_some(start))
-}
-
-impl Past {
-    /// The snapshot that it began with; none when it began with the first record that is still there.
-    pub fn snapshot(&self) -> Option<&Started> {
-        self.loaded.snapshot.as_ref()
-    }
 }

@@ -6,14 +6,17 @@
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::columns::{Columns, Rows};
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
+use super::tally::Tally;
 use crate::evidence::cell::Raw;
 use crate::evidence::days::Day;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
 use crate::evidence::tag::RawTag;
+use crate::meter::outcomes::{outcome_name, outcome_named};
 use crate::selector::Prior;
 use crate::time::Timestamp;
 
@@ -42,6 +45,8 @@ mod kind {
     /// are counted again from what attempts are still there.
     pub(super) const DAYS: u32 = 16;
     pub(super) const DAYS_SINCE: u32 = 17;
+    /// How many attempts ended how. Releases that know nothing of it leave it alone; without it they are counted anew.
+    pub(super) const TALLY: u32 = 18;
 }
 
 /// The version of every section that this release writes.
@@ -63,6 +68,8 @@ pub(super) struct Contents {
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
+    /// None of a snapshot by a release that kept none.
+    pub(super) tally: Option<Tally>,
     pub(super) priors: Vec<Prior>,
     /// It was taken by a release that knew nothing of days.
     pub(super) lacks_days: bool,
@@ -175,6 +182,15 @@ impl Contents {
             }
             c.texts(self.paces.iter().map(|p| p.name.as_str()));
         });
+        if let Some(tally) = &self.tally {
+            let mut rows = Vec::new();
+            tally.each(|fetcher, outcome, attempts| rows.push((fetcher, outcome_name(outcome), attempts)));
+            put(kind::TALLY, rows.len(), &|c| {
+                c.u64s(rows.iter().map(|(.., attempts)| *attempts));
+                c.texts(rows.iter().map(|(fetcher, ..)| *fetcher));
+                c.texts(rows.iter().map(|(_, outcome, _)| *outcome));
+            });
+        }
         let days = || image.days.iter();
         put(kind::DAYS, image.days.len(), &|c| {
             c.u64s(days().map(|row| row.key));
@@ -288,6 +304,9 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     contents.paces = decode_paces(open(kind::PACES)?)?;
+    if sections.iter().any(|(k, _)| *k == kind::TALLY) {
+        contents.tally = Some(decode_tally(open(kind::TALLY)?)?);
+    }
     contents.lacks_days = sections.iter().all(|(k, _)| *k != kind::DAYS);
     contents.image.days = decode_days(open(kind::DAYS)?)?;
     contents.image.days_since = open(kind::DAYS_SINCE)?.i64s()?.first().copied().and_then(time);
@@ -304,6 +323,15 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
         })
         .collect();
     Some(contents)
+}
+
+fn decode_tally(mut rows: Rows<'_>) -> Option<Tally> {
+    let (attempts, fetchers, outcomes) = (rows.u64s()?, rows.texts()?, rows.texts()?);
+    let mut tally = Tally::default();
+    for ((fetcher, outcome), attempts) in fetchers.iter().zip(&outcomes).zip(attempts) {
+        tally.add(fetcher, outcome_named(outcome), attempts);
+    }
+    Some(tally)
 }
 
 fn decode_days(mut rows: Rows<'_>) -> Option<Vec<DayRow>> {
@@ -465,97 +493,4 @@ fn decode_links(mut rows: Rows<'_>) -> Option<Vec<LinkEntry>> {
         })
     };
     links.into_iter().zip(domains).enumerate().map(link).collect()
-}
-
-/// A section being written: the number of rows, then its columns, each at a multiple of 8.
-struct Columns {
-    bytes: Vec<u8>,
-}
-
-impl Columns {
-    fn new(rows: usize) -> Self {
-        Self { bytes: (rows as u64).to_le_bytes().to_vec() }
-    }
-
-    fn pad(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-    }
-
-    fn u64s(&mut self, values: impl IntoIterator<Item = u64>) {
-        values.into_iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
-    }
-
-    fn i64s(&mut self, values: impl IntoIterator<Item = i64>) {
-        self.u64s(values.into_iter().map(|value| value as u64));
-    }
-
-    fn u32s(&mut self, values: impl IntoIterator<Item = u32>) {
-        values.into_iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
-        self.pad();
-    }
-
-    /// Lengths, the sum of them, then the bytes one behind the other.
-    fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str> + Clone) {
-        self.u32s(texts.clone().map(|text| text.len() as u32));
-        self.u64s([texts.clone().map(|text| text.len() as u64).sum()]);
-        texts.for_each(|text| self.bytes.extend_from_slice(text.as_bytes()));
-        self.pad();
-    }
-}
-
-/// A section being read.
-struct Rows<'b> {
-    rows: usize,
-    rest: &'b [u8],
-}
-
-impl<'b> Rows<'b> {
-    fn open(bytes: &'b [u8]) -> Option<Self> {
-        let (rows, rest) = bytes.split_first_chunk()?;
-        let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
-        // Each row takes at least one byte. A larger number of rows is refused before anything is allocated for it.
-        (rows <= bytes.len()).then_some(Self { rows, rest })
-    }
-
-    fn column<const N: usize, T>(&mut self, from: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
-        let bytes = self.take(self.rows.checked_mul(N)?)?;
-        Some(bytes.as_chunks().0.iter().map(|bytes| from(*bytes)).collect())
-    }
-
-    fn u64s(&mut self) -> Option<Vec<u64>> {
-        self.column(u64::from_le_bytes)
-    }
-
-    fn i64s(&mut self) -> Option<Vec<i64>> {
-        self.column(i64::from_le_bytes)
-    }
-
-    fn u32s(&mut self) -> Option<Vec<u32>> {
-        self.column(u32::from_le_bytes)
-    }
-
-    fn texts(&mut self) -> Option<Vec<String>> {
-        if self.rows == 0 && self.rest.is_empty() {
-            // A section that an older release did not write.
-            return Some(Vec::new());
-        }
-        let lens = self.u32s()?;
-        let (total, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        let mut bytes = self.take(usize::try_from(u64::from_le_bytes(*total)).ok()?)?;
-        let mut texts = Vec::with_capacity(lens.len());
-        for len in lens {
-            let (text, rest) = bytes.split_at_checked(len as usize)?;
-            texts.push(std::str::from_utf8(text).ok()?.to_owned());
-            bytes = rest;
-        }
-        bytes.is_empty().then_some(texts)
-    }
-
-    /// So many bytes, and the padding behind them.
-    fn take(&mut self, len: usize) -> Option<&'b [u8]> {
-        let (taken, _) = self.rest.split_at_checked(len)?;
-        self.rest = self.rest.get(len.checked_next_multiple_of(8)?..)?;
-        Some(taken)
-    }
 }

@@ -523,3 +523,154 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
     drop(live);
     assert_eq!(paused(&open(minutes(3)), minutes(3)), ["e.org", "f.org"]);
 }
+
+#[test]
+fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
+    use std::ops::ControlFlow;
+    let dir = tempfile::tempdir().unwrap();
+    for part in 0..6u64 {
+        let (journal, _) = Journal::open(dir.path(), JournalOptions::default().begin_segment()).unwrap();
+        for n in 0..20u64 {
+            let at = minutes(part * 1000 + n);
+            let a = attempt(&format!("https://s{}.org/{}", n % 3, n % 7), "playwright", at);
+            let a = if n % 4 == 0 { a.failed(ErrorKind::Timeout) } else { a.delivered() };
+            journal.append_attempt(&a).unwrap();
+        }
+        // What forgets stands behind what it forgets, in its own part and in those before.
+        let target = match part {
+            2 => TombstoneTarget::Link("https://s1.org/4".to_owned()),
+            4 => TombstoneTarget::Domain("s2.org".to_owned()),
+            _ => TombstoneTarget::Domain("unheard.of".to_owned()),
+        };
+        journal.append_tombstone(&Tombstone { target, at: minutes(part * 1000 + 30) }).unwrap();
+        journal.close().unwrap();
+    }
+    let all = |wanted: &Wanted| {
+        let mut all = Vec::new();
+        replay(dir.path(), |seq, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                let fits = wanted.since.is_none_or(|since| attempt.attempted_at >= since)
+                    && wanted.until.is_none_or(|until| attempt.attempted_at <= until)
+                    && wanted.domain.as_deref().is_none_or(|domain| attempt.heuristic("domain") == Some(domain))
+                    && (wanted.ended.is_none() || attempt.error_type.is_some());
+                all.extend(fits.then_some((seq, attempt)));
+            }
+        })
+        .unwrap();
+        all
+    };
+    let look = |wanted: &Wanted, order, limit| {
+        let mut seen = Vec::new();
+        let found = attempts(dir.path(), wanted, order, limit, |seq, attempt| {
+            seen.push((seq, attempt));
+            ControlFlow::Continue(())
+        });
+        let found = found.unwrap();
+        assert_eq!(found.shown, seen.len() as u64);
+        (seen, found)
+    };
+    let times = [None, Some(minutes(1005)), Some(minutes(2500)), Some(minutes(5010))];
+    for since in times {
+        for until in times {
+            for (domain, ended) in
+                [(None, None), (Some("s2.org".to_owned()), None), (None, Some(Ended::Error("timeout".to_owned())))]
+            {
+                let wanted = Wanted { since, until, domain, ended, ..Wanted::default() };
+                let mut want = all(&wanted);
+                assert_eq!(look(&wanted, Order::OldestFirst, None).0, want, "{wanted:?}");
+                assert_eq!(look(&wanted, Order::OldestFirst, Some(7)).0, want[..want.len().min(7)], "{wanted:?}");
+                want.reverse();
+                for limit in [1, 7, 1000] {
+                    let first = &want[..want.len().min(limit as usize)];
+                    assert_eq!(look(&wanted, Order::NewestFirst, Some(limit)).0, first, "{wanted:?} {limit}");
+                }
+            }
+        }
+    }
+    let recent = Wanted { since: Some(minutes(4000)), ..Wanted::default() };
+    let (_, found) = look(&recent, Order::NewestFirst, None);
+    assert_eq!(found.segments, (6, 2));
+    assert!(found.bytes.1 < found.bytes.0 / 2, "{found:?}");
+    let (seen, found) = look(&Wanted::default(), Order::NewestFirst, Some(3));
+    assert_eq!((found.segments.1, seen.len()), (1, 3));
+    assert_eq!(look(&Wanted::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
+
+    // By its id, and with what belongs to its fetch.
+    let (seq, one) = seen[1].clone();
+    assert_eq!(super::attempt(dir.path(), one.id).unwrap(), Some((seq, one.clone())));
+    assert_eq!(super::attempt(dir.path(), uuid::Uuid::nil()).unwrap(), None);
+    assert_eq!(fetch_of(dir.path(), &(seq, one.clone())).unwrap(), [(seq, one)]);
+}
+
+#[test]
+fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    let mut live = selector();
+    live.set_sink(Box::new(Arc::new(journal)));
+    for n in 0..90u64 {
+        let a =
+            attempt(&format!("https://s{}.org/{}", n % 3, n % 5), ["playwright", "mine"][n as usize % 2], minutes(n));
+        let a = if n % 4 == 0 { a.failed(ErrorKind::BlockedCaptcha) } else { a.delivered() };
+        live.record(a, minutes(n)).unwrap();
+        if n == 40 {
+            live.sink().unwrap().host_pause("s1.org", Some(minutes(60)), minutes(40));
+        }
+        if n == 50 {
+            live.sink().unwrap().host_pause("s1.org", None, minutes(50));
+        }
+    }
+    drop(live);
+    let image = |moment, now| {
+        let then = selector();
+        let loaded = load_at(dir.path(), &then, moment, now, &mut |_| {}).unwrap();
+        (then.image(now, &[]), loaded, then)
+    };
+    // A journal of its own that ends there.
+    let ends = |until: u64| {
+        let other = tempfile::tempdir().unwrap();
+        let (journal, _) = Journal::open(other.path(), JournalOptions::default()).unwrap();
+        replay(dir.path(), |_, entry| {
+            if let Entry::Attempt(attempt) = entry
+                && attempt.attempted_at <= minutes(until)
+            {
+                journal.append_attempt(&attempt).unwrap();
+            }
+        })
+        .unwrap();
+        journal.close().unwrap();
+        let then = selector();
+        load(other.path(), &then, minutes(until)).unwrap();
+        then.image(minutes(until), &[])
+    };
+    let (seen, loaded, then) = image(Moment::At(minutes(45)), minutes(45));
+    assert_eq!(seen.difference(&ends(45)), None);
+    assert_eq!(seen.days, ends(45).days);
+    assert_eq!((loaded.replayed.attempts, loaded.missing_before), (46, None));
+    assert_eq!(then.paused_hosts(minutes(45)).len(), 1, "as it was then");
+    assert!(image(Moment::At(minutes(55)), minutes(55)).2.paused_hosts(minutes(55)).is_empty());
+    // The 21st record is the attempt of minute 20.
+    assert_eq!(image(Moment::Before(21), minutes(20)).0.difference(&ends(19)), None);
+    // From a snapshot that is old enough, and not from one that is not.
+    maintain::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
+    let (seen, loaded, _) = image(Moment::At(minutes(45)), minutes(45));
+    assert_eq!((seen.difference(&ends(45)), loaded.snapshot), (None, None));
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
+    journal.append_attempt(&attempt("https://s0.org/x", "mine", minutes(95)).delivered()).unwrap();
+    journal.close().unwrap();
+    let (seen, loaded, _) = image(Moment::At(minutes(92)), minutes(92));
+    assert_eq!((seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)), (None, Some(92)));
+
+    maintain::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
+    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+        let (seen, ..) = image(moment, minutes(now));
+        // `ends` is made of what a replay still shows.
+        assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
+    }
+    maintain::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
+    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+        let (seen, ..) = image(moment, minutes(now));
+        assert_eq!(seen.days, ends(now).days, "{moment:?}");
+        assert!((seen.weight() - ends(now).weight()).abs() < 1e-9, "{moment:?}");
+    }
+}

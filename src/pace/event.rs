@@ -17,6 +17,11 @@ const CUTS_MS: i64 = 15 * 60_000;
 const HOLD_MAX_S: f64 = 320.0 * 60.0;
 /// Limits below this many requests a second are rare.
 const LIKELY: f64 = 0.5;
+/// A first 429 without a time holds the host so briefly: a limit of ten seconds lets requests through again then, one of a minute rarely.
+const BRIEF_S: f64 = 11.0;
+/// What is left of a ceiling that has become too high, and of that when it is blocked again within [`CUTS_MS`].
+const FALL: f64 = 0.85;
+const FALL_AGAIN: f64 = 0.7;
 /// So few answers after a hold mean that it was too short.
 const TOO_EARLY: u16 = 10;
 
@@ -53,6 +58,7 @@ impl Live<'_> {
             }
             _ => first,
         };
+        let usual = if self.hot.trouble().is_brief { BRIEF_S } else { usual };
         let hold_s = asked.unwrap_or(usual.min(HOLD_MAX_S));
         let now = self.now;
         let trouble = self.hot.trouble();
@@ -66,14 +72,32 @@ impl Live<'_> {
     /// The trial of a hold was blocked: the hold goes on, half as long again.
     pub(super) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
         self.touch();
-        let grown = (f64::from(self.hot.trouble().hold_s) * 1.5).min(HOLD_MAX_S);
+        let grown = self.longer();
         let hold_s = self.asked(retry_after).unwrap_or(grown);
         self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// How long the hold goes on after a trial that was blocked, unless the host says it.
+    fn longer(&mut self) -> f64 {
+        let now = self.now;
+        let penalty = self.cold.penalty.get();
+        let trouble = self.hot.trouble();
+        let held = f64::from(trouble.hold_s);
+        if std::mem::take(&mut trouble.is_brief) {
+            return (hold_s(Cause::Limited) - held).max(held);
+        }
+        let passed = now.saturating_sub(trouble.event) as f64 / 1000.0;
+        // What the host took last time is waited for first; after that the whole wait grows by more than half each time.
+        let left = 1.02 * penalty - passed;
+        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(HOLD_MAX_S) }
     }
 
     /// The trial of a hold was answered as it should be.
     pub(super) fn trial_good(&mut self) {
         self.touch();
+        if std::mem::take(&mut self.hot.trouble().is_brief) {
+            self.blame_the_shortest();
+        }
         let event = self.hot.trouble().event;
         self.cold.penalty = Small::new(self.now.saturating_sub(event) as f64 / 1000.0);
         self.cold.set_trial(false);
@@ -135,21 +159,70 @@ impl Live<'_> {
             None => {}
         }
         let (ceiling, top) = self.ceiling();
+        if let Some(window) = top.and_then(|top| self.met_again(top, &old_hi, counts)) {
+            self.cap_below(window, rate_of(counts, window), found.cause);
+            return;
+        }
         match top {
             Some(window) if self.rate() > 0.9 * ceiling => {
                 self.cut(window, ceiling, counts, found.cause, old_hi[window].get())
             }
             _ => self.blame_a_suspect(&suspects, found),
         }
-        // That many at once may be what was refused, rather than that many a second.
+        self.blame_those_at_once(found);
+    }
+
+    /// That many at once may be what was refused, rather than that many a second; or it is now known not to be.
+    fn blame_those_at_once(&mut self, found: &Found) {
         let crowd = self.hot.trouble().crowd;
-        if found.cause == Cause::Unavailable
-            && found.retry_after.is_none()
-            && crowd > 1
-            && crowd + 1 > self.cold.par_clean
-        {
+        if found.cause != Cause::Unavailable || found.retry_after.is_some() || crowd == 0 {
+            return;
+        }
+        if crowd <= self.cold.par_cap {
+            self.cold.par_cap = 0;
+        } else if crowd > self.cold.par_clean.max(1) {
             self.cold.par_cap = crowd - 1;
         }
+    }
+
+    /// A 503 without a time, and none so far that would make it an event. Returns whether it ends a look higher: that the look has met
+    /// the limit is known then, and needs no hold.
+    pub(super) fn look_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
+        match self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
+            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
+                self.hot.trouble().look = None;
+                self.look_failed(window, before, rate_of(counts, window));
+                self.cold.set_why(Some(window), Cause::Unavailable);
+            }
+            Some(Look { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
+                let trouble = self.hot.trouble();
+                (trouble.look, trouble.errors, trouble.crowd) = (None, 0.0, 0);
+                self.cold.par_cap = before as u8;
+                self.cold.failed = self.cold.fails(self.now).saturating_add(1);
+                self.cold.set_why(None, Cause::Unavailable);
+            }
+            _ => return false,
+        }
+        self.schedule();
+        true
+    }
+
+    /// A longer window that holds as many requests as when it was blocked before, where the one that was blamed does not: that is the
+    /// one that the host counts over.
+    fn met_again(&self, top: usize, old_hi: &Counts, counts: &Counts) -> Option<usize> {
+        let is_met = |window: usize| {
+            let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
+            before > 0.0 && (count - before).abs() <= (0.05 * before).max(1.5)
+        };
+        let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.cold.cap[top].get();
+        // Much is within an hour that has nothing to do with limits.
+        (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
+    }
+
+    fn cap_below(&mut self, window: usize, rate: f64, cause: Cause) {
+        self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));
+        self.cold.set_why(Some(window), cause);
+        self.set_rate(self.rate());
     }
 
     /// The ceiling itself was too high: the host allows less than it did.
@@ -171,10 +244,14 @@ impl Live<'_> {
             let longer =
                 (window + 1..WINDOWS).map(|longer| rate_of(counts, longer)).find(|longer| *longer < 0.9 * rate);
             let share = match longer {
-                Some(longer) => (0.9 * (longer / rate).sqrt()).clamp(0.5, 0.9),
-                None => 0.85_f64.powi(i32::from(cuts)).clamp(0.5, 0.9),
+                Some(longer) => 0.9 * (longer / rate).sqrt(),
+                None => FALL,
             };
-            ceiling * share
+            // Whoever is blocked again soon has come down further than that.
+            let again = FALL * FALL_AGAIN.powi(i32::from(cuts) - 1);
+            let share = if cuts > 1 { share.min(again) } else { share }.clamp(0.5, 0.9);
+            // A window that was empty after a hold, and is not full yet, shows what is too many by itself.
+            (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
         };
         self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
         if cuts > 1 {
@@ -198,16 +275,27 @@ impl Live<'_> {
         }
         match in_order(guess).find(|window| suspects[*window]) {
             Some(window) => {
-                let rate = rate_of(&found.counts, window);
-                self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));
-                self.cold.set_why(Some(window), found.cause);
-                self.set_rate(self.rate());
+                self.cap_below(window, rate_of(&found.counts, window), found.cause);
+                // Nothing but the guess speaks for the minute: how soon a request goes through again will tell.
+                let is_bare = found.cause == Cause::Limited && found.retry_after.is_none();
+                self.hot.trouble().is_brief =
+                    is_bare && SECONDS[window] == 60.0 && suspects[0] && self.cold.penalty.is_none();
             }
             None => {
                 self.cold.set_why(None, found.cause);
                 self.set_rate(0.7 * self.rate().min(self.rules.rate_max));
             }
         }
+    }
+
+    /// A minute's limit would hardly have let a request through again so soon: it counts over the shortest window, or is a bucket.
+    fn blame_the_shortest(&mut self) {
+        let cause = self.cold.cause();
+        if let Some(blamed) = self.cold.blamed() {
+            self.cold.cap[blamed] = Small::NONE;
+        }
+        self.cold.cap[0] = Small::new(safe(0.9, self.cold.hi[0].get(), 0).max(RATE_MIN));
+        self.cold.set_why(Some(0), cause);
     }
 
     pub(super) fn lower_hi(&mut self, window: usize, rate: f64) {

@@ -26,8 +26,12 @@ pub struct Explained {
     pub level: Level,
     /// The rate is given, not learned.
     pub is_fixed: bool,
-    /// The gap that the host's `Crawl-delay` asks for.
+    /// The gap that is kept because the host's `Crawl-delay` asks for it, or for a longer one.
     pub floor: Option<Duration>,
+    /// The gap that its `Crawl-delay` asked for when its robots.txt was read last.
+    pub crawl_delay: Option<Duration>,
+    /// That gap is longer than the settings believe, and is or would be kept only up to this.
+    pub crawl_delay_cut: Option<Duration>,
     /// The lowest ceiling and the window that it is of.
     pub ceiling: Option<(f64, &'static str)>,
     /// Where the limit was met, in requests a second.
@@ -74,7 +78,9 @@ impl Round<'_> {
             .map(|live| (Duration::from_secs_f64(f64::from(live.hot.fast).exp().clamp(0.0, 1e6)), live.slowness()));
         let in_flight = self.live(Level::Host).map_or(0, |live| live.hot.in_flight);
         let parallel = self.live(Level::Host).map_or(0, |live| live.par());
-        let floor = self.live(Level::Host).and_then(|live| live.cold.floor.some()).map(Duration::from_secs_f64);
+        let floor = self.live(Level::Host).and_then(|live| live.floor_s()).map(Duration::from_secs_f64);
+        let wish = self.live(Level::Host).and_then(|live| live.cold.wish.some());
+        let most = self.settings.crawl_delay_max_s;
         let mut explained = Explained {
             rate: least,
             parallel,
@@ -82,6 +88,8 @@ impl Round<'_> {
             level,
             is_fixed: false,
             floor,
+            crawl_delay: wish.map(Duration::from_secs_f64),
+            crawl_delay_cut: wish.filter(|wish| *wish > most).map(|_| Duration::from_secs_f64(most)),
             ceiling: None,
             limit: None,
             is_sure: false,
@@ -145,8 +153,11 @@ impl fmt::Display for Explained {
         if let Some(until) = self.hold_until {
             write!(f, "\nheld     for {} more", Span(until.since(self.now)))?;
         }
-        if let Some(floor) = self.floor {
-            write!(f, "\nwish     its Crawl-delay is {}", Span(floor))?;
+        if let Some(wish) = self.crawl_delay {
+            write!(f, "\nwish     its Crawl-delay is {}", Span(wish))?;
+            if let Some(cut) = self.crawl_delay_cut {
+                write!(f, ", of which {} are kept (crawl_delay_max)", Span(cut))?;
+            }
         }
         if let Some((count, window)) = self.too_many {
             write!(f, "\ncounted  {count} requests within {window} were too many")?;

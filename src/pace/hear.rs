@@ -21,8 +21,12 @@ const ERRORS: f64 = 2.0;
 const WALLS: [f64; 3] = [0.0, 1.8, 2.4];
 /// A doubt holds the host so long.
 const DOUBT_S: f64 = 3.0;
-/// Taken off the ceiling for a 503 that is no event.
-const SHED: f64 = 0.98;
+/// So many pages that other fetchers bring as trials end a doubt about one that nobody sends any more.
+const OTHERS: u8 = 5;
+/// Taken off the ceiling for a 503 that is no event; twice as much, so often at most, for each that comes within a time of the last.
+const SHED: f64 = 0.02;
+const SHEDS_MS: i64 = 15 * 60_000;
+const DOUBLINGS: u8 = 3;
 
 /// What an answer adds up to with those before it.
 #[derive(Clone, Copy, Debug)]
@@ -57,22 +61,36 @@ impl Live<'_> {
             Heard::Wall if has_time => Sum::Event(found(Cause::Wall)),
             // A fetcher that has shown nothing here lately may be the one that is walled.
             Heard::Wall if !delivers => Sum::Nothing,
-            Heard::Wall => self.wall(permit),
+            Heard::Wall => self.wall(permit, answer.fetcher.0),
+            Heard::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
             Heard::Unavailable | Heard::Broken | Heard::ServerError => {
                 let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
                 if self.errors(weight, answer.heard, permit.in_flight) {
                     let is_503 = answer.heard == Heard::Unavailable;
                     return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if answer.heard == Heard::Unavailable
-                    && let Some(window) = self.at_ceiling()
-                {
-                    self.cold.cap[window] = Small::new(SHED * self.cold.cap[window].get());
-                    self.set_rate(self.rate());
+                if answer.heard == Heard::Unavailable {
+                    self.shed();
                 }
                 Sum::Nothing
             }
         }
+    }
+
+    /// A 503 that is no event, at the ceiling: the limit is near, or coming nearer.
+    fn shed(&mut self) {
+        let Some(window) = self.at_ceiling() else { return };
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.sheds = if now.saturating_sub(trouble.shed_at) > SHEDS_MS {
+            0
+        } else {
+            trouble.sheds.saturating_add(1).min(DOUBLINGS)
+        };
+        trouble.shed_at = now;
+        let less = SHED * f64::from(1_u32 << trouble.sheds);
+        self.cold.cap[window] = Small::new((1.0 - less) * self.cold.cap[window].get());
+        self.set_rate(self.rate());
     }
 
     /// A wall at the trial of a doubt. Returns the event, if that settles it.
@@ -91,9 +109,16 @@ impl Live<'_> {
         Some(Found { cause: Cause::Wall, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
     }
 
-    /// Another URL came: the wall was the page's own.
-    pub(super) fn acquit(&mut self) {
+    /// Another URL came by this fetcher: the wall was the page's own. That another fetcher gets pages says little, since the wall may be
+    /// for the one alone that met it; when nobody sends that one any more, nothing better is to be had.
+    pub(super) fn acquit(&mut self, fetcher: u16) {
         let trouble = self.hot.trouble();
+        if let Some(doubt) = trouble.doubt.as_mut().filter(|doubt| doubt.fetcher != fetcher) {
+            doubt.others = doubt.others.saturating_add(1);
+            if doubt.others < OTHERS {
+                return;
+            }
+        }
         (trouble.doubt, trouble.trial, trouble.walls) = (None, Trial::No, 0.0);
         trouble.last_verdict = Some(Verdict::Page);
         self.cold.set_trial(false);
@@ -118,7 +143,13 @@ impl Live<'_> {
         }
     }
 
-    fn wall(&mut self, permit: &Permit) -> Sum {
+    fn wall(&mut self, permit: &Permit, fetcher: u16) -> Sum {
+        // What was under way when the doubt began and met the same wall waits for the same verdict.
+        let open = self.hot.trouble().doubt.is_some_and(|doubt| doubt.fetcher == fetcher);
+        if open && self.hot.trouble().hold > self.now {
+            let trouble = self.hot.trouble();
+            return Sum::Doubt { hold_until: trouble.hold, doubt: trouble.doubts };
+        }
         let lone = usize::from(self.cold.lone()).min(2);
         let usual = self.usual(0.0, 1.0).1;
         let sum = (f64::from(self.hot.trouble().walls) + 1.0 - SLACK - 1.5 * usual).max(0.0);
@@ -128,7 +159,8 @@ impl Live<'_> {
             return Sum::Nothing;
         }
         trouble.doubts = trouble.doubts.wrapping_add(1);
-        trouble.doubt = Some(Doubt { counts: permit.counts, in_flight: permit.in_flight, trials: 1 + lone as u8 });
+        let (counts, in_flight) = (permit.counts, permit.in_flight);
+        trouble.doubt = Some(Doubt { counts, in_flight, trials: 1 + lone as u8, fetcher, others: 0 });
         let doubt = trouble.doubts;
         // What is under way is answered as before: only requests that go out from now on can tell.
         let hold_until = self.hold_for(DOUBT_S, Trial::Wanted);

@@ -42,6 +42,11 @@ pub(super) struct Trouble {
     pub(super) hold: i64,
     pub(super) hold_s: f32,
     pub(super) trial: Trial,
+    /// The hold is a brief one, to learn whether the limit is of a short window.
+    pub(super) is_brief: bool,
+    /// Errors within a quarter of an hour that took something off the ceiling, and the last of them.
+    pub(super) sheds: u8,
+    pub(super) shed_at: i64,
     /// Good answers that are still missing until the last hold counts as long enough.
     pub(super) fresh: u16,
     /// Cuts within a quarter of an hour, and the last of them.
@@ -95,6 +100,9 @@ pub(super) struct Doubt {
     pub(super) in_flight: u8,
     /// So many trials have to be walled for it to be the pace's.
     pub(super) trials: u8,
+    /// Who was walled, and how many pages another has brought as trials since.
+    pub(super) fetcher: u16,
+    pub(super) others: u8,
 }
 
 impl Hot {

@@ -20,6 +20,8 @@ const LESS: f64 = 0.8;
 const ANSWERS: u8 = 10;
 /// Nothing is answered in less.
 const LEAST_S: f64 = 0.001;
+/// Answers count as no slower than this many times the quiet host's.
+const MUCH: f32 = 4.0;
 /// Answers to requests with at most one other under way are those of the quiet host.
 const QUIET: u8 = 2;
 
@@ -28,6 +30,9 @@ impl Live<'_> {
     pub(super) fn latency(&mut self, permit: &Permit, seconds: f64) {
         let log = seconds.clamp(LEAST_S, 3600.0).ln() as f32;
         let hot = &mut *self.hot;
+        // One that takes much longer than the quiet host's says no more than one that takes four times as long; but it would be
+        // remembered for longer, and keep the rate down when all is well again.
+        let log = if hot.base.is_nan() { log } else { log.min(hot.base + MUCH.ln()) };
         hot.fast = if hot.fast.is_nan() { log } else { hot.fast + FAST * (log - hot.fast) };
         if permit.in_flight <= QUIET {
             hot.base = if hot.base.is_nan() { log } else { hot.base + BASE * (log - hot.base) };
@@ -38,7 +43,7 @@ impl Live<'_> {
         if !hot.base.is_nan() {
             self.cold.base = Small::new(f64::from(hot.base).exp());
         }
-        self.slow_down();
+        self.slow_down(log);
     }
 
     /// Latency against that of the quiet host; 1 while nothing is known.
@@ -51,12 +56,17 @@ impl Live<'_> {
         self.hot.fast.is_nan() || self.hot.base.is_nan() || f64::from(self.hot.fast - self.hot.base) <= CALM.ln()
     }
 
-    fn slow_down(&mut self) {
+    /// `log` is that of the latest answer.
+    fn slow_down(&mut self, log: f32) {
         // What is not known yet is not slow.
         if self.slowness() <= SWAMPED {
             if let Some(trouble) = &mut self.hot.trouble {
                 trouble.slow = 0;
             }
+            return;
+        }
+        // The average still has in it what was before the rate was lowered: only answers that are slow themselves count.
+        if f64::from(log - self.hot.base) <= CALM.ln() {
             return;
         }
         let two_ms = (2000.0 * f64::from(self.hot.fast).exp()) as i64;

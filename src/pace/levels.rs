@@ -1,4 +1,4 @@
-//! The entries of the maps: a host, and a site or an address with the hosts that it was asked through.
+//! The entries of sites and addresses, with the hosts that they were asked through.
 //!
 //! Owns which of several levels an event is charged to. Must not know how requests are admitted.
 
@@ -14,7 +14,7 @@ const BLOCKED_MS: i64 = 600_000;
 /// A host that is blocked so often running, and no other between, is to blame itself.
 const RUNNING: u8 = 2;
 
-/// What there is of one host, site or address.
+/// What there is of one site or address.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) cold: Remembered,
@@ -51,8 +51,12 @@ impl Kept {
 
     /// What is remembered, with the rate of now.
     pub(super) fn remembered(&self) -> Remembered {
-        let mut cold = self.cold;
-        if let Some(hot) = &self.hot
+        Self::with_rate(self.cold, self.hot.as_deref())
+    }
+
+    /// What is remembered, with the rate of whom is asked.
+    pub(super) fn with_rate(mut cold: Remembered, hot: Option<&Hot>) -> Remembered {
+        if let Some(hot) = hot
             && hot.rate.is_finite()
         {
             cold.rate = super::small::Small::new(f64::from(hot.rate));
@@ -66,19 +70,13 @@ impl Kept {
             self.cold = self.remembered();
             self.hot = None;
         }
-        let unasked = now.div_euclid(86_400_000) - i64::from(self.cold.asked);
-        self.hot.is_some() || unasked <= FORGET_DAYS
+        self.hot.is_some() || is_remembered(&self.cold, now)
     }
 }
 
-/// A host.
-#[derive(Debug)]
-pub(super) struct HostEntry {
-    pub(super) name: Box<str>,
-    pub(super) kept: Kept,
-    /// Its site, and the address that it was asked at last (0 for none), by the hashes of their names.
-    pub(super) site: u64,
-    pub(super) address: u64,
+/// Whether whom this was remembered of has been asked lately enough for it.
+pub(super) fn is_remembered(cold: &Remembered, now: i64) -> bool {
+    now.div_euclid(86_400_000) - i64::from(cold.asked) <= FORGET_DAYS
 }
 
 /// Who was asked or blocked, and when.
@@ -86,6 +84,17 @@ pub(super) struct HostEntry {
 struct Seen {
     who: u64,
     at: i64,
+}
+
+/// Whom a host finds at its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// Nobody: the site has nothing to say.
+    Alone,
+    /// This host, which still believes that it is alone.
+    With(u64),
+    /// Others.
+    Shared,
 }
 
 /// A site, or an address: what several hosts (or sites) may have in common.
@@ -97,11 +106,59 @@ pub(super) struct SharedEntry {
     asked: [Seen; 2],
     blocked: Seen,
     running: u8,
+    /// The host that believes it is alone here; 0 for none, [`SHARED`] when none may believe that.
+    alone: u64,
 }
+
+/// More than one host was seen here.
+const SHARED: u64 = u64::MAX;
 
 impl SharedEntry {
     pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), kept: None, asked: [Seen::default(); 2], blocked: Seen::default(), running: 0 }
+        Self {
+            name: name.into(),
+            kept: None,
+            asked: [Seen::default(); 2],
+            blocked: Seen::default(),
+            running: 0,
+            alone: 0,
+        }
+    }
+
+    /// `who` is about to be asked here: whether it is alone, or whom it has to tell that it is not.
+    pub(super) fn come(&mut self, who: u64, now: i64) -> Company {
+        if self.kept.is_some() {
+            self.alone = SHARED;
+        }
+        match self.alone {
+            SHARED => Company::Shared,
+            other if other == 0 || other == who => {
+                self.alone = who;
+                // Whoever is alone is not looked at here again for a while, and must not be forgotten meanwhile.
+                self.asked[0] = Seen { who, at: now };
+                Company::Alone
+            }
+            other => {
+                self.alone = SHARED;
+                Company::With(other)
+            }
+        }
+    }
+
+    /// Nobody is alone here any more. Returns who was.
+    pub(super) fn part(&mut self) -> Option<u64> {
+        let other = std::mem::replace(&mut self.alone, SHARED);
+        (other != 0 && other != SHARED).then_some(other)
+    }
+
+    /// Takes up when a host that was alone here was asked and blocked last.
+    pub(super) fn catch_up(&mut self, who: u64, asked: i64, blocked: Option<i64>) {
+        if let Some(seen) = self.asked.iter_mut().find(|seen| seen.who == who) {
+            seen.at = seen.at.max(asked);
+        }
+        if let Some(at) = blocked.filter(|at| *at > self.blocked.at) {
+            (self.blocked, self.running) = (Seen { who, at }, 1);
+        }
     }
 
     /// `who` is asked through it.

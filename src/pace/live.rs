@@ -24,6 +24,7 @@ pub(super) struct Rules {
     pub(super) is_fixed: bool,
     pub(super) rate_max: f64,
     pub(super) retry_after_max_s: f64,
+    pub(super) crawl_delay_max_s: f64,
 }
 
 /// Whether a request may go out.
@@ -79,7 +80,7 @@ impl Live<'_> {
 
     /// How many may be under way.
     pub(super) fn par(&self) -> u8 {
-        if !self.cold.floor.is_none() {
+        if self.cold.kept_wish().is_some() {
             return 1;
         }
         let cap = match self.cold.par_cap {
@@ -188,7 +189,12 @@ impl Live<'_> {
     pub(super) fn gap_ms(&self, cost: u16) -> f64 {
         let gap = f64::from(cost.max(1)) / self.rate();
         // Infinite rates have no gap; no gap is longer than a day.
-        (gap.max(self.cold.floor.get() * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
+        (gap.max(self.floor_s().unwrap_or(0.0) * f64::from(cost.min(1))) * 1000.0).clamp(0.0, 86_400_000.0)
+    }
+
+    /// The least gap between requests that is kept, in seconds.
+    pub(super) fn floor_s(&self) -> Option<f64> {
+        self.cold.kept_wish().map(|wish| wish.min(self.rules.crawl_delay_max_s))
     }
 
     /// Whether a request sent then went out before the last event: its answer belongs to what is known already.

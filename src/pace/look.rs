@@ -15,6 +15,10 @@ use super::window::{Counts, SECONDS};
 pub(super) const CALM: f64 = 1.3;
 /// The rate doubles in so many seconds.
 const DOUBLING_S: f64 = 10.0;
+/// A ceiling that nothing is known to speak against is raised by this.
+const RAISED: f64 = 1.5;
+/// Looks at one more at once are this far apart, and further with each that fails: one request is refused, and little gained.
+const PAR_PAUSE_S: f64 = 1800.0;
 
 impl Live<'_> {
     /// What went out with this one is known to be allowed.
@@ -22,7 +26,10 @@ impl Live<'_> {
         for (window, clean) in self.cold.clean.iter_mut().enumerate() {
             *clean = (*clean).max(Small::new(rate_of(counts, window)));
         }
-        self.cold.par_clean = self.cold.par_clean.max(in_flight);
+        // Those that are refused come back sooner: while there are such, fewer are under way at the host than here.
+        if self.hot.trouble.as_ref().is_none_or(|trouble| trouble.errors == 0.0) {
+            self.cold.par_clean = self.cold.par_clean.max(in_flight);
+        }
     }
 
     /// A good answer to a request of the pace's own making: the rate grows, or the ceiling is looked at. Returns what happened to it.
@@ -42,9 +49,8 @@ impl Live<'_> {
     /// When the next look is due, from what one would cost and gain.
     pub(super) fn schedule(&mut self) {
         let Some(window) = self.ceiling().1 else {
-            let pause: f64 = if self.cold.is_sure(self.now) { 20.0 * 60.0 } else { 15.0 * 60.0 };
-            self.cold.probe_at =
-                self.after(self.cold.fails(self.now), pause.max(20.0 * (self.cold.penalty.get() + 20.0)));
+            let pause = PAR_PAUSE_S.max(20.0 * (self.cold.penalty.get() + 20.0));
+            self.cold.probe_at = self.after(self.cold.fails(self.now), pause);
             return;
         };
         let cap = self.cold.cap[window].get();
@@ -104,7 +110,7 @@ impl Live<'_> {
     pub(super) fn next_cap(&self, window: usize) -> f64 {
         let (cap, hi) = (self.cold.cap[window].get(), self.cold.hi[window].get());
         match hi {
-            0.0 => 1.15 * cap,
+            0.0 => RAISED * cap,
             hi if hi > 1.3 * cap => (cap * hi).sqrt(),
             // A count cannot grow by less than one request.
             hi => (1.15 * hi).max(hi + 1.0 / SECONDS[window]),
@@ -130,17 +136,17 @@ impl Live<'_> {
             return self.look_on(look, permit, counts);
         }
         let due = seconds(self.now) >= self.cold.probe_at;
-        let (now, is_crowded) =
-            (self.now, self.hot.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded)));
-        if self.cold.par_cap > 0 && due && is_crowded && permit.in_flight >= self.cold.par_cap {
-            let before = f64::from(self.cold.par_cap);
-            self.hot.trouble().look = Some(Look { window: None, tried: before + 1.0, before, since: now });
-            self.cold.par_cap = self.cold.par_cap.saturating_add(1);
-            return None;
-        }
+        let now = self.now;
+        let is_crowded = self.hot.trouble.as_mut().is_some_and(|trouble| std::mem::take(&mut trouble.is_crowded));
         let Some(window) = self.at_ceiling() else {
             if let Some(trouble) = &mut self.hot.trouble {
                 trouble.top_since = 0;
+            }
+            // The rate has room: it is the number of those at once that holds requests back.
+            if self.cold.par_cap > 0 && due && is_crowded && permit.in_flight >= self.cold.par_cap {
+                let before = f64::from(self.cold.par_cap);
+                self.hot.trouble().look = Some(Look { window: None, tried: before + 1.0, before, since: now });
+                self.cold.par_cap = self.cold.par_cap.saturating_add(1);
             }
             return None;
         };
@@ -174,18 +180,25 @@ impl Live<'_> {
             return None;
         };
         let (ceiling, top) = self.ceiling();
-        if is_over && self.is_crowded(permit) {
-            // The rate cannot follow, so that this says nothing.
-            self.hot.trouble().look = None;
-            self.schedule();
+        if !is_over {
             return None;
         }
-        if !is_over || rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
+        if rate_of(counts, window) < 0.96 * look.tried.min(ceiling) {
+            if self.is_crowded(permit) {
+                // The rate cannot follow, so that this says nothing.
+                self.hot.trouble().look = None;
+                self.schedule();
+            }
             return None;
         }
         self.hot.trouble().look = None;
-        let is_beyond = self.cold.hi[window].some().is_none_or(|hi| look.tried > hi);
+        let is_beyond = self.cold.hi[window].some().is_none_or(|hi| look.tried.min(self.cold.cap[window].get()) > hi);
         let has_followed = top == Some(window) || look.tried <= ceiling;
+        let is_known = self.cold.is_sure(self.now) || self.cold.hi[window].is_none();
+        if is_beyond && has_followed && is_known {
+            self.raised(window);
+            return Some(Cause::Exonerated);
+        }
         if is_beyond && has_followed {
             self.exonerate(window);
             self.schedule();
@@ -193,6 +206,14 @@ impl Live<'_> {
         }
         self.schedule();
         None
+    }
+
+    /// More than what was blocked goes through, and the window was sure to be the one that is counted over: the host allows more than it
+    /// did. How much more is found step by step, so that it costs one refusal and not two.
+    fn raised(&mut self, window: usize) {
+        (self.cold.hi[window], self.cold.failed) = (Small::NONE, 0);
+        self.cold.set_sure(false);
+        self.cold.probe_at = self.after(0, SECONDS[window].clamp(60.0, 300.0));
     }
 
     /// More than what was blocked goes through: this window is not what the host counts over. The next suspect takes its place.

@@ -7,7 +7,7 @@
 //! No I/O, no clock, no task: whoever asks hands in the time, and waits by itself. Invariants: never more than `par` requests of a
 //! host at once; nothing while it is held, and then one alone; the same calls at the same times have the same results. Files:
 //! `window` counts, `live` is the gate, `hear` what single answers add up to, `event` what a block does, `look` growth, `latency`,
-//! `told` what the host says by itself, `levels` and `round` host, site and address together, `remembered` what is kept.
+//! `told` what the host says by itself, `host`, `levels` and `round` host, site and address together, `remembered` what is kept.
 //!
 //! ```
 //! use fetchwise::pace::{Admit, Answer, Cost, Heard, Pace, PaceSettings, Scope};
@@ -49,6 +49,7 @@ mod event;
 mod explain;
 mod headers;
 mod hear;
+mod host;
 mod hot;
 mod latency;
 mod levels;
@@ -63,6 +64,8 @@ mod remembered;
 mod round;
 mod settings;
 mod small;
+#[cfg(feature = "metrics")]
+mod summary;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -74,8 +77,12 @@ pub use headers::RateLimit;
 pub use note::{Keep, Note, State};
 pub use permit::Permit;
 pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
+#[cfg(feature = "metrics")]
+pub use summary::Summary;
 
-use levels::{HostEntry, Kept, SharedEntry};
+use host::HostEntry;
+use hot::Hot;
+use levels::{Company, Kept, SharedEntry, is_remembered};
 use remembered::{RENDER_COST, Remembered};
 use round::Round;
 
@@ -115,6 +122,8 @@ pub struct Floor {
     pub kept: Option<Duration>,
     /// The gap asked for was longer than the settings believe.
     pub is_cut: bool,
+    /// The host had not asked for this gap before, since this was made.
+    pub is_new: bool,
 }
 
 /// The paces of all hosts. See the [module](self).
@@ -184,7 +193,7 @@ impl Pace {
         self.round(scope, now, |round| {
             let cost = match cost {
                 Cost::Plain => 1,
-                Cost::Rendered => render_cost(&round.host.kept.cold),
+                Cost::Rendered => render_cost(round.host.cold()),
             };
             round.admit(cost)
         })
@@ -193,7 +202,7 @@ impl Pace {
     /// What came of a request.
     pub fn done(&self, permit: Permit, answer: &Answer, now: Timestamp) -> Done {
         let round = self.round_of(&permit, now, |round| {
-            let let_through = if answer.renders { render_cost(&round.host.kept.cold) } else { permit.cost() };
+            let let_through = if answer.renders { render_cost(round.host.cold()) } else { permit.cost() };
             let (done, kept) = round.done(&permit, answer, let_through);
             let note = kept.filter(|_| self.keeper.is_some()).and_then(|(level, cause)| {
                 let (name, state) = round.remembered(level)?;
@@ -216,33 +225,36 @@ impl Pace {
     /// The host wants a gap between requests: its `Crawl-delay`. What is done about it is a setting.
     pub fn floor(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
         let most = Duration::from_secs_f64(self.settings.crawl_delay_max_s);
-        let (is_cut, gap) = (gap > most, gap.min(most));
-        if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || gap.is_zero() {
-            return Floor { kept: None, is_cut: false };
+        let (is_cut, kept) = (gap > most, gap.min(most));
+        if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || kept.is_zero() {
+            return Floor { kept: None, is_cut: false, is_new: false };
         }
         self.round(scope, now, |round| {
             let is_start = self.settings.crawl_delay == CrawlDelay::Start;
             round.wake();
-            if let Some(mut live) = round.live(Level::Host) {
-                live.floor(gap.as_secs_f64(), is_start);
-            }
-            Floor { kept: (!is_start).then_some(gap), is_cut }
+            let is_new = round.live(Level::Host).is_some_and(|mut live| live.floor(gap.as_secs_f64(), is_start));
+            Floor { kept: (!is_start).then_some(kept), is_cut, is_new }
         })
     }
 
     /// Until when the host is held, by itself or with others; none when it is not.
     pub fn hold(&self, scope: Scope<'_>, now: Timestamp) -> Option<Timestamp> {
         let host = self.hosts.get(&self.key(scope.host))?;
-        let of = |kept: &Kept| {
-            let hold = match &kept.hot {
+        let of = |cold: &Remembered, hot: Option<&Hot>| {
+            let hold = match hot {
                 Some(hot) => hot.trouble.as_ref().map_or(0, |trouble| trouble.hold),
-                None => i64::from(kept.cold.hold_until) * 1000,
+                None => i64::from(cold.hold_until) * 1000,
             };
             (hold > now.as_millis()).then_some(hold)
         };
-        let shared =
-            |map: &Map<SharedEntry>, key: u64| map.get(&key).and_then(|entry| entry.kept.as_deref().and_then(of));
-        let holds = [of(&host.kept), shared(&self.sites, host.site), shared(&self.addresses, host.address)];
+        let own = of(host.cold(), host.hot());
+        let who = host.who();
+        let shared = |map: &Map<SharedEntry>, key: u64| {
+            let entry = map.get(&key).filter(|_| key != 0)?;
+            entry.kept.as_deref().and_then(|kept| of(&kept.cold, kept.hot.as_deref()))
+        };
+        let site = if who.is_alone(now.as_millis()) { None } else { shared(&self.sites, who.site) };
+        let holds = [own, site, shared(&self.addresses, who.address)];
         holds.into_iter().flatten().max().map(Timestamp::from_millis)
     }
 
@@ -250,7 +262,7 @@ impl Pace {
     pub fn has_delivered(&self, host: &str, fetcher: Option<FetcherId>, now: Timestamp) -> bool {
         let now = now.as_millis();
         self.hosts.get(&self.key(host)).is_some_and(|entry| {
-            entry.kept.hot.as_ref().is_some_and(|hot| match fetcher {
+            entry.hot().is_some_and(|hot| match fetcher {
                 Some(fetcher) => hot.delivers(fetcher.0, now),
                 None => hot.delivers_any(now),
             })
@@ -269,8 +281,8 @@ impl Pace {
     /// The pace of a host in words and numbers; none for one that was never asked.
     pub fn explain(&self, host: &str, now: Timestamp) -> Option<Explained> {
         let mut entry = self.hosts.get_mut(&self.key(host))?;
-        let mut site = self.sites.get_mut(&entry.site);
-        let mut address = self.addresses.get_mut(&entry.address);
+        let mut site = self.sites.get_mut(&entry.who().site);
+        let mut address = self.addresses.get_mut(&entry.who().address);
         let (key, entry) = (self.key(host), &mut *entry);
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
         let mut round = Round { settings: &self.settings, key, host: entry, site, address, now: now.as_millis() };
@@ -281,7 +293,7 @@ impl Pace {
     pub fn state(&self, level: Level, name: &str) -> Option<State> {
         let key = self.key(name);
         let state = match level {
-            Level::Host => self.hosts.get(&key)?.kept.remembered(),
+            Level::Host => self.hosts.get(&key)?.remembered(),
             Level::Site => self.sites.get(&key)?.kept.as_ref()?.remembered(),
             Level::Address => self.addresses.get(&key)?.kept.as_ref()?.remembered(),
         };
@@ -291,22 +303,26 @@ impl Pace {
     /// Takes up what was remembered, as of `now`: counts are empty, holds go on. For whom requests are under way nothing changes, nor
     /// does it for whom nothing is remembered any more because it was not asked for ninety days.
     pub fn restore(&self, level: Level, name: &str, state: &State, now: Timestamp) {
-        let mut cold = Remembered::from_bytes(&state.0);
-        let mut kept = Kept { cold, hot: None };
-        if !kept.cool(now.as_millis()) {
+        let cold = Remembered::from_bytes(&state.0);
+        if !is_remembered(&cold, now.as_millis()) {
             return;
         }
         let key = self.key(name);
-        let mut take = |known: &mut Kept| {
+        let take = |known: &mut Kept| {
             if known.hot.as_ref().is_none_or(|hot| hot.in_flight == 0) {
-                cold.floor = known.cold.floor;
                 *known = Kept { cold, hot: None };
             }
         };
         match level {
-            Level::Host => take(&mut self.hosts.entry(key).or_insert_with(|| self.new_host(name)).kept),
+            Level::Host => self.hosts.entry(key).or_insert_with(|| self.new_host(name)).restore(cold),
             Level::Site => {
-                take(self.sites.entry(key).or_insert_with(|| SharedEntry::new(name)).kept.get_or_insert_default())
+                let mut site = self.sites.entry(key).or_insert_with(|| SharedEntry::new(name));
+                take(site.kept.get_or_insert_default());
+                let alone = site.part();
+                drop(site);
+                if let Some(alone) = alone {
+                    self.join(key, alone);
+                }
             }
             Level::Address => {
                 take(self.addresses.entry(key).or_insert_with(|| SharedEntry::new(name)).kept.get_or_insert_default());
@@ -316,7 +332,7 @@ impl Pace {
 
     /// Everybody of whom something is remembered.
     pub fn known(&self) -> Vec<(Level, Box<str>)> {
-        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.name.clone())).collect();
+        let mut all: Vec<_> = self.hosts.iter().map(|entry| (Level::Host, entry.who().name.clone())).collect();
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
             all.extend(map.iter().filter(|entry| entry.kept.is_some()).map(|entry| (level, entry.name.clone())));
         }
@@ -335,8 +351,8 @@ impl Pace {
     /// What is remembered of everybody who was asked within the hour.
     pub fn asked(&self) -> HashMap<(Level, Box<str>), State> {
         let mut all = HashMap::new();
-        for entry in self.hosts.iter().filter(|entry| entry.kept.hot.is_some()) {
-            all.insert((Level::Host, entry.name.clone()), State(entry.kept.remembered().to_bytes()));
+        for entry in self.hosts.iter().filter(|entry| entry.hot().is_some()) {
+            all.insert((Level::Host, entry.who().name.clone()), State(entry.remembered().to_bytes()));
         }
         for (level, map) in [(Level::Site, &self.sites), (Level::Address, &self.addresses)] {
             for entry in map {
@@ -354,22 +370,50 @@ impl Pace {
         }
     }
 
-    /// Locks a request's levels, the host first: whoever locks several of them does so in this order.
+    /// Locks a request's levels, the host first: whoever locks several of them does so in this order. A host that is alone is locked
+    /// alone.
     fn round<T>(&self, scope: Scope<'_>, now: Timestamp, run: impl FnOnce(&mut Round<'_>) -> T) -> T {
-        let key = self.key(scope.host);
-        let mut host = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
-        let host = &mut *host;
-        host.site = self.key(scope.site);
-        // Requests under way will come back to the address that they went out to.
-        if host.kept.hot.as_ref().is_none_or(|hot| hot.in_flight == 0) {
-            host.address = scope.address.map_or(0, |address| self.key(address));
+        let (key, settings, now) = (self.key(scope.host), &self.settings, now.as_millis());
+        loop {
+            let mut guard = self.hosts.entry(key).or_insert_with(|| self.new_host(scope.host));
+            let host = &mut *guard;
+            if scope.address.is_none() && host.who().is_alone(now) {
+                return run(&mut Round { settings, key, host, site: None, address: None, now });
+            }
+            let site_key = self.key(scope.site);
+            host.who_mut().site = site_key;
+            // Requests under way will come back to the address that they went out to.
+            if host.hot().is_none_or(|hot| hot.in_flight == 0) {
+                host.who_mut().address = scope.address.map_or(0, |address| self.key(address));
+            }
+            let mut site = self.sites.entry(site_key).or_insert_with(|| SharedEntry::new(scope.site));
+            match site.come(key, now) {
+                Company::Alone => host.who_mut().set_alone(Some(now)),
+                Company::Shared => host.who_mut().set_alone(None),
+                Company::With(other) => {
+                    // Nobody is locked while the other one is: it may be on its way here itself.
+                    host.who_mut().set_alone(None);
+                    drop(site);
+                    drop(guard);
+                    self.join(site_key, other);
+                    continue;
+                }
+            }
+            let address = host.who().address;
+            let mut address = match scope.address.filter(|name| self.key(name) == address) {
+                Some(name) => Some(self.addresses.entry(address).or_insert_with(|| SharedEntry::new(name))),
+                None if address != 0 => self.addresses.get_mut(&address),
+                None => None,
+            };
+            return run(&mut Round {
+                settings,
+                key,
+                host,
+                site: Some(&mut site),
+                address: address.as_deref_mut(),
+                now,
+            });
         }
-        let mut site = self.sites.entry(host.site).or_insert_with(|| SharedEntry::new(scope.site));
-        let named = scope.address.filter(|address| self.key(address) == host.address);
-        let mut made = named.map(|name| self.addresses.entry(host.address).or_insert_with(|| SharedEntry::new(name)));
-        let mut known = if made.is_none() && host.address != 0 { self.addresses.get_mut(&host.address) } else { None };
-        let address = made.as_deref_mut().or(known.as_deref_mut());
-        run(&mut Round { settings: &self.settings, key, host, site: Some(&mut site), address, now: now.as_millis() })
     }
 
     /// The same for a request that is under way.
@@ -379,16 +423,36 @@ impl Pace {
         }
         let mut host = self.hosts.get_mut(&permit.host)?;
         let host = &mut *host;
-        let mut site = self.sites.get_mut(&host.site);
-        let mut address = if host.address == 0 { None } else { self.addresses.get_mut(&host.address) };
+        let (settings, key, now) = (&self.settings, permit.host, now.as_millis());
+        if host.who().is_alone(now) {
+            return Some(run(&mut Round { settings, key, host, site: None, address: None, now }));
+        }
+        let mut site = self.sites.get_mut(&host.who().site);
+        let address = host.who().address;
+        let mut address = if address == 0 { None } else { self.addresses.get_mut(&address) };
         let (site, address) = (site.as_deref_mut(), address.as_deref_mut());
-        let now = now.as_millis();
-        Some(run(&mut Round { settings: &self.settings, key: permit.host, host, site, address, now }))
+        Some(run(&mut Round { settings, key, host, site, address, now }))
+    }
+
+    /// Another host of its site has come, or something is known of the site: `other` looks there from now on. Nothing may be locked.
+    fn join(&self, site: u64, other: u64) {
+        let Some(mut host) = self.hosts.get_mut(&other) else { return };
+        host.who_mut().set_alone(None);
+        let Some((asked, blocked)) = host.hot().map(|hot| {
+            let blocked = hot.trouble.as_ref().map(|trouble| trouble.event).filter(|event| *event > 0);
+            (hot.at, blocked)
+        }) else {
+            return;
+        };
+        drop(host);
+        if let Some(mut site) = self.sites.get_mut(&site) {
+            site.catch_up(other, asked, blocked);
+        }
     }
 
     fn new_host(&self, name: &str) -> HostEntry {
         self.made.fetch_add(1, Ordering::Relaxed);
-        HostEntry { name: name.into(), kept: Kept::default(), site: 0, address: 0 }
+        HostEntry::new(name)
     }
 
     fn key(&self, name: &str) -> u64 {
@@ -406,7 +470,7 @@ impl Pace {
             return;
         }
         let now = now.as_millis();
-        self.hosts.retain(|_, entry| entry.kept.cool(now));
+        self.hosts.retain(|_, entry| entry.cool(now));
         for map in [&self.sites, &self.addresses] {
             map.retain(|_, entry| entry.cool(now));
         }

@@ -16,6 +16,8 @@ pub(super) const RENDER_COST: u8 = 12;
 /// A host that was not asked for so many days is forgotten.
 pub(super) const FORGET_DAYS: i64 = 90;
 
+/// In `why`: the wish is kept. Not in the log: whether it is, is said anew in each crawl.
+const KEPT: u8 = 0x80;
 const SURE: u8 = 1;
 const TRIAL: u8 = 2;
 const LONE_SHIFT: u8 = 2;
@@ -40,8 +42,8 @@ pub(super) struct Remembered {
     pub(super) penalty: Small,
     /// The ceiling, or without one the rate, that the log knows. Not in the log itself.
     pub(super) noted: Small,
-    /// The least gap between requests that the caller wants kept, in seconds. Not in the log: it is said anew in each crawl.
-    pub(super) floor: Small,
+    /// The gap between requests that the host's `Crawl-delay` asked for last, in seconds, however long it is.
+    pub(super) wish: Small,
     /// The day of the last request.
     pub(super) asked: u16,
     /// Seconds since the epoch of the last event, the end of its hold, and of the next look higher.
@@ -113,11 +115,26 @@ impl Remembered {
     }
 
     pub(super) fn cause(&self) -> Cause {
-        Cause::from_repr(self.why >> 3).unwrap_or_default()
+        Cause::from_repr((self.why & !KEPT) >> 3).unwrap_or_default()
     }
 
     pub(super) fn set_why(&mut self, window: Option<usize>, cause: Cause) {
-        self.why = window.map_or(7, |window| window as u8) | (cause as u8) << 3;
+        self.why = window.map_or(7, |window| window as u8) | (cause as u8) << 3 | self.why & KEPT;
+    }
+
+    /// What the host wishes is kept from now on.
+    pub(super) fn keep_wish(&mut self, wish: Small) {
+        (self.wish, self.why) = (wish, self.why | KEPT);
+    }
+
+    /// The gap that the host wishes and that is kept, in seconds, before it is cut.
+    pub(super) fn kept_wish(&self) -> Option<f64> {
+        self.wish.some().filter(|_| self.why & KEPT != 0)
+    }
+
+    /// The same with the wish of `other` where that is kept.
+    pub(super) fn with_wish_of(self, other: &Self) -> Self {
+        if other.why & KEPT == 0 { self } else { Self { wish: other.wish, why: self.why | KEPT, ..self } }
     }
 
     fn set(&mut self, flag: u8, on: bool) {
@@ -129,13 +146,13 @@ impl Remembered {
         let mut bytes = [0; 64];
         let halves = [self.rate, self.lo].into_iter().chain(self.cap).chain(self.hi).chain(self.clean);
         let halves =
-            halves.chain([self.base, self.penalty, Small::NONE, Small::NONE]).map(Small::bits).chain([self.asked]);
+            halves.chain([self.base, self.penalty, self.wish, Small::NONE]).map(Small::bits).chain([self.asked]);
         let words = [self.event, self.hold_until, self.probe_at];
         let rest = [
             self.par_cap,
             self.par_clean,
             self.failed,
-            self.why,
+            self.why & !KEPT,
             self.flags,
             self.render_cost,
             self.walls,
@@ -160,7 +177,7 @@ impl Remembered {
             base: small(17),
             penalty: small(18),
             noted: Small::NONE,
-            floor: Small::NONE,
+            wish: small(19),
             asked: half(21),
             event: word(0),
             hold_until: word(1),
@@ -168,7 +185,7 @@ impl Remembered {
             par_cap: bytes[56],
             par_clean: bytes[57],
             failed: bytes[58],
-            why: bytes[59],
+            why: bytes[59] & !KEPT,
             flags,
             render_cost: bytes[61],
             walls: bytes[62],
@@ -194,6 +211,19 @@ mod tests {
         let after = |days: i64| (1_000_000 + days * 86_400) * 1000;
         assert_eq!([0, 6, 7, 20, 21, 400].map(|days| state.fails(after(days))), [3, 3, 2, 1, 0, 0]);
         assert_eq!([0, 29, 30].map(|days| state.is_sure(after(days))), [true, true, false]);
+    }
+
+    #[test]
+    fn what_a_host_wishes_is_remembered_and_that_it_is_kept_is_not() {
+        let mut state = Remembered::default();
+        state.set_why(Some(2), Cause::Close);
+        state.keep_wish(Small::new(120.0));
+        assert_eq!((state.kept_wish(), state.blamed(), state.cause()), (Some(120.0), Some(2), Cause::Close));
+        state.set_why(Some(1), Cause::Wall);
+        assert_eq!((state.kept_wish(), state.cause()), (Some(120.0), Cause::Wall));
+        let after = Remembered::from_bytes(&state.to_bytes());
+        assert_eq!((after.wish.get(), after.kept_wish(), after.cause()), (120.0, None, Cause::Wall));
+        assert_eq!(Remembered::default().with_wish_of(&state).kept_wish(), Some(120.0));
     }
 
     proptest! {

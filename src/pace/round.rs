@@ -6,7 +6,8 @@
 use super::answer::{Admit, Answer, Cause, Done, Heard, Level};
 use super::event::Found;
 use super::hear::Sum;
-use super::levels::{HostEntry, SharedEntry};
+use super::host::HostEntry;
+use super::levels::SharedEntry;
 use super::live::{Gate, Live, Rules};
 use super::permit::{ADDRESS_TRIAL, PACED, Permit, SHARED_PACED, SITE_TRIAL, TRIAL, wrapped};
 use super::remembered::Remembered;
@@ -35,11 +36,16 @@ pub(super) struct Round<'r> {
 }
 
 impl Round<'_> {
+    /// The levels that have anything to say: of a host that is alone, itself.
+    fn levels(&self) -> &'static [(Level, u8)] {
+        if self.site.is_none() && self.address.is_none() { &LEVELS[..1] } else { &LEVELS }
+    }
+
     /// Whether the request may go out; if so, it is booked.
     pub(super) fn admit(&mut self, cost: u16) -> Admit {
         self.wake();
         let (mut wait, mut is_full, mut flags) = (i64::MIN, false, 0);
-        for (level, trial) in LEVELS {
+        for &(level, trial) in self.levels() {
             match self.live(level).map(|mut live| live.gate()) {
                 None | Some(Gate::Go) => {}
                 Some(Gate::Trial) => flags |= trial,
@@ -57,7 +63,7 @@ impl Round<'_> {
     }
 
     fn book(&mut self, cost: u16, mut flags: u8) -> Permit {
-        let (key, site, now) = (self.key, self.host.site, self.now);
+        let (key, site, now) = (self.key, self.host.who().site, self.now);
         if let Some(entry) = &mut self.site {
             entry.ask(key, now);
         }
@@ -66,7 +72,7 @@ impl Round<'_> {
         }
         let even = 0.9 + 0.2 * self.chance();
         let mut next = [0; LEVELS.len()];
-        for ((level, trial), next) in LEVELS.into_iter().zip(&mut next) {
+        for (&(level, trial), next) in self.levels().iter().zip(&mut next) {
             let Some(mut live) = self.live(level) else { continue };
             if live.book(cost, flags & trial != 0, even) {
                 flags |= if level == Level::Host { PACED } else { SHARED_PACED };
@@ -83,7 +89,7 @@ impl Round<'_> {
     /// The request never went out.
     pub(super) fn give_back(&mut self, permit: &Permit) {
         let sent = permit.sent(self.now);
-        for ((level, trial), next) in LEVELS.into_iter().zip(permit.next) {
+        for (&(level, trial), next) in self.levels().iter().zip(permit.next) {
             if let Some(mut live) = self.live(level) {
                 live.unbook(permit.has(trial));
                 live.correct(permit.cost(), 0);
@@ -101,7 +107,7 @@ impl Round<'_> {
     ) -> (Done, Option<(Level, Cause)>) {
         let sent = permit.sent(self.now);
         let mut is_known = false;
-        for (level, trial) in LEVELS {
+        for &(level, trial) in self.levels() {
             let Some(mut live) = self.live(level) else { continue };
             live.touch();
             live.unbook(permit.has(trial));
@@ -140,7 +146,7 @@ impl Round<'_> {
     /// common with others.
     fn delivers(&mut self, fetcher: u16) -> bool {
         let now = self.now;
-        LEVELS.into_iter().any(|(level, _)| self.live(level).is_some_and(|live| live.hot.delivers(fetcher, now)))
+        self.levels().iter().any(|&(level, _)| self.live(level).is_some_and(|live| live.hot.delivers(fetcher, now)))
     }
 
     /// The answer to a trial, where it is one: what it ends with, unless the answer has to be looked at like any other, too.
@@ -148,12 +154,12 @@ impl Round<'_> {
         let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
         let mut ended = None;
         let mut doubted = None;
-        for (level, _) in LEVELS.into_iter().filter(|(_, trial)| permit.has(*trial)) {
+        for &(level, _) in self.levels().iter().filter(|(_, trial)| permit.has(*trial)) {
             let Some(mut live) = self.live(level) else { continue };
             let in_doubt = live.hot.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
             match answer.heard {
                 Heard::NotAsked => ended = Some((Done::Nothing, None)),
-                Heard::Content | Heard::Nothing if in_doubt => live.acquit(),
+                Heard::Content | Heard::Nothing if in_doubt => live.acquit(answer.fetcher.0),
                 Heard::Content | Heard::Nothing => live.trial_good(),
                 _ if in_doubt => doubted = Some(level),
                 Heard::ServerError if live.cold.cause() != Cause::Errors => ended = Some((Done::Nothing, None)),
@@ -175,7 +181,7 @@ impl Round<'_> {
 
     /// Charges an event to one of the levels.
     fn charge(&mut self, found: Found) -> (Done, Option<(Level, Cause)>) {
-        let (key, site, now) = (self.key, self.host.site, self.now);
+        let (key, site, now) = (self.key, self.host.who().site, self.now);
         // Both are asked, since both count who was blocked.
         let by_site = self.site.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Site, key, now));
         let by_address = self.address.as_mut().is_some_and(|entry| entry.is_to_blame(Level::Address, site, now));
@@ -184,6 +190,8 @@ impl Round<'_> {
             (false, true) => Level::Site,
             (false, false) => Level::Host,
         };
+        // Of a site whose second host has just come nothing is counted yet; that must not swallow what its first request met.
+        let level = if self.live(level).is_some() { level } else { Level::Host };
         if level != Level::Host
             && let Some(mut host) = self.live(Level::Host)
         {
@@ -203,7 +211,7 @@ impl Round<'_> {
     /// An answer as it should be, told to all levels.
     fn good(&mut self, permit: &Permit, answer: &Answer) -> Option<(Level, Cause)> {
         let mut kept = None;
-        for (level, _) in LEVELS {
+        for &(level, _) in self.levels() {
             let Some(mut live) = self.live(level) else { continue };
             let (counts, in_flight) = match level {
                 Level::Host => (permit.counts, permit.in_flight),
@@ -234,7 +242,7 @@ impl Round<'_> {
 
     /// The level whose ceiling, or rate without one, has moved far enough to be kept.
     fn moved(&mut self) -> Option<(Level, Cause)> {
-        LEVELS.into_iter().find_map(|(level, _)| {
+        self.levels().iter().find_map(|&(level, _)| {
             let mut live = self.live(level)?;
             live.has_moved(MOVED).then(|| {
                 live.note_ceiling();
@@ -249,7 +257,7 @@ impl Round<'_> {
             entry.as_ref().and_then(|entry| entry.kept.as_ref().map(|kept| kept.remembered()))
         };
         match level {
-            Level::Host => Some((&self.host.name, self.host.kept.remembered())),
+            Level::Host => Some((&self.host.who().name, self.host.remembered())),
             Level::Site => Some((&self.site.as_ref()?.name, of(&self.site)?)),
             Level::Address => Some((&self.address.as_ref()?.name, of(&self.address)?)),
         }
@@ -259,7 +267,7 @@ impl Round<'_> {
     pub(super) fn live(&mut self, level: Level) -> Option<Live<'_>> {
         let (rules, now) = (self.rules(level), self.now);
         match level {
-            Level::Host => self.host.kept.awake(rules, now),
+            Level::Host => self.host.awake(rules, now),
             Level::Site => self.site.as_mut()?.kept.as_mut()?.awake(rules, now),
             Level::Address => self.address.as_mut()?.kept.as_mut()?.awake(rules, now),
         }
@@ -285,25 +293,26 @@ impl Round<'_> {
             (None, true) => start,
             (None, false) => host_start(cold, start, site_rate, rules.rate_max),
         };
-        self.host.kept.live(rules, par_max, rate, now);
+        self.host.wake(par_max, rate, now);
     }
 
     fn given(&self) -> HostPace {
         if self.settings.hosts.is_empty() {
             return HostPace::default();
         }
-        self.settings.hosts.get(&*self.host.name).copied().unwrap_or_default()
+        self.settings.hosts.get(&*self.host.who().name).copied().unwrap_or_default()
     }
 
     fn rules(&self, level: Level) -> Rules {
         let is_fixed = self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.given().rate.is_some());
         let rate_max = if level == Level::Host { self.settings.rate_max } else { SHARED_RATE_MAX };
-        Rules { level, is_fixed, rate_max, retry_after_max_s: self.settings.retry_after_max_s }
+        let PaceSettings { retry_after_max_s, crawl_delay_max_s, .. } = *self.settings;
+        Rules { level, is_fixed, rate_max, retry_after_max_s, crawl_delay_max_s }
     }
 
     /// A number in [0, 1) that is the same whenever the same came before.
     fn chance(&self) -> f64 {
-        let next = self.host.kept.hot.as_ref().map_or(0, |hot| hot.next ^ hot.at.rotate_left(20));
+        let next = self.host.hot().map_or(0, |hot| hot.next ^ hot.at.rotate_left(20));
         let hash = mixed(self.key ^ self.settings.seed ^ next.cast_unsigned());
         (hash >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -95,6 +95,50 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
 }
 
 #[test]
+fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minute() {
+    for (blocked, window, held) in [(0, "10 s", 11_000), (1, "1 min", 30_000)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 40);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        for _ in 0..blocked {
+            let trial = crawl.permit("a.org");
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+        let trial = crawl.permit("a.org");
+        assert_eq!(crawl.now - begin, held);
+        assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
+    }
+}
+
+#[test]
+fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    // A limit that closes for 200 s: when the trials went out after it had closed, in seconds.
+    let mut closed = || {
+        crawl.good("a.org", 60);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        let mut trials = Vec::new();
+        loop {
+            let trial = crawl.permit("a.org");
+            trials.push((crawl.now - begin) / 1000);
+            if crawl.now - begin >= 200_000 {
+                assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+                return trials;
+            }
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+    };
+    let (first, second) = (closed(), closed());
+    let penalty = *first.last().unwrap();
+    assert!(second.len() <= 2 && *second.last().unwrap() <= penalty + penalty / 40 + 1, "{first:?} {second:?}");
+}
+
+#[test]
 fn one_wall_is_a_doubt_that_another_url_settles() {
     let wall = Answer::new(Heard::Wall, FETCHER);
     for (second, verdict) in [(Heard::Content, Verdict::Page), (Heard::Wall, Verdict::Pace)] {
@@ -132,7 +176,7 @@ fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
         };
         holds.push((hold_until.as_millis() - begin) / 1000);
     }
-    assert_eq!(holds, [30, 45, 67, 101]);
+    assert_eq!(holds, [11, 19, 28, 42]);
 }
 
 #[test]
@@ -213,10 +257,32 @@ fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
     let (floor, seconds) = gaps(PaceSettings::default(), 3600);
     assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(60)), true));
     assert!((270..=330).contains(&seconds), "{seconds}");
+    assert!(floor.is_new);
     let start = PaceSettings { crawl_delay: CrawlDelay::Start, ..PaceSettings::default() };
     assert!((20..50).contains(&gaps(start, 10).1));
     let ignore = PaceSettings { crawl_delay: CrawlDelay::Ignore, ..PaceSettings::default() };
     assert!(gaps(ignore, 10).1 < 4);
+}
+
+#[test]
+fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 1);
+    let floor = |seconds| crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
+    assert_eq!(floor(180), Floor { kept: Some(Duration::from_secs(60)), is_cut: true, is_new: true });
+    assert!(!floor(180).is_new, "the same of another origin of the host");
+    assert!(floor(240).is_new);
+    let explained = crawl.pace.explain("a.org", crawl.at()).unwrap();
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
+    assert_eq!((seconds(explained.floor), seconds(explained.crawl_delay)), (Some(60), Some(240)));
+    assert!(explained.to_string().contains("wish     its Crawl-delay is 4 min, of which 60 s are kept"), "{explained}");
+    // The next process knows what was asked for, and keeps it only once it has read it itself.
+    let next = Pace::default();
+    next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
+    let explained = next.explain("a.org", crawl.at()).unwrap();
+    assert_eq!((explained.floor, seconds(explained.crawl_delay)), (None, Some(240)));
+    assert_eq!(seconds(explained.crawl_delay_cut), Some(60));
+    assert!(next.floor(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
 }
 
 #[test]
@@ -371,8 +437,96 @@ fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
     };
     (0..5000).for_each(|number| ask(number, 0));
     (5000..15_000).for_each(|number| ask(number, 2 * 3_600_000));
-    let hot = crawl.pace.hosts.iter().filter(|entry| entry.kept.hot.is_some()).count();
+    let hot = crawl.pace.hosts.iter().filter(|entry| entry.hot().is_some()).count();
     assert!(hot <= 10_000 && crawl.pace.hosts.len() == 15_000, "{hot}");
     (15_000..50_000).for_each(|number| ask(number, 100 * 86_400_000));
     assert!(crawl.pace.hosts.len() <= 40_000, "{}", crawl.pace.hosts.len());
+}
+
+#[test]
+fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not_settle_it() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 60);
+    let mut permits = vec![crawl.permit("a.org")];
+    while permits.len() < 2 {
+        crawl.now += 20;
+        if let Admit::Go(permit) = crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
+            permits.push(permit);
+        }
+    }
+    let doubts: Vec<u32> = permits
+        .into_iter()
+        .map(|permit| match crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) {
+            Done::Doubt { doubt, .. } => doubt,
+            other => panic!("no doubt: {other:?}"),
+        })
+        .collect();
+    assert_eq!(doubts[0], doubts[1]);
+    let verdict = |crawl: &Crawl| crawl.pace.verdict("a.org", doubts[0], crawl.at());
+    let trial = crawl.permit("a.org");
+    assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FetcherId(1))), Done::Nothing);
+    assert_eq!(verdict(&crawl), Verdict::Pending, "a browser may pass where the plain fetcher is limited");
+    let trial = crawl.permit("a.org");
+    assert!(matches!(crawl.say(trial, Answer::new(Heard::Wall, FETCHER)), Done::Event { .. }));
+    assert_eq!(verdict(&crawl), Verdict::Pace);
+}
+
+#[test]
+fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 60);
+    let permit = crawl.permit("a.org");
+    let Done::Doubt { doubt, .. } = crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) else { panic!("no doubt") };
+    for _ in 0..5 {
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        let trial = crawl.permit("a.org");
+        let _ = crawl.say(trial, Answer::new(Heard::Content, FetcherId(1)));
+    }
+    assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Page);
+}
+
+#[test]
+fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.site.org", 60);
+    assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
+    let permit = crawl.permit("b.site.org");
+    assert!(crawl.pace.hosts.iter().all(|entry| !entry.who().is_alone(crawl.now)));
+    let _ = crawl.say(permit, Answer::new(Heard::Content, FETCHER));
+    crawl.good("a.site.org", 1);
+    let permit = crawl.permit("b.site.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Site, .. }), "the other was asked a moment ago: {done:?}");
+    assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+}
+
+#[test]
+fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.site.org", 60);
+    let permit = crawl.permit("b.site.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "{done:?}");
+    assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+}
+
+#[test]
+fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
+    let pace = Pace::default();
+    let at = Timestamp::from_millis(1_790_000_000_000);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let pace = &pace;
+            scope.spawn(move || {
+                for site in 0..500 {
+                    let host = format!("h{thread}.site{site}.org");
+                    if let Admit::Go(permit) = pace.admit(Scope::host(&host), Cost::Plain, at) {
+                        let _ = pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+                    }
+                }
+            });
+        }
+    });
+    let alone = pace.hosts.iter().filter(|entry| entry.who().is_alone(at.as_millis())).count();
+    assert_eq!((pace.hosts.len(), alone), (2000, 0), "four hosts a site, and each of them knows");
 }

@@ -39,13 +39,20 @@ impl Live<'_> {
         changed
     }
 
-    /// The gap that the host wants between requests, in seconds; `is_start` if it is only where an unknown host begins.
-    pub(super) fn floor(&mut self, gap_s: f64, is_start: bool) {
+    /// The gap that the host wants between requests, in seconds; `is_start` if it is only where an unknown host begins. Returns whether
+    /// that is news.
+    pub(super) fn floor(&mut self, gap_s: f64, is_start: bool) -> bool {
+        let wish = Small::new(gap_s);
+        let is_new = self.cold.wish != wish || self.cold.kept_wish().is_none() && !is_start;
         if !is_start {
-            self.cold.floor = Small::new(gap_s);
-        } else if self.cold.event == 0 && self.cold.rate.is_none() && self.hot.answered_never() {
-            self.set_rate(1.0 / gap_s);
+            self.cold.keep_wish(wish);
+            return is_new;
         }
+        self.cold.wish = wish;
+        if self.cold.event == 0 && self.cold.rate.is_none() && self.hot.answered_never() {
+            self.set_rate(1.0 / gap_s.min(self.rules.crawl_delay_max_s));
+        }
+        is_new
     }
 
     fn told_policy(&mut self, limit: &RateLimit) -> bool {

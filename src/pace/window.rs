@@ -10,8 +10,9 @@ pub(super) const WINDOWS: usize = 5;
 pub(super) const SECONDS: [f64; WINDOWS] = [10.0, 60.0, 300.0, 900.0, 3600.0];
 /// The windows as a person reads them.
 pub(super) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "1 h"];
-/// A quarter of each window, in milliseconds.
-const QUARTER_MS: [i64; WINDOWS] = [2_500, 15_000, 75_000, 225_000, 900_000];
+/// A quarter of the shortest window, in milliseconds, and how many of those are a quarter of each.
+const QUARTER_MS: i64 = 2_500;
+const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
 
 /// Requests within each window, or within each window's share of something.
 pub(super) type Counts = [Small; WINDOWS];
@@ -23,9 +24,18 @@ pub(super) struct Rings([[u16; WINDOWS]; WINDOWS]);
 impl Rings {
     /// Empties the quarters that began after `from` and no later than `to`.
     pub(super) fn advance(&mut self, from: i64, to: i64) {
-        for (ring, quarter) in self.0.iter_mut().zip(QUARTER_MS) {
-            let (last, now) = (from.div_euclid(quarter), to.div_euclid(quarter));
-            for number in 0..(now.saturating_sub(last)).clamp(0, WINDOWS as i64) {
+        let (last, now) = (from.div_euclid(QUARTER_MS), to.div_euclid(QUARTER_MS));
+        // Within the shortest quarter no other begins either, and most requests of a busy host are that close.
+        if last >= now {
+            return;
+        }
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
+            let (last, now) = (last.div_euclid(quarter), now.div_euclid(quarter));
+            if now - last >= WINDOWS as i64 {
+                *ring = [0; WINDOWS];
+                continue;
+            }
+            for number in 0..now - last {
                 ring[place(now - number)] = 0;
             }
         }
@@ -33,7 +43,8 @@ impl Rings {
 
     /// Counts `cost` requests at `now`, to which it has been advanced.
     pub(super) fn add(&mut self, cost: u16, now: i64) {
-        for (ring, quarter) in self.0.iter_mut().zip(QUARTER_MS) {
+        let now = now.div_euclid(QUARTER_MS);
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
             let running = &mut ring[place(now.div_euclid(quarter))];
             *running = running.saturating_add(cost);
         }
@@ -41,7 +52,11 @@ impl Rings {
 
     /// Takes `cost` requests back that were counted lately.
     pub(super) fn subtract(&mut self, cost: u16, now: i64) {
-        for (ring, quarter) in self.0.iter_mut().zip(QUARTER_MS) {
+        if cost == 0 {
+            return;
+        }
+        let now = now.div_euclid(QUARTER_MS);
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
             let running = &mut ring[place(now.div_euclid(quarter))];
             *running = running.saturating_sub(cost);
         }
@@ -49,13 +64,12 @@ impl Rings {
 
     /// How many requests were made within window `window` up to `now`, to which it has been advanced.
     pub(super) fn count(&self, window: usize, now: i64) -> f64 {
-        let (ring, quarter) = (&self.0[window], QUARTER_MS[window]);
+        let (ring, quarter) = (&self.0[window], QUARTER_MS * QUARTERS[window]);
         let number = now.div_euclid(quarter);
-        let passed = now.rem_euclid(quarter) as f64 / quarter as f64;
-        let oldest = place(number - 4);
-        let whole: u32 =
-            ring.iter().enumerate().filter(|(at, _)| *at != oldest).map(|(_, count)| u32::from(*count)).sum();
-        f64::from(whole) + f64::from(ring[oldest]) * (1.0 - passed)
+        let passed = (now - number * quarter) as f64 / quarter as f64;
+        let oldest = ring[place(number - 4)];
+        let all: u32 = ring.iter().map(|count| u32::from(*count)).sum();
+        f64::from(all - u32::from(oldest)) + f64::from(oldest) * (1.0 - passed)
     }
 
     /// The counts of all windows.

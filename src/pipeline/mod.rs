@@ -94,6 +94,19 @@ pub struct Report {
     pub paused_until: Option<Timestamp>,
     /// What came, when it is content and there is no store.
     pub response: Option<Response>,
+    /// The host's `Crawl-delay` turned out to be longer than the settings believe. Told once a host, with the link that found it out.
+    pub crawl_delay_cut: Option<CrawlDelayCut>,
+}
+
+/// A `Crawl-delay` that is longer than the settings believe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrawlDelayCut {
+    /// Whose it is.
+    pub host: Box<str>,
+    /// The gap that it asks for.
+    pub asked: Duration,
+    /// The longest that is believed.
+    pub believed: Duration,
 }
 
 impl Report {

@@ -4,12 +4,12 @@
 //! kept: that is [`crate::robots`].
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use url::Url;
 
 use super::wait::pause;
-use super::{GRACE, Link, Pipeline, Report};
+use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
 use crate::answer::Outcome;
 use crate::attempt::outcome::ErrorKind;
 use crate::backoff::retry_after;
@@ -28,7 +28,12 @@ use crate::visit::place::Place;
 ///
 /// # Errors
 /// How the link ends instead.
-pub(super) async fn look(pipeline: &Pipeline, link: &Link, url: &Url) -> Result<(), Box<Report>> {
+pub(super) async fn look(
+    pipeline: &Pipeline,
+    link: &Link,
+    url: &Url,
+    cut: &mut Option<CrawlDelayCut>,
+) -> Result<(), Box<Report>> {
     if link.robots == RobotsUse::Ignore {
         return Ok(());
     }
@@ -39,7 +44,7 @@ pub(super) async fn look(pipeline: &Pipeline, link: &Link, url: &Url) -> Result<
     let Some((origin, location)) = location(url) else { return Ok(()) };
     let rules = match robots.known(&origin, pipeline.selector.now()) {
         Some(rules) => rules,
-        None => ask(pipeline, robots, &origin, &location).await?,
+        None => ask(pipeline, robots, &origin, &location, cut).await?,
     };
     if link.robots == RobotsUse::Delay {
         return Ok(());
@@ -75,7 +80,13 @@ fn unreachable(location: &Url, kind: ErrorKind, why: &str, until: Timestamp) -> 
 }
 
 /// Asks for the rules of `origin`, unless somebody else has done so meanwhile.
-async fn ask(pipeline: &Pipeline, robots: &RobotsTxt, origin: &str, location: &Url) -> Result<Arc<Rules>, Box<Report>> {
+async fn ask(
+    pipeline: &Pipeline,
+    robots: &RobotsTxt,
+    origin: &str,
+    location: &Url,
+    cut: &mut Option<CrawlDelayCut>,
+) -> Result<Arc<Rules>, Box<Report>> {
     let turn = robots.turn(origin);
     let _turn = turn.lock().await;
     let now = pipeline.selector.now();
@@ -101,7 +112,11 @@ async fn ask(pipeline: &Pipeline, robots: &RobotsTxt, origin: &str, location: &U
     let now = pipeline.selector.now();
     let rules = Rules::from_answer(&answer, robots.agent(), now);
     if let (Some(delay), Some(pace)) = (rules.crawl_delay(), pipeline.selector.pace()) {
-        let _ = pace.floor(Scope::host(domain), delay, now);
+        let floor = pace.floor(Scope::host(domain), delay, now);
+        if floor.is_cut && floor.is_new {
+            let most = Duration::from_secs_f64(pace.settings().crawl_delay_max_s);
+            *cut = Some(CrawlDelayCut { host: domain.into(), asked: delay, believed: most });
+        }
     }
     Ok(robots.keep(origin, rules))
 }

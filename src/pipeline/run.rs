@@ -30,8 +30,9 @@ type Way<'w> = Visit<&'w Selector, &'w Url>;
 /// Fetches `link` and says how it ended.
 pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
     let begun = Instant::now();
+    let mut cut = None;
     let mut report = match urls::parse(&link.url) {
-        Ok(url) => match robots::look(pipeline, link, &url).await {
+        Ok(url) => match robots::look(pipeline, link, &url, &mut cut).await {
             Ok(()) => match begin(pipeline, link, &url) {
                 Ok(visit) => drive(pipeline, visit, &url).await,
                 Err(report) => *report,
@@ -41,6 +42,7 @@ pub(super) async fn run(pipeline: &Pipeline, link: &Link) -> Report {
         Err(error) => Report::unasked(ErrorKind::InvalidUrl.name(), error.to_string()),
     };
     report.url.clone_from(&link.url);
+    report.crawl_delay_cut = cut;
     report.duration = begun.elapsed();
     report
 }
@@ -88,13 +90,20 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                 let begun = Instant::now();
                 let asked = visit.url().clone();
                 let request = Request { url: &asked, limits: &limits };
-                let result = match tokio::time::timeout(limits.deadline + GRACE, fetcher.fetch(request)).await {
+                let span = fetch.trace().fetch(&asked, fetcher.name());
+                let asking = span.around(fetcher.fetch(request));
+                let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
                     Ok(result) => result,
                     Err(_) => {
                         let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
                         Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
                     }
                 };
+                match &result {
+                    Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
+                    Err(error) => span.not_fetched(error),
+                }
+                drop(span);
                 match result {
                     Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
                     Err(error) => {

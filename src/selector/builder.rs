@@ -12,6 +12,7 @@ use crate::evidence::Evidence;
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
 use crate::heuristic::UrlExtractor;
 use crate::heuristic::files::FileSuffixes;
+use crate::meter::Meter;
 #[cfg(feature = "pace")]
 use crate::pace::{Pace, PaceMode};
 use crate::policy::{self, Policy};
@@ -222,6 +223,7 @@ impl SelectorBuilder {
             prior_list: self.priors,
             importances: Importances::default(),
             evidence: Evidence::new(decay, self.keys_max, self.suffixes),
+            meter: Meter::new(registry.candidates_len()),
             registry,
             settings: self.settings,
             backoff: self.backoff,

@@ -17,6 +17,7 @@ use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
 use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use crate::meter::Meter;
 #[cfg(feature = "pace")]
 use crate::pace::Pace;
 use crate::policy::{Policy, View};
@@ -26,6 +27,7 @@ use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
 use crate::time::{Clock, Timestamp};
+use crate::trace::Span;
 
 mod builder;
 mod explain;
@@ -147,6 +149,7 @@ pub struct Selector {
     extractors: Vec<Box<dyn UrlExtractor>>,
     policy: Box<dyn Policy>,
     sink: Option<Box<dyn Sink>>,
+    meter: Meter,
     clamped: AtomicU64,
     visits: VisitSettings,
     steering: Steering,
@@ -173,6 +176,14 @@ impl Selector {
     /// # Errors
     /// [`UrlError`] when the URL is not one that can be fetched.
     pub fn select(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
+        let decision = self.select_uncounted(url, situation)?;
+        self.meter.decided(&decision);
+        Ok(decision)
+    }
+
+    /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
+    #[inline]
+    pub(crate) fn select_uncounted(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
@@ -214,7 +225,15 @@ impl Selector {
         }
         self.carry(&mut attempt, known);
         self.observe(&attempt);
-        self.sink.as_ref().map_or(Ok(()), |sink| sink.append(&attempt))
+        if let Some(sink) = &self.sink {
+            let span = Span::append("attempt");
+            let _entered = span.enter();
+            sink.append(&attempt)?;
+        }
+        // Those that the log has not taken are not counted with those that it has.
+        #[cfg(feature = "metrics")]
+        self.meter.recorded(&attempt, self.registry.find(&attempt.fetcher));
+        Ok(())
     }
 
     /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
@@ -298,6 +317,10 @@ impl Selector {
     #[cfg(all(feature = "pace", feature = "journal"))]
     pub(crate) fn keep_paces(&mut self, keeper: Box<dyn crate::pace::Keep>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {

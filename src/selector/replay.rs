@@ -12,6 +12,12 @@ impl Selector {
         self.evidence.observe_apart(shared, attempt, &self.registry)
     }
 
+    /// So many attempts of this outcome were found: counts go on from there.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn found(&self, fetcher: &str, outcome: usize, attempts: u64) {
+        self.meter().found(self.registry.intern(fetcher), outcome, attempts);
+    }
+
     /// Learns what attempts say about tags; in the order of the log.
     pub(crate) fn hear(&self, voices: impl IntoIterator<Item = Voice>) {
         voices.into_iter().for_each(|voice| self.evidence.hear(&voice));

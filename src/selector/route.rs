@@ -21,10 +21,12 @@ impl Router {
         situation: &Situation<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
-        self.decide_as(selector, url, situation, learning, false)
+        let routed = self.decide_as(selector, url, situation, learning, false)?;
+        selector.meter().decided(&routed.decision);
+        Ok(routed)
     }
 
-    /// The same, where learning may have been taken out of service.
+    /// The same, uncounted, where learning may have been taken out of service.
     pub(super) fn decide_as(
         &self,
         selector: &Selector,
@@ -33,7 +35,7 @@ impl Router {
         learning: Option<bool>,
         has_fallen: bool,
     ) -> Result<Routed, RouteError> {
-        let learned = selector.select(url, situation)?;
+        let learned = selector.select_uncounted(url, situation)?;
         let domain = UrlFeatures::extract(url)?.domain;
         let (serve_table, ask_both) = self.arms(domain, learning, has_fallen);
         let settled = match learned {
@@ -48,7 +50,8 @@ impl Router {
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
-        let Some(asked) = selector.select(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken() else {
+        let Some(asked) = selector.select_uncounted(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken()
+        else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };
         let take = Take { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };

@@ -135,6 +135,18 @@ impl Selector {
     /// # Errors
     /// As [`Router::decide`].
     pub fn route(&self, url: &Url, situation: &Situation<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
+        let routed = self.route_uncounted(url, situation, learning)?;
+        self.meter.decided(&routed.decision);
+        Ok(routed)
+    }
+
+    /// The same for a visit, whose requests are counted as they are handed out.
+    pub(crate) fn route_uncounted(
+        &self,
+        url: &Url,
+        situation: &Situation<'_>,
+        learning: Option<bool>,
+    ) -> Result<Routed, RouteError> {
         let now = self.steering.now.load();
         now.router.decide_as(self, url, situation, learning, now.has_fallen())
     }

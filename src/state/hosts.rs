@@ -13,6 +13,7 @@ use dashmap::DashMap;
 
 use crate::answer::ShortPage;
 use crate::backoff::{BackoffSettings, RISK_LEVEL_MAX, pause};
+use crate::meter::PauseCause;
 use crate::time::Timestamp;
 
 /// With more hosts at risk than this, those that are so no longer are looked for and dropped.
@@ -58,6 +59,16 @@ pub(crate) enum Why {
     Limited(Option<Duration>),
 }
 
+impl Why {
+    /// What the pause is counted as.
+    pub(crate) fn cause(self) -> PauseCause {
+        match self {
+            Self::Blocked => PauseCause::Blocked,
+            Self::Limited(_) => PauseCause::Limited,
+        }
+    }
+}
+
 /// Whether what comes is the one trial of a host whose pause has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -73,6 +84,13 @@ impl Hosts {
         for (domain, level) in levels {
             self.at_risk.entry(domain).or_default().level = level;
         }
+    }
+
+    /// How many hosts are paused at `now`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
+        let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
+        self.at_risk.iter().filter(|host| is_paused(host.key())).count()
     }
 
     /// Every host that may be paused, with how often it was in a row. In no order.

@@ -27,6 +27,12 @@ impl Links {
         }
     }
 
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Forgets the links that `is_forgotten`.
     pub(crate) fn forget(&self, is_forgotten: impl Fn(&str) -> bool) {
         self.at_risk.retain(|link, _| {

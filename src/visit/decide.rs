@@ -151,7 +151,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             (self.arm, self.shadow) = (None, None);
             return self.select(situation);
         }
-        match self.selector.route(self.url.borrow(), situation, self.learning) {
+        match self.selector.route_uncounted(self.url.borrow(), situation, self.learning) {
             Ok(Routed { decision, arm, shadow }) => {
                 let arm = if arm == Mode::Legacy { Arm::Legacy } else { Arm::Learning };
                 (self.arm, self.shadow) = (Some(arm), shadow);
@@ -237,6 +237,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         } else if matches!(how, Ended::Failed(_) | Ended::NoFetcherGetsPast { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
+        #[cfg(feature = "metrics")]
+        self.count_end(&how, now);
+        let (name, error) = match &how {
+            Ended::Delivered => ("delivered", None),
+            Ended::Failed(error) => ("failed", Some(error.name())),
+            Ended::Paused { whom: Whom::Pace, .. } => ("paced", None),
+            Ended::Paused { .. } => ("paused", None),
+            Ended::NoFetcherGetsPast { vendor } => ("no_fetcher_gets_past", Some(vendor.as_str())),
+            Ended::NoRoute(_) => ("no_route", None),
+            Ended::NoFetcher => ("no_fetcher", None),
+        };
+        self.span.ended(name, error, self.requests);
         let end = End {
             how,
             fetcher: last.fetcher,
@@ -250,6 +262,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         self.next = Next::Ended(Box::new(end.clone()));
         end
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    /// Counts how the visit ends, and the decision to ask for nothing.
+    fn count_end(&mut self, how: &Ended, now: Timestamp) {
+        let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
+        let (end, undecided) = match how {
+            Ended::Delivered => (0, None),
+            Ended::Failed(_) => (1, None),
+            Ended::Paused { whom: Whom::Pace, .. } => (3, Some(paused)),
+            Ended::Paused { .. } => (2, Some(paused)),
+            Ended::NoFetcherGetsPast { .. } => (4, Some(gave_up + 1)),
+            Ended::NoRoute(_) => (5, None),
+            Ended::NoFetcher => (6, Some(gave_up)),
+        };
+        self.watch.ended(end, undecided.filter(|_| self.requests == 0), now);
     }
 }
 

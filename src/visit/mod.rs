@@ -39,16 +39,19 @@ use url::Url;
 use crate::answer::ShortPage;
 use crate::attempt::bounds::link_name;
 use crate::attempt::{Arm, ErrorType, Hint};
-use crate::decision::{Source, Take};
+use crate::decision::{Rule, Source, Take};
 use crate::error::Error;
 use crate::heuristic::Heuristic;
 use crate::heuristic::url::{domain_of, fetchable, identity};
+use crate::meter::ProbeEnd;
+#[cfg(feature = "metrics")]
+use crate::meter::Watch;
 use crate::registry::{FetcherId, FetcherSet};
 use crate::router::Mode;
 use crate::selector::Selector;
 use crate::state::flights::Follower;
 use crate::time::Timestamp;
-use crate::trace;
+use crate::trace::Span;
 
 mod again;
 mod decide;
@@ -130,6 +133,9 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     last: Last,
     /// Why the first fetcher that could not be had could not.
     unavailable: Option<String>,
+    #[cfg(feature = "metrics")]
+    watch: Watch,
+    span: Span,
 }
 
 /// The short pages that a visit has met.
@@ -185,6 +191,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn new(selector: S, url: U) -> Result<Self, Error> {
         fetchable(url.borrow())?;
         Ok(Self {
+            #[cfg(feature = "metrics")]
+            watch: Watch::new(selector.meter()),
+            span: Span::visit(url.borrow()),
             selector,
             url,
             link: None,
@@ -220,7 +229,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// recorded.
     #[must_use]
     pub fn link(mut self, link: &str) -> Self {
-        self.link = Some(link_name(link).into());
+        let name = link_name(link);
+        self.span.link(&name);
+        self.link = Some(name.into());
         self
     }
 
@@ -276,6 +287,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         self.redirects
     }
 
+    /// The visit as a span: what belongs to it can be put within it.
+    #[cfg(feature = "tracing")]
+    pub fn span(&self) -> &tracing::Span {
+        self.span.inner()
+    }
+
     /// How many attempts it has made.
     pub fn requests(&self) -> u32 {
         self.requests
@@ -314,6 +331,17 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     #[allow(clippy::should_implement_trait, reason = "an iterator could not be told what came of its items")]
     pub fn next(&mut self) -> Step<S> {
         let now = self.selector.now();
+        #[cfg(feature = "metrics")]
+        self.watch.steps(now);
+        let step = self.step(now);
+        if let Step::Wait(wait) = &step {
+            self.selector.meter().waits(wait.why as usize);
+            self.span.waits(wait.why, wait.until);
+        }
+        step
+    }
+
+    fn step(&mut self, now: Timestamp) -> Step<S> {
         if self.doubt.is_some()
             && !matches!(self.next, Next::Ended(_))
             && let Some(step) = self.in_doubt(now)
@@ -388,8 +416,16 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.retries_max > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
-        trace::fetch(self.url(), self.selector.fetcher_name(take.fetcher), &take);
+        // Where a redirect leads was decided with the request that met it.
+        if self.redirected.is_none() {
+            self.selector.meter().took(&take);
+            if take.rule == Rule::SharedProbe {
+                self.selector.meter().probed(ProbeEnd::Shared);
+            }
+        }
+        let fetcher = self.selector.fetcher_name(take.fetcher);
         Fetch {
+            span: self.span.attempt(self.url(), fetcher, &take, self.number),
             selector: self.selector.clone(),
             number: self.number,
             take,

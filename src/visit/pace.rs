@@ -78,10 +78,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             _ if by.class == Class::Archive => Word::Nothing,
             Done::Nothing => Word::Nothing,
             Done::Doubt { hold_until, doubt } => {
+                self.selector.meter().doubted();
                 self.doubt = Some((doubt, hold_until.saturating_add(DOUBT_PATIENCE)));
                 Word::Doubt
             }
-            Done::Event { hold_until, .. } => Word::Held(hold_until),
+            Done::Event { hold_until, level } => {
+                self.selector.meter().tripped(level as usize);
+                Word::Held(hold_until)
+            }
         }
     }
 

@@ -15,12 +15,15 @@ use crate::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::decision::Take;
 use crate::heuristic::url::parse;
+#[cfg(feature = "pace")]
+use crate::meter::PauseCause;
+use crate::meter::ProbeEnd;
 use crate::registry::FetcherSpec;
 use crate::response::header;
 use crate::selector::Selector;
 use crate::state::hosts::{Standing, Why};
 use crate::time::Timestamp;
-use crate::trace;
+use crate::trace::{self, Span};
 
 /// After a local fault the same is tried again so much later, and twice as late each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
@@ -34,7 +37,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<Answer>) {
         let mut answer = answer.into();
         let now = self.selector.now();
-        let Fetch { take, at, mut held, number, .. } = fetch;
+        let Fetch { take, at, mut held, number, is_probe, span, .. } = fetch;
+        let _entered = span.enter();
         let place = held.place.take();
         if number != self.number || matches!(self.next, Next::Ended(_)) {
             // An older fetch than the last one, given up by whoever asked for the next: it happened, and that is all.
@@ -46,7 +50,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 self.tell_pace(place, take, &by, &answer, self.asked(&answer, now), now);
                 self.doubt = doubt;
             }
-            self.record(take, at, &answer, self.by(take).and_then(|by| answer.outcome.counts_as(&by).err()), 0.0, now);
+            let error = self.by(take).and_then(|by| answer.outcome.counts_as(&by).err());
+            self.record(&span, take, at, &answer, error, 0.0, now);
             return;
         }
         let Some(by) = self.by(take) else { return };
@@ -95,7 +100,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Some(error) => error.kind().map_or(1.0, ErrorKind::weight),
         };
         self.requests += 1;
-        self.record(take, at, &answer, error.clone(), weight, now);
+        if is_probe {
+            self.selector.meter().probed(if error.is_none() { ProbeEnd::Reused } else { ProbeEnd::Failed });
+        }
+        self.record(&span, take, at, &answer, error.clone(), weight, now);
         let of_go_between = kind.is_some_and(ErrorKind::is_of_go_between);
         // What the site itself said before stays the last word: that an archive has no copy does not undo a block.
         let told = if of_go_between { self.last.error.take() } else { None };
@@ -199,8 +207,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         answer.retry_after.or_else(said)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "each is a plain fact about one attempt")]
     fn record(
         &self,
+        span: &Span,
         take: Take,
         at: Timestamp,
         answer: &Answer,
@@ -234,7 +244,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         attempt.confidence = Some(take.confidence);
         attempt.arm = self.arm;
         attempt.shadow_fetcher = self.shadow.map(|id| self.selector.fetcher_name(id).to_owned());
-        trace::attempt(&attempt);
+        span.recorded(&attempt);
         // A log that cannot take it says so itself; memory has it all the same.
         let _ = self.selector.record_knowing(attempt, known, now);
     }
@@ -286,6 +296,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
             selector.state().hosts.hold(selector, self.domain(), standing, until, |until| {
                 trace::host_paused(self.domain(), until);
+                selector.meter().host_paused(PauseCause::Pace);
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
@@ -309,6 +320,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             now,
             |until| {
                 trace::host_paused(self.domain(), until);
+                selector.meter().host_paused(why.cause());
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
@@ -357,7 +369,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 hint: hint.or(state.hint),
                 ..state
             };
-            state.after(end, self.retry_after, selector.backoff(), now)
+            let was_until = state.paused_until;
+            let state = state.after(end, self.retry_after, selector.backoff(), now);
+            if state.paused_until.is_some() && state.paused_until != was_until {
+                selector.meter().link_paused();
+            }
+            state
         };
         let (link, url) = (self.link_name(), self.url.borrow().as_str());
         selector.state().links.change(link, change, |state| {

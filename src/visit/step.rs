@@ -16,6 +16,7 @@ use crate::selector::Selector;
 use crate::selector::pauses::BreakerTrial;
 use crate::state::flights::{Follower, Lead};
 use crate::time::Timestamp;
+use crate::trace::Span;
 
 /// What to do next.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) redirects: u32,
     pub(super) is_probe: bool,
     pub(super) held: Held<S>,
+    pub(super) span: Span,
 }
 
 impl<S: Deref<Target = Selector>> Fetch<S> {
@@ -79,6 +81,18 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
     /// Whether it is a probe: short, because a longer request can follow.
     pub fn is_probe(&self) -> bool {
         self.is_probe
+    }
+
+    /// The attempt as a span: whoever makes the request puts it within. It ends when the fetch is reported or dropped.
+    #[cfg(feature = "tracing")]
+    pub fn span(&self) -> &tracing::Span {
+        self.span.inner()
+    }
+
+    /// The attempt as a span, whether there are any or not.
+    #[cfg(feature = "pipeline")]
+    pub(crate) fn trace(&self) -> &Span {
+        &self.span
     }
 
     /// When it was handed out.

@@ -46,6 +46,7 @@ impl Selector {
         };
         hosts.failed(self, domain, &attempt.link, Standing::Ordinary, why, self.backoff(), now, |until| {
             trace::host_paused(domain, until);
+            self.meter().host_paused(why.cause());
             if let Some(sink) = self.sink() {
                 sink.host_pause(domain, Some(until), now);
             }

@@ -2,6 +2,8 @@
 //!
 //! Only data: who lives at which address. Addresses rather than names, since not every resolver knows `*.localhost`.
 
+use std::time::Duration;
+
 use super::origin::Site;
 
 /// A site of the town.
@@ -61,6 +63,28 @@ pub fn town() -> Vec<Place> {
     ]
 }
 
+/// The same town for somebody who watches: the tollhouse opens again every half minute, and there is a mill that lets itself be asked
+/// two times a second, counted over a minute.
+pub fn town_to_watch() -> Vec<Place> {
+    let mut places = town();
+    if let Some(tollhouse) = places.iter_mut().find(|place| place.name == "tollhouse") {
+        tollhouse.about = "a few articles each half minute, then 429";
+        tollhouse.site = Site::quota(5, Duration::from_secs(30));
+    }
+    places.push(Place {
+        host: "127.0.0.10",
+        name: MILL,
+        about: "120 pages a minute, 429 for who wants more",
+        site: Site::quota(120, Duration::from_secs(60)),
+        section: "sacks",
+        suffix: "",
+    });
+    places
+}
+
+/// The place of [`town_to_watch`] whose pace is to be found.
+pub const MILL: &str = "mill";
+
 fn tollhouse() -> Site {
     Site::RateLimited { retry_after: "120".to_owned(), free: 5 }
 }
@@ -71,7 +95,7 @@ mod tests {
 
     #[test]
     fn every_place_has_an_address_of_its_own() {
-        let places = town();
+        let places = town_to_watch();
         let hosts: std::collections::HashSet<_> = places.iter().map(|place| place.host).collect();
         assert_eq!(hosts.len(), places.len());
         for place in &places {

@@ -6,14 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::FetchArgs;
 use super::make::{Children, Made};
 use super::wishes::Wishes;
-use super::{FetchArgs, hangup};
 use crate::available::Available;
 use crate::decide::candidate;
 use crate::failure::Failure;
 use crate::out::note;
+use crate::reload::{self, Reload};
 use crate::settings::{Settings, say_torn};
+use crate::upkeep;
 use fetchwise::config::DurabilityName;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
@@ -23,6 +25,7 @@ use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::pipeline::{Pipeline, PipelineBuilder};
 use fetchwise::registry::canonical;
 use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
+use fetchwise::rollout::{Guard, RolloutError};
 use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
 use fetchwise::store::Store;
 use fetchwise::store::files::Files;
@@ -34,17 +37,18 @@ pub(crate) struct Crawler {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
     children: Children,
+    guard: Arc<Guard>,
+    /// Those who ask the guard and wait for SIGHUP.
+    watching: [tokio::task::JoinHandle<()>; 2],
 }
 
 impl Crawler {
     /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
     pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
+        let hangups = reload::listen(settings).map_err(Failure::failed)?;
         let router = settings.router()?.clone();
         let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
         let detector = Arc::new(settings.detector()?);
-        if let Some(rules) = settings.rules() {
-            hangup::reload(Arc::clone(&detector), rules.to_owned()).map_err(Failure::failed)?;
-        }
         let guard = guard(settings, wishes)?;
         let available = Available::find(settings, &wishes.browser)?;
         let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
@@ -58,8 +62,13 @@ impl Crawler {
         if let Some(name) = &wishes.fetcher {
             is_known(&available, &selector, name)?;
         }
-        selector.set_sink(Box::new(Arc::clone(&journal)));
-        let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits).detector(detector);
+        let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+        said.iter().for_each(reload::say);
+        selector.set_sink(Box::new(over_arms.watched(Arc::clone(&journal))));
+        let selector = Arc::new(selector);
+        let again = Reload::new(settings, &selector, &detector, &over_arms);
+        let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
+        let mut builder = Pipeline::builder(selector).limits(limits).detector(detector);
         if wishes.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
@@ -74,7 +83,8 @@ impl Crawler {
             Some(store) => builder.store(store),
             None => builder,
         };
-        Ok(Self { pipeline: Arc::new(builder.build().map_err(Failure::usage)?), journal, children })
+        let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
+        Ok(Self { pipeline, journal, children, guard: over_arms, watching })
     }
 
     /// The browsers, for those who want to know how they are.
@@ -84,6 +94,12 @@ impl Crawler {
 
     /// Ends other programs, then writes and syncs what is left.
     pub(crate) async fn close(self) -> Result<(), Failure> {
+        for task in self.watching {
+            task.abort();
+            let _ = task.await;
+        }
+        // A run that was short has been looked at, too.
+        self.guard.tick(self.pipeline.selector()).iter().for_each(reload::say);
         if let Some(pace) = self.pipeline.selector().pace() {
             // Where hosts stand now is where the next run begins.
             pace.close(self.pipeline.selector().now());
@@ -95,6 +111,13 @@ impl Crawler {
             // A task that was abandoned still holds it for a moment; dropping the last one closes it.
             Err(journal) => journal.flush().wait().map_err(Failure::failed),
         }
+    }
+}
+
+fn about_guard(error: RolloutError) -> Failure {
+    match error {
+        RolloutError::Journal(error) => error.into(),
+        error => Failure::usage(error),
     }
 }
 
@@ -177,10 +200,7 @@ pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
     };
     // Everything is replayed right after the open, which reads it all.
     let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
-    match log.segment_bytes {
-        Some(bytes) => options.segment_bytes(bytes),
-        None => options,
-    }
+    options.segment_bytes(upkeep::segment_bytes(settings))
 }
 
 /// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said

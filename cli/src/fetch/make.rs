@@ -150,7 +150,7 @@ impl Made {
                 self.fetchers.push(Arc::new(DownloadFetcher::new(options, dialer)));
             }
             Means::Solver(address) => {
-                let base = SolverOptions::new(name, address.clone());
+                let base = SolverOptions::new(name, address.0.clone());
                 let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
                 let options = SolverOptions { max_in_flight, ..base };
                 self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
@@ -159,7 +159,7 @@ impl Made {
                 let base = BrowserOptions::default();
                 let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
                 let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
-                let browser = BrowserFetcher::remote(address, options, dialer)
+                let browser = BrowserFetcher::remote(&address.0, options, dialer)
                     .map_err(|error| Failure::usage(format_args!("the browser of the fetcher {name}: {error}")))?;
                 let browser = Arc::new(browser);
                 self.children.browsers.push(Arc::clone(&browser));
@@ -216,7 +216,7 @@ fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize
     let own = config.clone();
     SearchOptions {
         name: name.to_owned(),
-        url: own.url.unwrap_or(base.url),
+        url: own.url.map_or(base.url, |url| url.0),
         key,
         key_header: own.key_header,
         hosts: own.hosts.unwrap_or(base.hosts),

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::{Exit, Failure};
 use super::out::{Out, plain};
 use super::settings::Settings;
+use super::upkeep;
 use assemble::Crawler;
 use feed::{Feed, Item, Place};
 use fetchwise::attempt::outcome::ErrorKind;
@@ -51,7 +52,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// How often the log's health is looked at.
 const HEALTH_TIME: Duration = Duration::from_millis(250);
 /// A link waits so long for its host, unless the config says otherwise.
-const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 /// A link that its host refused because the crawl was too fast is asked for so often in all.
 const TRIES_MAX: u8 = 4;
 /// Links that are read and not begun; with `--ordered` also those that are read and not shown.
@@ -70,6 +71,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
             .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
         let total = feed.total;
+        let upkeep = upkeep::start(settings, crawler.journal.dir())?;
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),
             journal: Arc::clone(&crawler.journal),
@@ -91,6 +93,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             read: 0,
             shown: 0,
             is_degraded: false,
+            upkeep,
         };
         let ended = run.go().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
@@ -153,6 +156,8 @@ struct Run<'o> {
     browsers: Vec<Arc<BrowserFetcher>>,
     /// Whether somebody was told that the browser does not start.
     browser_said: bool,
+    /// Upkeep of the log.
+    upkeep: Option<upkeep::Running>,
 }
 
 /// A link that was read.
@@ -176,6 +181,11 @@ impl Run<'_> {
         let ended = self.work().await;
         // Whatever is still under way is dropped before the journal closes.
         self.under_way.shutdown().await;
+        self.look_at_upkeep();
+        // At the journal's end nobody else is to be at it.
+        if let Some(upkeep) = self.upkeep.take() {
+            upkeep.stop();
+        }
         let interrupted = ended?;
         self.look_at_browsers();
         self.show_all_done().await?;
@@ -225,6 +235,7 @@ impl Run<'_> {
                 }
                 _ = health.tick() => {
                     self.look_at_log();
+                    self.look_at_upkeep();
                     self.look_at_browsers();
                     self.look_at_paces();
                 }
@@ -274,6 +285,13 @@ impl Run<'_> {
                 self.show.note("fetchwise: the attempt log is being written again");
             }
             _ => {}
+        }
+    }
+
+    /// Says what upkeep of the log did.
+    fn look_at_upkeep(&mut self) {
+        for words in self.upkeep.iter().flat_map(upkeep::Running::said) {
+            self.show.note(&plain(&words));
         }
     }
 
@@ -337,6 +355,9 @@ impl Run<'_> {
             }
         };
         let Some((host, waiting)) = self.links.remove(&id) else { return };
+        if let Some(cut) = &report.crawl_delay_cut {
+            self.show.crawl_delay_cut(cut);
+        }
         let (report, waiting) = match self.again(&host, report, waiting) {
             Some(ended) => ended,
             None => return,

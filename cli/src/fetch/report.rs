@@ -11,9 +11,10 @@ use serde::Serialize;
 use super::feed::Place;
 use crate::failure::Failure;
 use crate::out::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
+use crate::pacing::span;
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, shorten};
-use fetchwise::pipeline::Report;
+use fetchwise::pipeline::{CrawlDelayCut, Report};
 use fetchwise::rfc3339;
 
 /// The error type of a link whose task panicked.
@@ -177,6 +178,16 @@ impl<'o> Show<'o> {
     pub(super) fn skipped(&mut self) {
         self.sum.skipped += 1;
         self.bar.inc(1);
+    }
+
+    /// A host wants to be left alone for longer than the settings believe.
+    pub(super) fn crawl_delay_cut(&self, cut: &CrawlDelayCut) {
+        self.note(&format!(
+            "{} asks for {} between requests, of which {} are kept: `[pace] crawl_delay_max` is the longest that is believed",
+            plain(&cut.host),
+            span(cut.asked),
+            span(cut.believed)
+        ));
     }
 
     /// A message, beside the bar.

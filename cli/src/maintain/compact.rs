@@ -25,7 +25,7 @@ pub(crate) struct CompactArgs {
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Believe the clock although the newest record is more than two days old
+    /// Believe the clock although it is far ahead of the newest record, and of the file system or all files of the log
     #[arg(long)]
     pub(crate) trust_clock: bool,
 }

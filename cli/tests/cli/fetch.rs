@@ -117,6 +117,28 @@ fn a_pace_is_kept_shown_and_known_to_the_next_run() {
 }
 
 #[test]
+fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
+    let place = Place::new();
+    let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());
+    let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
+    let origin = Origin::start([(HOST, site)]).unwrap();
+    let config = place.write("delay.toml", "[pace]\ncrawl_delay_max = \"1s\"\n".to_owned());
+    let urls: String = (0..3).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let base =
+        ["--config", &config, "fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--input", &input];
+    let ran = place.run(&base);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let said = format!("{HOST} asks for 5 min between requests, of which 1 s are kept");
+    assert_eq!(ran.stderr.matches(&said).count(), 1, "{}", ran.stderr);
+    let known = place.run(&["--config", &config, "hosts", "--json"]).one();
+    assert_eq!(known["pace"]["crawl_delay_asked_s"].as_f64(), Some(300.0), "{known}");
+    assert_eq!(known["pace"]["crawl_delay_cut_s"].as_f64(), Some(1.0), "{known}");
+    let words = place.run(&["--config", &config, "explain", &origin.url(HOST, "/new")]).stdout;
+    assert!(words.contains("its Crawl-delay is 5 min, of which 1 s are kept"), "{words}");
+}
+
+#[test]
 fn a_list_keeps_to_robots_txt_and_a_url_that_is_named_does_not() {
     let place = Place::new();
     let robots = Site::Html("User-agent: *\nDisallow: /private".to_owned());
@@ -396,6 +418,26 @@ fn the_demo_learns_and_keeps_nothing() {
     );
     assert_eq!(of("barracks")[8]["error_type"].as_str(), Some("paused"));
     assert_eq!(of("gallery")[0]["error_type"].as_str(), Some("wrong_tool"));
+    assert!(!place.data().exists());
+}
+
+/// `script` gives the program a terminal of its own, as `sshd` would.
+#[test]
+fn on_a_terminal_the_demo_is_a_picture_and_ends_with_what_it_cost() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_fetchwise");
+    let line = format!("stty rows 40 cols 120; '{program}' demo --rounds 2 --no-browser");
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("FETCHWISE_DATA_DIR", place.data());
+    let ran = script.stdin(Stdio::null()).output().unwrap();
+    let shown = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{shown}");
+    for text in ["the town, a page of each site a round", "the mill: a pace that is found", "\x1b[?1049l"] {
+        assert!(shown.contains(text), "{text}\n{shown}");
+    }
+    // The picture is gone when it ends; the sum stays.
+    let sum = shown.rsplit("\x1b[?1049l").next().unwrap();
+    assert!(sum.contains("always direct") && sum.contains("library"), "{sum}");
     assert!(!place.data().exists());
 }
 

@@ -5,11 +5,14 @@
 mod analytics;
 mod archive;
 mod classify;
+mod config;
 mod decide;
 mod fetch;
 mod full_disk;
 mod log;
+mod look_back;
 mod maintain;
 mod pocketbase;
+mod rollout;
 mod sources;
 mod support;

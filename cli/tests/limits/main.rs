@@ -9,6 +9,7 @@
 #[allow(dead_code, reason = "the other tests of the program use more of it")]
 mod support;
 
+mod bans;
 mod crawl;
 mod hosts;
 mod limiters;

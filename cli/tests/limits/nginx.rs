@@ -100,6 +100,7 @@ fn a_leaky_bucket_refuses_little_and_everything_comes() {
     for (host, limits) in [
         ("127.0.60.1", "limit_req zone=z burst=5; limit_req_status 429;"),
         ("127.0.60.2", "limit_req zone=z burst=5 nodelay;"),
+        ("127.0.60.7", "limit_req zone=z burst=5 nodelay; limit_req_status 429;"),
     ] {
         let (nginx, place) = (Nginx::start(host, TEN, limits), Place::new());
         let crawl = Crawl::run(&place, &pages(&format!("http://{host}:{}", nginx.port), 120), &[]);
@@ -152,6 +153,12 @@ fn two_thousand_pages_at_ten_a_second_with_429() {
 #[ignore = "takes eight minutes: make limits"]
 fn two_thousand_pages_at_ten_a_second_with_503_and_no_delay() {
     ten_a_second("127.0.60.5", "limit_req zone=z burst=5 nodelay;");
+}
+
+#[test]
+#[ignore = "takes eight minutes: make limits"]
+fn two_thousand_pages_at_ten_a_second_with_429_and_no_delay() {
+    ten_a_second("127.0.60.7", "limit_req zone=z burst=5 nodelay; limit_req_status 429;");
 }
 
 #[test]

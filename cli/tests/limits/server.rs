@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a request is answered with.
+/// What a request is answered with. Status 0: the connection is closed without an answer.
 pub(crate) struct Verdict {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<u64>,
@@ -116,6 +116,10 @@ fn serve(stream: &TcpStream, host: &str, limiter: &Limiter, seen: &Mutex<Vec<See
         let head =
             format!("HTTP/1.1 {status} So\r\nContent-Type: text/html\r\nContent-Length: {}\r\n{wait}\r\n", page.len());
         seen.lock().unwrap().push(Seen { host: host.to_owned(), path, at, status });
+        if status == 0 {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            return;
+        }
         let mut to = stream;
         if to.write_all((head + &page).as_bytes()).is_err() {
             return;

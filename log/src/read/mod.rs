@@ -1,5 +1,6 @@
 //! Reading: a directory understood as a chain of segments, segments as frames, frames as records. Takes no lock.
 
+mod bounds;
 pub(crate) mod catalog;
 pub(crate) mod chain;
 pub(crate) mod judge;

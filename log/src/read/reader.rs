@@ -23,7 +23,7 @@ use crate::read::scan::{AlignedBuf, Extent};
 pub struct Reader {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) dir: PathBuf,
-    catalog: Catalog,
+    pub(super) catalog: Catalog,
 }
 
 /// One segment of the log.

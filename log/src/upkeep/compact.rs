@@ -21,6 +21,7 @@ use crate::read::chain::ChainSegment;
 use crate::read::judge::{GoodFrame, SegmentReport, scan_segment};
 use crate::read::progress::Progress;
 use crate::read::snapshot::{Section, SnapshotMeta};
+use crate::upkeep::brake::Brake;
 use crate::upkeep::rewrite::{Builder, Identity};
 use crate::upkeep::snapshot::{publish_manifest, write_snapshot};
 
@@ -46,6 +47,8 @@ pub struct CompactOptions {
     pub suppose_covered: u64,
     /// A dry run supposes that the last segment is sealed, as it will be once a writer begins a new one.
     pub suppose_sealed: bool,
+    /// Rests when it says so, and stops with [`Error::Stopped`].
+    pub brake: Option<Arc<Brake>>,
 }
 
 impl CompactOptions {
@@ -60,6 +63,7 @@ impl CompactOptions {
             dry_run: false,
             suppose_covered: 0,
             suppose_sealed: false,
+            brake: None,
         }
     }
 }
@@ -277,6 +281,10 @@ impl<'a> Compaction<'a> {
     ) -> Result<SegmentReport, Error> {
         let mut failed = None;
         let mut visit = |frame: GoodFrame<'_>| {
+            if self.options.brake.as_ref().is_some_and(|brake| !brake.breathe()) {
+                failed = Some(Error::Stopped);
+                return false;
+            }
             if frame.header.kind != FrameKind::Records {
                 return true;
             }
@@ -342,24 +350,28 @@ impl<'a> Compaction<'a> {
     fn carry_out(&mut self, plan: &Plan, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<(), Error> {
         self.raise_floor()?;
         self.remove_leftovers()?;
-        let mut unlink: Vec<PathBuf> = self.sealed()[..plan.gone].iter().map(|s| s.file.path.clone()).collect();
+        // What is gone as a whole goes first, and what a run replaced goes with it: so little more room is needed than there was.
+        self.unlink(&self.sealed()[..plan.gone])?;
         let mut written = 0;
         for run in &plan.runs {
             written += self.rewrite(run, keep)?;
-            let replaced = &self.sealed()[run.segments.clone()];
             // The first one's name is the new segment's, which has replaced it.
-            unlink.extend(replaced[1..].iter().map(|s| s.file.path.clone()));
-        }
-        for path in &unlink {
-            self.fs.remove(path).map_err(|e| Error::io("remove", path, e))?;
-        }
-        if !unlink.is_empty() {
-            self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))?;
+            self.unlink(&self.sealed()[run.segments.clone()][1..])?;
         }
         let replaced = plan.runs.iter().flat_map(|run| &self.sealed()[run.segments.clone()]);
         let gone = replaced.chain(&self.sealed()[..plan.gone]).map(|s| s.file.file_len).sum::<u64>();
         self.report.bytes.1 = self.report.bytes.0 - gone + written;
         Ok(())
+    }
+
+    fn unlink(&self, segments: &[ChainSegment]) -> Result<(), Error> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        for segment in segments {
+            self.fs.remove(&segment.file.path).map_err(|e| Error::io("remove", &segment.file.path, e))?;
+        }
+        self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
     }
 
     fn raise_floor(&self) -> Result<(), Error> {

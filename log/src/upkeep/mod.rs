@@ -1,5 +1,6 @@
 //! Upkeep: snapshots, compaction, checking and repair, under a lock of their own.
 
+pub(crate) mod brake;
 pub(crate) mod compact;
 pub(crate) mod repair;
 pub(crate) mod rewrite;

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use crate::error::UnknownName;
 
+/// The size at which a segment is full unless a caller says otherwise, in bytes.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
 /// What an acknowledgement means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -145,7 +148,7 @@ impl Default for LogOptions {
         Self {
             durability: Durability::default(),
             linger: Duration::from_millis(2),
-            segment_bytes: 64 << 20,
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
             queue_bytes: 16 << 20,
             queue_records: 1 << 16,
             on_full: OnFull::default(),

@@ -5,6 +5,7 @@
 //! frames.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::Sender;
 
@@ -43,6 +44,8 @@ pub struct Metrics {
     pub bytes: u64,
     /// Syncs.
     pub syncs: u64,
+    /// When the last sync ended that did what it should, in milliseconds since 1970; 0 before the first.
+    pub synced_ms: u64,
     /// Segments begun.
     pub segments: u64,
     /// Failed writes, syncs and new segments.
@@ -93,6 +96,9 @@ pub(crate) struct Shared {
     gone_at_least: AtomicBool,
     pub(crate) degraded: AtomicU64,
     counts: [AtomicU64; 7],
+    /// Good syncs, and when the last one ended.
+    synced: AtomicU64,
+    synced_ms: AtomicU64,
     /// Somebody waits for all records before this sequence number.
     pub(crate) wanted: AtomicU64,
     /// Tells a writer thread that gathers records to stop gathering.
@@ -116,6 +122,8 @@ impl Shared {
             gone_at_least: AtomicBool::new(false),
             degraded: AtomicU64::new(0),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            synced: AtomicU64::new(0),
+            synced_ms: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             hurry,
         }
@@ -186,6 +194,7 @@ impl Shared {
             frames: count(0),
             bytes: count(1),
             syncs: count(2),
+            synced_ms: self.synced_ms.load(Ordering::Relaxed),
             segments: count(3),
             heals: count(4),
             failures: count(5),
@@ -198,6 +207,10 @@ impl Shared {
         let values = [c.frames, c.bytes, c.syncs, c.segments, c.heals, c.failures, c.manifest_failures];
         for (slot, value) in self.counts.iter().zip(values) {
             slot.store(value, Ordering::Relaxed);
+        }
+        if self.synced.swap(c.synced, Ordering::Relaxed) != c.synced {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.synced_ms.store(u64::try_from(now.as_millis()).unwrap_or(0), Ordering::Relaxed);
         }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct WriterCounts {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     pub(crate) syncs: u64,
+    /// Those of them that did what they should.
+    pub(crate) synced: u64,
     pub(crate) segments: u64,
     /// Times a failure was survived by going on in a new segment.
     pub(crate) heals: u64,
@@ -350,6 +352,7 @@ impl Writer {
             self.counts.failures += 1;
             return Err(Error::io("sync", &active.path, e));
         }
+        self.counts.synced += 1;
         active.durable = active.written;
         self.setup.durable_seq = self.setup.durable_seq.max(active.durable.next_seq - 1);
         self.release(self.written);
@@ -466,6 +469,7 @@ impl Writer {
         fs.rename(tmp, path)?;
         *named = true;
         fs.sync_dir(&self.setup.dir, SyncSite::NewSegmentDir)?;
+        self.counts.synced += 1;
         active.durable = active.written;
         active.allocated = active.written.offset;
         Ok(active)

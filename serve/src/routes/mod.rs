@@ -8,7 +8,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 
+use super::metrics::{self, Counted};
 use super::problem::Problem;
 use super::state::State;
 
@@ -20,6 +22,7 @@ mod forget;
 mod health;
 mod hosts;
 mod mode;
+mod openapi;
 mod report;
 mod select;
 mod situation;
@@ -31,7 +34,9 @@ pub(crate) type Shared = axum::extract::State<Arc<State>>;
 
 /// All routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
+    let counted = Arc::new(Counted::new(&state));
     Router::new()
+        .merge(metrics::routes(Arc::clone(&counted)))
         .merge(health::routes())
         .merge(select::routes())
         .merge(explain::routes())
@@ -42,11 +47,13 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(stats::routes())
         .merge(hosts::routes())
         .merge(mode::routes())
+        .merge(openapi::routes())
         .merge(dashboard::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `answer::read`, which has the limit.
         .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)
 }
 

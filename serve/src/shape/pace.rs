@@ -15,7 +15,10 @@ pub struct PaceJson {
     fixed: bool,
     /// What limits it: the host, its site, its address.
     level: String,
+    /// The gap that is kept for the host's `Crawl-delay`, the one that it asked for, and what that is cut to.
     crawl_delay_s: Option<f64>,
+    crawl_delay_asked_s: Option<f64>,
+    crawl_delay_cut_s: Option<f64>,
     ceiling: Option<f64>,
     window: Option<&'static str>,
     /// Where the limit was met.
@@ -42,6 +45,8 @@ impl From<&Explained> for PaceJson {
             fixed: of.is_fixed,
             level: of.level.to_string(),
             crawl_delay_s: of.floor.map(|gap| gap.as_secs_f64()),
+            crawl_delay_asked_s: of.crawl_delay.map(|gap| rounded(gap.as_secs_f64())),
+            crawl_delay_cut_s: of.crawl_delay_cut.map(|gap| gap.as_secs_f64()),
             ceiling: of.ceiling.map(|(rate, _)| rounded(rate)),
             window: of.ceiling.map(|(_, window)| window),
             limit: of.limit.map(rounded),

@@ -17,12 +17,14 @@ use super::error::SimulateError;
 mod baseline;
 mod crawl;
 mod html;
+pub mod joint;
 mod player;
 mod report;
 mod server;
 pub mod world;
 
 pub use html::pace_html;
+pub use joint::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use report::{PaceReport, pace_table};
 pub use world::PaceWorld;
 

@@ -86,22 +86,25 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(world: &PaceWorld, class: &Class, chance: &mut Stream) -> Self {
+        let kind = class.limiter.draw(chance);
         let mut draw = |from: &Option<super::world::Draw>| from.as_ref().map_or(0.0, |draw| draw.draw(chance));
         let (n, window_s, rate, burst) = (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
         let (penalty_s, capacity, status) = (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
         let (stray_5xx, stray_403) = (draw(&class.stray_5xx), draw(&class.stray_403));
         let [from, to] = class.latency.unwrap_or(world.latency);
         let median_s = from * (to / from).powf(chance.unit());
-        let status = match (class.limiter, status as u32) {
-            (LimiterKind::Bucket, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
-            (LimiterKind::Bucket | LimiterKind::Window | LimiterKind::Mitigate, _) => Status::Limited,
+        let status = match (kind, status as u32) {
+            (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
+            (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _) => {
+                Status::Limited
+            }
             _ => Status::Wall,
         };
         let mut server = Self {
-            kind: class.limiter,
+            kind,
             n: n.round(),
             window_ms: window_s * 1000.0,
-            rate: if class.limiter == LimiterKind::Queue { capacity } else { rate },
+            rate: if kind == LimiterKind::Queue { capacity } else { rate },
             burst: burst.round(),
             penalty_ms: penalty_s * 1000.0,
             status,
@@ -159,6 +162,10 @@ impl Server {
         if self.kind == LimiterKind::Parallel {
             self.served += 1;
             reply.is_served = true;
+        }
+        if self.kind == LimiterKind::Leaky {
+            // What was there before has to leak out first.
+            reply.latency_ms += (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
         }
         if self.kind == LimiterKind::Queue {
             let service = -(1.0 - chance.unit()).ln() * 1000.0 / (self.rate * self.factor(now));
@@ -235,7 +242,7 @@ impl Server {
                     Some(self.closed_until)
                 })
             }
-            LimiterKind::Bucket => {
+            LimiterKind::Bucket | LimiterKind::Leaky => {
                 let leaked = (now - self.at) as f64 / 1000.0 * self.rate * factor;
                 self.at = now;
                 self.count = (self.count - leaked).max(0.0);
@@ -290,7 +297,7 @@ impl Server {
         match self.kind {
             LimiterKind::None => self.parallel / self.mean_latency(),
             LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
-            LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket => self.rate,
+            LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
             // Not a pace, but what can be had: as many at once as are served.
             LimiterKind::Parallel => self.n / self.mean_latency(),
             LimiterKind::Queue => self.rate * self.best_of_queue(),

@@ -74,6 +74,8 @@ pub enum LimiterKind {
     Bucket,
     /// More than `n` within any `window_s`, looked at every ten seconds, refused ones counted too; 403 while that is so.
     Waf,
+    /// The same, and what is let through on top waits until its turn has come.
+    Leaky,
     /// `n` at once; else 503.
     Parallel,
     /// More than `rate` over `window_s`; then captchas for `penalty_s`.
@@ -84,6 +86,37 @@ pub enum LimiterKind {
     Queue,
 }
 
+/// One limiter, or some of which each host has one.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Limiters {
+    /// This one.
+    One(LimiterKind),
+    /// One of these.
+    Any {
+        /// These.
+        any: Vec<LimiterKind>,
+    },
+}
+
+impl Limiters {
+    /// All that a host may have.
+    pub(super) fn all(&self) -> &[LimiterKind] {
+        match self {
+            Self::One(kind) => std::slice::from_ref(kind),
+            Self::Any { any } => any,
+        }
+    }
+
+    /// The limiter of one host.
+    pub(super) fn draw(&self, chance: &mut Stream) -> LimiterKind {
+        match self.all() {
+            [only] => *only,
+            all => all.get(chance.below(all.len())).copied().unwrap_or(LimiterKind::None),
+        }
+    }
+}
+
 /// A kind of hosts.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,7 +124,7 @@ pub struct Class {
     /// What it is called in results.
     pub name: String,
     /// What limits it.
-    pub limiter: LimiterKind,
+    pub limiter: Limiters,
     /// Requests that are allowed, by count.
     #[serde(default)]
     pub n: Option<Draw>,
@@ -195,7 +228,7 @@ impl PaceWorld {
         Ok(world)
     }
 
-    fn check(&self) -> Result<(), WorldError> {
+    pub(super) fn check(&self) -> Result<(), WorldError> {
         self.expect("kind", &self.kind, self.kind == "pace", "\"pace\"")?;
         self.expect("hosts", self.hosts, (1..=10_000).contains(&self.hosts), "1 to 10,000")?;
         self.expect("urls", self.urls, (1..=10_000_000).contains(&self.urls), "1 to 10 million")?;
@@ -233,18 +266,13 @@ impl PaceWorld {
             let is_sound = draw.as_ref().is_none_or(Draw::is_sound);
             self.expect(key, format_args!("{draw:?}"), is_sound, "numbers above 0, in order")?;
         }
-        let needed: &[&str] = match class.limiter {
-            LimiterKind::None => &[],
-            LimiterKind::Window | LimiterKind::Waf => &["class.n", "class.window_s"],
-            LimiterKind::Mitigate => &["class.n", "class.window_s", "class.penalty_s"],
-            LimiterKind::Bucket => &["class.rate", "class.burst", "class.status"],
-            LimiterKind::Parallel => &["class.n"],
-            LimiterKind::Captcha | LimiterKind::Escalate => &["class.rate", "class.window_s", "class.penalty_s"],
-            LimiterKind::Queue => &["class.capacity"],
-        };
-        for (key, draw) in given {
-            let is_there = !needed.contains(&key) || draw.is_some();
-            self.expect(key, "nothing", is_there, "a number: this limiter needs it")?;
+        self.expect("class.limiter", "none", !class.limiter.all().is_empty(), "a limiter, or some")?;
+        for kind in class.limiter.all() {
+            let needed = needed(*kind);
+            for (key, draw) in given {
+                let is_there = !needed.contains(&key) || draw.is_some();
+                self.expect(key, "nothing", is_there, "a number: this limiter needs it")?;
+            }
         }
         self.expect("class.retry_after", class.retry_after, (0.0..=1.0).contains(&class.retry_after), "a share")?;
         let hosts = class.hosts_a_site;
@@ -263,5 +291,18 @@ impl PaceWorld {
             return Ok(());
         }
         Err(WorldError::Value { world: self.name.clone(), key: key.to_owned(), got: got.to_string(), expected })
+    }
+}
+
+/// The keys that a limiter needs.
+fn needed(kind: LimiterKind) -> &'static [&'static str] {
+    match kind {
+        LimiterKind::None => &[],
+        LimiterKind::Window | LimiterKind::Waf => &["class.n", "class.window_s"],
+        LimiterKind::Mitigate => &["class.n", "class.window_s", "class.penalty_s"],
+        LimiterKind::Bucket | LimiterKind::Leaky => &["class.rate", "class.burst", "class.status"],
+        LimiterKind::Parallel => &["class.n"],
+        LimiterKind::Captcha | LimiterKind::Escalate => &["class.rate", "class.window_s", "class.penalty_s"],
+        LimiterKind::Queue => &["class.capacity"],
     }
 }

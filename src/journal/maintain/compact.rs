@@ -4,10 +4,13 @@
 //! not know how files are replaced.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_log::{Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
+use fetchwise_log::{Brake, Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
 
+use super::clock;
+use super::room;
 use super::take::write;
 use super::tell::{Phase, Tell};
 use crate::journal::entry::Entry;
@@ -20,29 +23,43 @@ use crate::journal::start::Start;
 use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
 use crate::time::Timestamp;
+use crate::trace::Span;
 
 /// Raw attempts are kept for so long unless a caller says otherwise.
 pub const RETAIN_DAYS_DEFAULT: u32 = 90;
 
-/// The newest record may be older than this before somebody has to say that the clock is right.
-const CLOCK_JUMP_MAX: Duration = Duration::from_secs(48 * 3600);
+/// A crawl compacts in the background from this share of raw attempts that are too old on, unless a caller says otherwise.
+pub const COMPACT_AT_DEFAULT: f64 = 0.25;
 
 /// How to compact.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactOptions {
     /// Raw attempts that are older are dropped; what they taught stays.
     pub retain: Duration,
-    /// Whether to believe a clock that is far ahead of the newest record.
+    /// Whether to believe a clock that is far ahead of the newest record, although nothing else bears it out.
     pub trust_clock: bool,
     /// Only say what would be done.
     pub dry_run: bool,
+    /// Where raw attempts take more than so many bytes, the oldest of them are dropped, too, whatever their age.
+    pub keep_bytes: Option<u64>,
+    /// The size that segments are merged up to; 64 MiB unless said otherwise.
+    pub segment_bytes: Option<u64>,
+    /// Goes about it with one thread, rests when this says so, and stops when it says so.
+    pub brake: Option<Arc<Brake>>,
+}
+
+impl CompactOptions {
+    /// Rests where it is time to. Whether it is to stop.
+    fn is_stopped(&self) -> bool {
+        self.brake.as_deref().is_some_and(|brake| !brake.breathe())
+    }
 }
 
 impl Default for CompactOptions {
     fn default() -> Self {
         let retain = Duration::from_secs(u64::from(RETAIN_DAYS_DEFAULT) * 86_400);
-        Self { retain, trust_clock: false, dry_run: false }
+        Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, brake: None }
     }
 }
 
@@ -72,8 +89,9 @@ pub struct Compacted {
 /// taught. Works beside a running crawler, whose last segment is left alone. `selector` as for [`snapshot`](super::snapshot).
 ///
 /// # Errors
-/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; otherwise as [`snapshot`](super::snapshot).
-/// Killed or failed at any step, it leaves a journal that opens and has lost nothing.
+/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; [`LogError::Stopped`] when the brake
+/// says so; otherwise as [`snapshot`](super::snapshot).
+/// Killed, stopped or failed at any step, it leaves a journal that opens and has lost nothing.
 pub fn compact(
     dir: &Path,
     selector: &Selector,
@@ -81,13 +99,16 @@ pub fn compact(
     now: Timestamp,
     tell: Tell<'_>,
 ) -> Result<Compacted, JournalError> {
+    let span = Span::compaction(dir);
+    let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
     let beside_writer = maintenance.has_writer()?;
     let start = Start::newest(dir)?;
     let mut covered = Covered::now(dir, &start)?;
     let sealed_seq = sealed_seq(dir)?;
     let mut fold = Fold::begin(start, selector);
-    let cutoff = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
+    fold.brake.clone_from(&options.brake);
+    let cutoff = cutoff(dir, if beside_writer { sealed_seq } else { u64::MAX }, options, now)?;
     fold.cutoff = fold.cutoff.max(Some(cutoff));
     let mut at_seal = None;
     if beside_writer && sealed_seq > fold.covers_seq {
@@ -95,7 +116,9 @@ pub fn compact(
         at_seal = Some(fold.contents(selector, now));
     }
     fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| tell(Phase::Folding, done))?;
-    check_clock(fold.newest, options, now)?;
+    if !options.trust_clock {
+        clock::check(dir, fold.newest, now)?;
+    }
     if !beside_writer && !options.dry_run {
         begin_segment(dir)?;
         // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
@@ -125,7 +148,10 @@ pub fn compact(
     let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
     report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
     drop(at_end);
-    Drops::find(dir, floor_seq, cutoff, tell)?.carry_out(&maintenance, options, now, report, tell)
+    let done =
+        Drops::find(dir, floor_seq, cutoff, options, tell)?.carry_out(&maintenance, options, now, report, tell)?;
+    span.compacted(done.attempts, done.bytes);
+    Ok(done)
 }
 
 /// What the two snapshots cover.
@@ -163,16 +189,12 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
     }
 }
 
-fn check_clock(newest: Timestamp, options: &CompactOptions, now: Timestamp) -> Result<(), JournalError> {
-    let age = now.since(newest);
-    if newest == Timestamp::default() {
-        // Nothing has been recorded.
-        return Ok(());
-    }
-    if age > CLOCK_JUMP_MAX && !options.trust_clock {
-        return Err(JournalError::ClockJump { hours: age.as_secs() / 3600 });
-    }
-    Ok(())
+/// From when on attempts are kept.
+fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
+    let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
+    let Some(keep) = options.keep_bytes else { return Ok(by_age) };
+    let by_room = room::cutoff(dir, floor_seq, keep, options.brake.as_deref())?;
+    Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 
 /// Which records a compaction may drop.
@@ -193,12 +215,21 @@ enum Verdict {
 }
 
 impl Drops {
-    fn find(dir: &Path, floor_seq: u64, cutoff: Timestamp, tell: Tell<'_>) -> Result<Self, JournalError> {
+    fn find(
+        dir: &Path,
+        floor_seq: u64,
+        cutoff: Timestamp,
+        options: &CompactOptions,
+        tell: Tell<'_>,
+    ) -> Result<Self, JournalError> {
         let (done, pending) = (Forgotten::default(), Forgotten::default());
         let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
         let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
         let mut read = 0;
         pass(dir, |seq, record| {
+            if seq.is_multiple_of(256) && options.is_stopped() {
+                return Ok(());
+            }
             drops.attempts += u64::from(record.kind == schema::kind::ATTEMPT);
             let side = if seq <= floor_seq { &mut drops.done } else { &mut drops.pending };
             read += record.stored_len();
@@ -207,7 +238,11 @@ impl Drops {
             }
             side.look(seq, &record)
         })?;
-        Ok(drops)
+        match options.brake.as_deref().is_some_and(Brake::is_stopped) {
+            // Tombstones may have been passed over.
+            true => Err(LogError::Stopped.into()),
+            false => Ok(drops),
+        }
     }
 
     /// What cannot be read, because a newer release wrote it, is kept.
@@ -257,6 +292,10 @@ impl Drops {
         let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
         // It was checked before anything was written.
         log_options.max_jump = None;
+        log_options.brake.clone_from(&options.brake);
+        if let Some(bytes) = options.segment_bytes {
+            (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
+        }
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.beside_writer;

@@ -21,19 +21,24 @@
 //! assert!(maintain::verify(dir, &mut |_, _| {}).unwrap().is_sound());
 //! ```
 
+mod clock;
 mod compact;
 mod forget;
 mod look;
 mod release;
+mod room;
 mod take;
 mod tell;
+mod upkeep;
 mod verify;
 
-pub use compact::{CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
-pub use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
+pub use compact::{COMPACT_AT_DEFAULT, CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
+pub use fetchwise_log::{Brake, RepairOptions, RepairReport, VerifyReport};
 pub use forget::{Forgot, forget, would_forget};
 pub use look::{cutoff, is_outdated, torn_tail, unfolded};
 pub use release::release;
+pub use room::Room;
 pub use take::{Taken, snapshot};
 pub use tell::{Phase, Tell};
+pub use upkeep::{Cause, Upkeep, UpkeepOptions, Upkept, old_share};
 pub use verify::{Refold, Verified, repair, verify};

@@ -80,7 +80,7 @@ pub fn verify(dir: &Path, tell: Tell<'_>) -> Result<Verified, JournalError> {
 }
 
 fn refold(dir: &Path, floor_seq: u64, tell: Tell<'_>) -> Result<Refold, JournalError> {
-    let Some(stored) = Start::newest(dir)?.contents else { return Ok(Refold::NotTried) };
+    let Some(mut stored) = Start::newest(dir)?.contents else { return Ok(Refold::NotTried) };
     let Some(decay) = stored.image.decay else { return Ok(Refold::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
         Some(found) if found.meta().covers_seq <= stored.covers_seq => Start::of(&found)?,
@@ -90,9 +90,14 @@ fn refold(dir: &Path, floor_seq: u64, tell: Tell<'_>) -> Result<Refold, JournalE
     let days = decay.half_life().as_secs_f64() / 86_400.0;
     let builder = Selector::builder().half_life_days(days).around(decay.landmark()).no_priors();
     let Ok(selector) = builder.build() else { return Ok(Refold::NoBase) };
+    // Where one of them is of a release that kept no days, there is nothing to hold these against.
+    let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
     let mut fold = Fold::begin(base, &selector);
     fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| tell(Phase::Folding, progress))?;
-    let folded = fold.contents(&selector, stored.now);
+    let mut folded = fold.contents(&selector, stored.now);
+    if lacks_days {
+        (stored.image.days, folded.image.days) = (Vec::new(), Vec::new());
+    }
     let what = if let Some((key, what)) = stored.image.difference(&folded.image) {
         format!("key {key:016x}: {what}")
     } else if stored.links != folded.links {

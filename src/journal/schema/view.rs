@@ -4,10 +4,11 @@
 
 use uuid::Uuid;
 
-use super::codes::{NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
+use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
 use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
 use crate::attempt::Hint;
 use crate::evidence::{Facts, Observed};
+use crate::meter::outcomes::{of_kind, outcome_of};
 use crate::time::Timestamp;
 
 /// An attempt as its record has it, checked and not copied. What evidence is made of stands in every version as in the first.
@@ -42,12 +43,25 @@ impl AttemptView<'_> {
         time_of(self.archived.attempted_at)
     }
 
+    pub(crate) fn is_success(&self) -> bool {
+        self.archived.success
+    }
+
     pub(crate) fn is_banned(&self) -> bool {
         self.archived.is_banned
     }
 
     pub(crate) fn fetcher(&self) -> &str {
         self.archived.fetcher.as_str()
+    }
+
+    /// The number of its outcome. An error that this release does not know counts as one that only an import has a name for.
+    pub(crate) fn outcome(&self) -> usize {
+        match from_code(&ERROR_CODES, self.archived.error, "an error type") {
+            _ if self.archived.success => outcome_of(true, None),
+            Ok(kind) => of_kind(kind),
+            Err(_) => outcome_of(false, None),
+        }
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -1,4 +1,7 @@
-//! From a site and a request to an answer. No state: what changes over time depends on the request's number.
+//! From a site and a request to an answer. No state of its own: what changes over time depends on the request's number, and for a
+//! quota on what the ledger has of the running window.
+
+use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::Response;
@@ -9,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, status, whole, with_header};
 use super::files;
+use super::ledger::Ledger;
 use super::site::{Coding, Site};
 use crate::pages::article::Article;
 use crate::pages::html::{self, Wall};
@@ -25,6 +29,10 @@ pub(super) struct Asked<'a> {
     pub(super) headers: &'a [Header],
     /// Page requests to the host so far, this one included.
     pub(super) number: u64,
+    /// When it arrived.
+    pub(super) at: Instant,
+    /// What the host was asked so far.
+    pub(super) ledger: &'a Ledger,
 }
 
 /// What becomes of a request.
@@ -63,6 +71,14 @@ pub(super) async fn answer(site: &Site, asked: &Asked<'_>) -> Answer {
                 } else {
                     then
                 }
+            }
+            Site::Quota { pages, window, behind } => {
+                let (asked_for, left) = asked.ledger.in_window(*window, asked.at);
+                if asked_for > *pages {
+                    let seconds = left.as_secs_f64().ceil().max(1.0);
+                    return Answer::Response(with_header(status(429), RETRY_AFTER, &format!("{seconds:.0}")));
+                }
+                behind
             }
             Site::Mixed(parts) => {
                 let matching = parts.iter().filter(|(prefix, _)| asked.path.starts_with(prefix.as_str()));

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fetchwise::response::{Header, header};
 
@@ -32,6 +32,11 @@ impl Seen {
     pub fn user_agent(&self) -> Option<&str> {
         header(&self.headers, "user-agent")
     }
+
+    /// Whether it was for a page, rather than for something that a browser loads on the side.
+    pub fn is_page(&self) -> bool {
+        is_page(&self.path)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +48,8 @@ pub(super) struct Ledger {
 struct Entries {
     hits: u64,
     pages: u64,
+    refused: u64,
+    first_page: Option<Instant>,
     by_path: HashMap<String, u64>,
     latest: VecDeque<Seen>,
 }
@@ -52,13 +59,37 @@ impl Ledger {
     pub(super) fn enter(&self, seen: Seen) -> u64 {
         let mut entries = self.lock();
         entries.hits += 1;
-        entries.pages += u64::from(is_page(&seen.path));
+        if is_page(&seen.path) {
+            entries.pages += 1;
+            entries.first_page.get_or_insert(seen.at);
+        }
         *entries.by_path.entry(seen.path.clone()).or_default() += 1;
         if entries.latest.len() == KEPT {
             entries.latest.pop_front();
         }
         entries.latest.push_back(seen);
         entries.pages
+    }
+
+    /// Enters that a request was refused.
+    pub(super) fn refuse(&self) {
+        self.lock().refused += 1;
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.lock().refused
+    }
+
+    /// The page requests so far in the window that `now` lies in, and how much of it is left. Windows follow each other from the
+    /// first page request on.
+    pub(super) fn in_window(&self, window: Duration, now: Instant) -> (u64, Duration) {
+        let entries = self.lock();
+        let since_first = entries.first_page.map_or(Duration::ZERO, |first| now.saturating_duration_since(first));
+        let window = window.max(Duration::from_millis(1));
+        let into = Duration::from_nanos((since_first.as_nanos() % window.as_nanos()).try_into().unwrap_or(u64::MAX));
+        let is_inside = |seen: &&Seen| now.saturating_duration_since(seen.at) <= into;
+        let pages = entries.latest.iter().rev().take_while(is_inside).filter(|seen| is_page(&seen.path)).count();
+        (pages as u64, window - into)
     }
 
     pub(super) fn hits(&self) -> u64 {

@@ -6,7 +6,8 @@
 //! resolver often does not, so a client of a named site needs its own mapping.
 //!
 //! What it keeps to: it listens on loopback only; every request is on the ledger before it is answered; and what it answers
-//! depends on the site, the path and the number of the request alone, so that a test run twice sees the same.
+//! depends on the site, the path and the number of the request alone, so that a test run twice sees the same. Only a
+//! [quota](Site::Quota) looks at the clock.
 //!
 //! ```
 //! use fetchwise_testsite::origin::{Origin, Site};
@@ -98,6 +99,11 @@ impl Origin {
     /// How many requests `host` has received for exactly `path`, query included.
     pub fn hits_at(&self, host: &str, path: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.hits_at(path))
+    }
+
+    /// How many requests `host` has answered with 401, 403 or 429.
+    pub fn refusals(&self, host: &str) -> u64 {
+        self.hosts.ledger(host).map_or(0, |ledger| ledger.refused())
     }
 
     /// How many TCP connections `host` has accepted. Connections to a named host are counted for 127.0.0.1's address, under

@@ -171,10 +171,16 @@ async fn respond(
         headers: headers.clone(),
         at: Instant::now(),
     };
+    let at = seen.at;
     let number = host.ledger.enter(seen);
     let site = Arc::clone(&*host.site.lock().unwrap_or_else(PoisonError::into_inner));
-    match answer(&site, &Asked { host: name, path: &path, headers: &headers, number }).await {
-        Answer::Response(response) => Ok(response),
+    match answer(&site, &Asked { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger }).await {
+        Answer::Response(response) => {
+            if matches!(response.status().as_u16(), 401 | 403 | 429) {
+                host.ledger.refuse();
+            }
+            Ok(response)
+        }
         Answer::Reset => {
             // Relaxed: the flag is read when the same task drops the connection.
             reset.store(true, Ordering::Relaxed);

@@ -35,6 +35,16 @@ pub enum Site {
         /// Page requests that are answered before.
         free: u64,
     },
+    /// So many pages in each window of time, the first of which begins with the first page request; 429 for who asks for more, with
+    /// the seconds until the next window as `Retry-After`.
+    Quota {
+        /// Page requests that are answered in a window, refused ones counted too.
+        pages: u64,
+        /// How long a window is.
+        window: Duration,
+        /// What answers them.
+        behind: Box<Site>,
+    },
     /// This HTML at every path, with status 200.
     Html(String),
     /// A PDF at every path.
@@ -150,6 +160,11 @@ impl Site {
     /// Articles, and 503 for each page request whose number is a multiple of `every`.
     pub fn flaky(every: u64) -> Self {
         Self::Flaky { every, failing: Box::new(Self::SERVER_ERROR), otherwise: Box::new(Self::Static) }
+    }
+
+    /// Articles, `pages` of them in each `window`.
+    pub fn quota(pages: u64, window: Duration) -> Self {
+        Self::Quota { pages, window, behind: Box::new(Self::Static) }
     }
 
     /// Articles for `after` page requests, then `then`.

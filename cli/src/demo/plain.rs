@@ -1,45 +1,28 @@
-//! `demo`: a town of web sites on loopback, crawled for real, round after round, so that one sees learning happen.
-//!
-//! One page of each site a round, all sites at once. What is shown is what the pipeline reports; nothing is acted out.
+//! The demo as a table, a line a round, or as JSON lines.
 
 use std::sync::Arc;
 
-use clap::Args;
 use fetchwise_testsite::origin::Origin;
 use fetchwise_testsite::town::{Place, town};
 use serde::Serialize;
 
-use super::available::BrowserArgs;
-use super::failure::{Exit, Failure};
-use super::fetch::PaceArgs;
-use super::fetch::assemble::Crawler;
-use super::fetch::report::ReportJson;
-use super::fetch::stop;
-use super::fetch::wishes::Wishes;
-use super::out::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
-use super::settings::Settings;
+use super::{DemoArgs, STEALTH_AGENT, serve};
+use crate::failure::{Exit, Failure};
+use crate::fetch::PaceArgs;
+use crate::fetch::assemble::Crawler;
+use crate::fetch::report::ReportJson;
+use crate::fetch::stop;
+use crate::fetch::wishes::Wishes;
+use crate::out::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
+use crate::settings::Settings;
 use fetchwise::decision::Source;
 use fetchwise::pace::PaceMode;
 use fetchwise::pipeline::{Link, Pipeline, Report};
 
-/// Crawl a small town of web sites on this machine and watch learning happen
-///
-/// Sites of every temper (static, a React app, behind a challenge, PDF, flaky, drifting, closed, rate-limited) are served on
-/// loopback and crawled for real, round after round. What is learned is thrown away at the end, unless --data-dir says where to
-/// keep it.
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// Pages of each site
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) rounds: u16,
-    #[command(flatten)]
-    pub(crate) browser: BrowserArgs,
-}
-
 /// Rounds that the two halves of the closing comparison take.
 const COMPARED: usize = 4;
-/// The town's bank takes a browser for a person when it says this word: what makes a browser stealthy is no part of the demo.
-const STEALTH_AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) stealth";
+/// Pages of each site, unless somebody wants another number.
+const ROUNDS: u16 = 24;
 /// Width of a column.
 const WIDTH: usize = 12;
 
@@ -55,8 +38,7 @@ struct FetchJson<'a> {
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let places = town();
-    let origin = Origin::start(places.iter().map(|place| (place.host, place.site.clone())))
-        .map_err(|error| Failure::failed(format_args!("cannot serve the town on loopback: {error}")))?;
+    let origin = serve(&places)?;
     let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
     let settings = settings.in_dir_unless_named(dir.path());
     let wishes = Wishes {
@@ -72,7 +54,7 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
         let mut stop = stop::listen().map_err(Failure::failed)?;
         let crawler = Crawler::open(&settings, &wishes, None)?;
         let ended = tokio::select! {
-            ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds), out) => ended,
+            ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds.unwrap_or(ROUNDS)), out) => ended,
             Ok(()) = stop.changed() => Err(Failure::failed("interrupted")),
         };
         crawler.close().await.and(ended)

@@ -1,0 +1,55 @@
+//! Times as people write them on the command line: a point in time, a day, or so long ago.
+
+use fetchwise::rfc3339;
+use fetchwise::time::{Clock, Timestamp};
+
+/// A time that may be meant from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// This one.
+    At(Timestamp),
+    /// So long before now.
+    Ago(std::time::Duration),
+}
+
+impl When {
+    /// The time itself.
+    pub(crate) fn resolve(self, clock: &Clock) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(span) => {
+                let ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+                Timestamp::from_millis(clock.now().as_millis().saturating_sub(ms))
+            }
+        }
+    }
+}
+
+/// Reads `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning, UTC), or `90m`, `2h`, `7d`: so long ago.
+pub(crate) fn read_when(text: &str) -> Result<When, String> {
+    let text = text.trim();
+    if let Ok(span) = humantime::parse_duration(text) {
+        return Ok(When::Ago(span));
+    }
+    let day = || rfc3339::parse(&format!("{text}T00:00:00Z"));
+    let at = rfc3339::parse(text).or_else(|_| day());
+    at.map(When::At).map_err(|_| {
+        format!("{text:?} is no time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or so long ago, such as 2h or 7d")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_days_and_spans_are_read() {
+        let clock = Clock::fixed(Timestamp::from_millis(10 * 86_400_000));
+        let read = |text| read_when(text).map(|when| when.resolve(&clock).as_millis());
+        assert_eq!(read("1970-01-02"), Ok(86_400_000));
+        assert_eq!(read("1970-01-02T00:00:01+00:00"), Ok(86_401_000));
+        assert_eq!(read("1d"), Ok(9 * 86_400_000));
+        assert_eq!(read("2h 30m"), Ok(10 * 86_400_000 - 9_000_000));
+        assert!(read("yesterday").unwrap_err().contains("7d"));
+    }
+}

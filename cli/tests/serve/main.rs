@@ -1,0 +1,12 @@
+//! The program as a server: every line of its contract, hostile clients, and what is left after a kill.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod attempts;
+mod clients;
+mod contract;
+mod description;
+mod hostile;
+mod server;
+mod tokens;
+mod visits;

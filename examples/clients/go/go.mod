@@ -1,0 +1,3 @@
+module example.org/fetchwise-client
+
+go 1.19

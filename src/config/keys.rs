@@ -1,0 +1,335 @@
+//! Which keys there are, and what kind of value each takes: asked of the structs that read them.
+//!
+//! Owns the question: a deserializer that answers nothing and notes what it is asked for. So a key that a struct has is known here
+//! at once, and no list has to be kept beside the structs. Must not know what a key means.
+
+use std::cell::RefCell;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::Config;
+use super::secret::SECRET;
+
+/// The step of a way that stands for any element of a list, or any key of a table whose keys are free.
+pub const ANY: &str = "*";
+
+/// What kind of value a key takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// `true` or `false`.
+    Switch,
+    /// A number.
+    Number,
+    /// Text or a number: times, sizes, days.
+    Any,
+    /// A list of single values.
+    List,
+    /// A list of tables.
+    Tables,
+    /// A table whose keys are free.
+    Map,
+}
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Key {
+    /// The way to it through the tables, [`ANY`] among its steps.
+    pub way: Vec<String>,
+    /// What it takes.
+    pub kind: Kind,
+    /// Whether it may hold a secret, so that it is never shown.
+    pub is_secret: bool,
+}
+
+impl Key {
+    /// Its full name, such as `log.durability` or `fetcher.*.cost`.
+    pub fn name(&self) -> String {
+        self.way.join(".")
+    }
+
+    /// Whether it is the key at the end of `way`.
+    pub fn is_at<S: AsRef<str>>(&self, way: &[S]) -> bool {
+        self.way.len() == way.len() && self.way.iter().zip(way).all(|(own, step)| own == ANY || own == step.as_ref())
+    }
+}
+
+/// Every key that a config can have, in the order of their declaration. Cost: some hundred microseconds.
+pub fn keys() -> Vec<Key> {
+    let mut found = Vec::new();
+    collect(&mut Vec::new(), &mut found);
+    found
+}
+
+/// What a place is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Text,
+    Switch,
+    Number,
+    Any,
+    List,
+    Map,
+    Table(&'static [&'static str]),
+}
+
+fn collect(way: &mut Vec<String>, found: &mut Vec<Key>) {
+    let Some((shape, is_secret)) = shape_at(way) else { return };
+    let kind = match shape {
+        Shape::Text => Kind::Text,
+        Shape::Switch => Kind::Switch,
+        Shape::Number => Kind::Number,
+        Shape::Any => Kind::Any,
+        Shape::List => {
+            way.push(ANY.to_owned());
+            let has_tables = matches!(shape_at(way), Some((Shape::Table(_), _)));
+            way.pop();
+            if has_tables { Kind::Tables } else { Kind::List }
+        }
+        Shape::Map => Kind::Map,
+        Shape::Table(fields) => {
+            for field in fields.iter().filter(|field| !is_unit_of_another(field, fields)) {
+                way.push((*field).to_owned());
+                collect(way, found);
+                way.pop();
+            }
+            return;
+        }
+    };
+    let is_open = matches!(kind, Kind::Tables | Kind::Map);
+    found.push(Key { way: way.clone(), kind, is_secret });
+    if is_open {
+        way.push(ANY.to_owned());
+        collect(way, found);
+        way.pop();
+    }
+}
+
+/// Whether a field is another one's name with its unit, as `timeout_s` is of `timeout`.
+fn is_unit_of_another(field: &str, fields: &[&str]) -> bool {
+    ["_s", "_ms"].iter().any(|unit| field.strip_suffix(unit).is_some_and(|base| fields.contains(&base)))
+}
+
+fn shape_at(way: &[String]) -> Option<(Shape, bool)> {
+    let seen = RefCell::new(Seen::default());
+    // What comes of it does not matter: nothing is ever answered.
+    let _ = Config::deserialize(Asked { way, seen: &seen });
+    let seen = seen.into_inner();
+    seen.shape.map(|shape| (shape, seen.is_secret))
+}
+
+#[derive(Default)]
+struct Seen {
+    shape: Option<Shape>,
+    is_secret: bool,
+}
+
+/// What is asked at the end of `way`.
+struct Asked<'w> {
+    way: &'w [String],
+    seen: &'w RefCell<Seen>,
+}
+
+impl<'w> Asked<'w> {
+    fn note<T>(&self, shape: Shape) -> Result<T, Nothing> {
+        if self.way.is_empty() {
+            self.seen.borrow_mut().shape.get_or_insert(shape);
+        }
+        Err(Nothing)
+    }
+
+    fn next(&self) -> Option<(&'w str, Self)> {
+        let (step, rest) = self.way.split_first()?;
+        Some((step, Self { way: rest, seen: self.seen }))
+    }
+}
+
+impl<'de> Deserializer<'de> for Asked<'_> {
+    type Error = Nothing;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Any)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Nothing> {
+        if self.way.is_empty() && name == SECRET {
+            self.seen.borrow_mut().is_secret = true;
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Switch)
+    }
+
+    fn deserialize_u8<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Number)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Number)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Number)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Number)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Text)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Nothing> {
+        self.note(Shape::Text)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Nothing> {
+        self.note(Shape::Text)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+        match self.next() {
+            Some((_, rest)) => visitor.visit_seq(Only { key: None, rest: Some(rest) }),
+            None => self.note(Shape::List),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
+        match self.next() {
+            Some((key, rest)) => visitor.visit_map(Only { key: Some(key), rest: Some(rest) }),
+            None => self.note(Shape::Map),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Nothing> {
+        match self.next() {
+            Some((key, rest)) => visitor.visit_map(Only { key: Some(key), rest: Some(rest) }),
+            None => self.note(Shape::Table(fields)),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u16 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+/// A table with one key, or a list with one element.
+struct Only<'w> {
+    key: Option<&'w str>,
+    rest: Option<Asked<'w>>,
+}
+
+impl<'de> MapAccess<'de> for Only<'_> {
+    type Error = Nothing;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Nothing> {
+        self.key.take().map(|key| seed.deserialize(key.into_deserializer())).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Nothing> {
+        seed.deserialize(self.rest.take().ok_or(Nothing)?)
+    }
+}
+
+impl<'de> SeqAccess<'de> for Only<'_> {
+    type Error = Nothing;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Nothing> {
+        self.rest.take().map(|rest| seed.deserialize(rest)).transpose()
+    }
+}
+
+/// Nothing was answered.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was answered")]
+struct Nothing;
+
+impl de::Error for Nothing {
+    fn custom<T: std::fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_a_key_with_its_kind() {
+        let all = keys();
+        let of = |name: &str| all.iter().find(|key| key.name() == name).map(|key| (key.kind.clone(), key.is_secret));
+        for (name, kind) in [
+            ("mode", Kind::Text),
+            ("data_dir", Kind::Text),
+            ("split_share", Kind::Number),
+            ("http.timeout", Kind::Any),
+            ("http.max_body", Kind::Any),
+            ("log.durability", Kind::Text),
+            ("network.allow", Kind::List),
+            ("network.allow_private", Kind::Switch),
+            ("fetcher", Kind::Tables),
+            ("fetcher.*.cost", Kind::Any),
+            ("fetcher.*.command", Kind::List),
+            ("fetcher.*.archive.from.*.wayback", Kind::Text),
+            ("prior.*.samples", Kind::Number),
+        ] {
+            assert_eq!(of(name), Some((kind, false)), "{name}");
+        }
+        for secret in ["fetcher.*.proxy", "fetcher.*.cdp", "fetcher.*.solver", "fetcher.*.search.url"] {
+            assert_eq!(of(secret), Some((Kind::Text, true)), "{secret}");
+        }
+        assert_eq!(of("http.timeout_s"), None);
+        assert!(all.len() > 100, "{}", all.len());
+    }
+
+    /// The example with its settings in effect: what is commented out there has no blank behind the `#`.
+    fn example() -> String {
+        let is_setting = |rest: &str| rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase());
+        let line = |line: &'static str| match line.strip_prefix('#') {
+            Some(rest) if is_setting(rest) => rest,
+            _ => line,
+        };
+        crate::config::EXAMPLE.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_example_has_every_key_there_is_and_no_other() {
+        let text = example();
+        let path = std::path::Path::new("fetchwise.example.toml");
+        // As it is shipped it changes nothing.
+        let shipped: toml::Table = crate::config::EXAMPLE.parse().unwrap();
+        assert!(shipped.is_empty(), "{shipped}");
+        // All of it in effect is a config that can be used. That also means that it has no key which is not known.
+        Config::from_toml(&text, path).unwrap();
+        let settings = crate::config::tree::Node::parse(&text, path).unwrap();
+        let mut ways = Vec::new();
+        settings.each(&mut Vec::new(), &mut |way, _| ways.push(way.to_vec()));
+        let all = keys();
+        let leaves = all.iter().filter(|key| !matches!(key.kind, Kind::Tables | Kind::Map));
+        let missing: Vec<String> = leaves.filter(|key| !ways.iter().any(|way| key.is_at(way))).map(Key::name).collect();
+        assert!(missing.is_empty(), "the example lacks {missing:?}");
+        let unknown: Vec<_> = ways.iter().filter(|way| !all.iter().any(|key| key.is_at(way))).collect();
+        assert!(unknown.is_empty(), "no key is {unknown:?}");
+    }
+}

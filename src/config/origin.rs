@@ -1,0 +1,129 @@
+//! Where a setting comes from, and what is wrong with one.
+//!
+//! Owns the words for both. Invariant: nothing here holds a value, so nothing here can give a secret away.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A place in a text, both counted from 1; columns are characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of byte `at` in `text`.
+    pub(super) fn of(text: &str, at: usize) -> Self {
+        let mut end = at.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &text[..end];
+        let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
+        Self { line: 1 + before.bytes().filter(|byte| *byte == b'\n').count(), column: 1 + line.chars().count() }
+    }
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody has set it.
+    Default,
+    /// A config file.
+    File {
+        /// Which one.
+        path: Arc<Path>,
+        /// Where in it.
+        at: Place,
+    },
+    /// A variable of the environment.
+    Variable(String),
+    /// An option of the command line.
+    Flag(&'static str),
+}
+
+impl Origin {
+    /// `default`, `file`, `environment` or `flag`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File { .. } => "file",
+            Self::Variable(_) => "environment",
+            Self::Flag(_) => "flag",
+        }
+    }
+}
+
+/// `default`, `FILE:LINE`, or the name of the variable or option.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, at } => write!(f, "{}:{}", path.display(), at.line),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Where it was set.
+    pub origin: Origin,
+    /// The full name of its key, such as `fetcher.0.cost`; empty where the file is no TOML.
+    pub key: String,
+    /// What is wrong, and what can be there instead.
+    pub message: String,
+    /// The key or name that was probably meant. It is in the message, too.
+    pub meant: Option<String>,
+}
+
+impl Problem {
+    /// In which file it is, and where.
+    pub fn place(&self) -> Option<(&Path, Place)> {
+        match &self.origin {
+            Origin::File { path, at } => Some((path, *at)),
+            _ => None,
+        }
+    }
+
+    /// The order in which people go through them: as the file has them, then by name.
+    pub(super) fn rank(&self) -> (bool, Option<(PathBuf, Place)>, String) {
+        let place = self.place().map(|(path, at)| (path.to_owned(), at));
+        (place.is_none(), place, self.origin.to_string())
+    }
+}
+
+/// `FILE, line N: message`, or the variable and the message.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Default => f.write_str(&self.message),
+            Origin::File { path, at } => write!(f, "{}, line {}: {}", path.display(), at.line, self.message),
+            Origin::Variable(name) => write!(f, "the variable {name}: {}", self.message),
+            Origin::Flag(name) => write!(f, "{name}: {}", self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let text = "a = 1\n\u{e9}\u{e9} = 2\n";
+        assert_eq!(Place::of(text, 0), Place { line: 1, column: 1 });
+        assert_eq!(Place::of(text, 4), Place { line: 1, column: 5 });
+        // Within the second letter of the second line.
+        assert_eq!(Place::of(text, 9), Place { line: 2, column: 2 });
+        assert_eq!(Place::of(text, 999), Place { line: 3, column: 1 });
+    }
+}

@@ -1,0 +1,217 @@
+//! Settings as a tree in which every value knows where it comes from.
+//!
+//! Owns: bringing a file's values and places together, setting and taking out single ones. Must not know which keys there are.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::origin::{Origin, Place, Problem};
+
+/// A value, and where it comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) origin: Origin,
+    /// Where its key stands.
+    pub(super) key_origin: Origin,
+    pub(super) held: Held,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    One(toml::Value),
+    List(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+}
+
+impl Node {
+    /// A tree with nothing in it.
+    pub(super) fn empty() -> Self {
+        Self { origin: Origin::Default, key_origin: Origin::Default, held: Held::Table(BTreeMap::new()) }
+    }
+
+    /// Reads a file's text. All that is wrong with its syntax is found at once.
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, Vec<Problem>> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let file = File { text, path: path.into() };
+        let values: Option<toml::Table> = if errors.is_empty() { toml::from_str(text).ok() } else { None };
+        match values {
+            Some(values) => {
+                let at = file.origin(0);
+                Ok(file.table(&at, table.get_ref(), values))
+            }
+            None => {
+                let mut problems: Vec<Problem> = errors.iter().map(|error| file.problem(error)).collect();
+                problems.sort_by_cached_key(Problem::rank);
+                Err(problems)
+            }
+        }
+    }
+
+    /// A value that `origin` sets as a whole.
+    pub(super) fn of(value: toml::Value, origin: &Origin) -> Self {
+        let held = match value {
+            toml::Value::Table(table) => {
+                Held::Table(table.into_iter().map(|(key, value)| (key, Self::of(value, origin))).collect())
+            }
+            toml::Value::Array(list) => Held::List(list.into_iter().map(|value| Self::of(value, origin)).collect()),
+            one => Held::One(one),
+        };
+        Self { origin: origin.clone(), key_origin: origin.clone(), held }
+    }
+
+    /// The value alone.
+    pub(super) fn value(&self) -> toml::Value {
+        match &self.held {
+            Held::One(value) => value.clone(),
+            Held::List(list) => toml::Value::Array(list.iter().map(Self::value).collect()),
+            Held::Table(table) => {
+                toml::Value::Table(table.iter().map(|(key, node)| (key.clone(), node.value())).collect())
+            }
+        }
+    }
+
+    /// What is at the end of `way`.
+    pub(super) fn get<'n, S: AsRef<str>>(&'n self, way: &[S]) -> Option<&'n Self> {
+        way.iter().try_fold(self, |node, step| node.child(step.as_ref()))
+    }
+
+    /// What is at the end of `way`, or the last table on the way that is there.
+    pub(super) fn nearest<'n, S: AsRef<str>>(&'n self, way: &[S]) -> &'n Self {
+        let mut node = self;
+        for step in way {
+            let Some(next) = node.child(step.as_ref()) else { break };
+            node = next;
+        }
+        node
+    }
+
+    fn child(&self, step: &str) -> Option<&Self> {
+        match &self.held {
+            Held::One(_) => None,
+            Held::List(list) => list.get(step.parse::<usize>().ok()?),
+            Held::Table(table) => table.get(step).or_else(|| {
+                // The key of a time may say its unit.
+                ["_s", "_ms"].iter().find_map(|unit| table.get(&format!("{step}{unit}")))
+            }),
+        }
+    }
+
+    /// Puts `node` at the end of `way`, making tables where there are none. Nothing happens where a value is in the way.
+    pub(super) fn set(&mut self, way: &[String], node: Self) {
+        let Some((last, before)) = way.split_last() else { return };
+        let mut at = self;
+        for step in before {
+            let next = match &mut at.held {
+                Held::One(_) => None,
+                Held::List(list) => step.parse::<usize>().ok().and_then(|place| list.get_mut(place)),
+                Held::Table(table) => Some(table.entry(step.clone()).or_insert_with(|| Self {
+                    origin: node.origin.clone(),
+                    key_origin: node.origin.clone(),
+                    held: Held::Table(BTreeMap::new()),
+                })),
+            };
+            let Some(next) = next else { return };
+            at = next;
+        }
+        match &mut at.held {
+            Held::One(_) => {}
+            Held::List(list) => {
+                if let Some(place) = last.parse::<usize>().ok().and_then(|place| list.get_mut(place)) {
+                    *place = node;
+                }
+            }
+            Held::Table(table) => {
+                for unit in ["_s", "_ms"] {
+                    table.remove(&format!("{last}{unit}"));
+                }
+                table.insert(last.clone(), node);
+            }
+        }
+    }
+
+    /// Takes out what is at the end of `way`, and gives it back.
+    pub(super) fn take(&mut self, way: &[String]) -> Option<Self> {
+        let (last, before) = way.split_last()?;
+        let mut at = self;
+        for step in before {
+            at = match &mut at.held {
+                Held::One(_) => return None,
+                Held::List(list) => list.get_mut(step.parse::<usize>().ok()?)?,
+                Held::Table(table) => table.get_mut(step)?,
+            };
+        }
+        match &mut at.held {
+            Held::One(_) => None,
+            Held::List(list) => {
+                let place = last.parse::<usize>().ok().filter(|place| *place < list.len())?;
+                Some(list.remove(place))
+            }
+            Held::Table(table) => table.remove(last),
+        }
+    }
+
+    /// Shows every single value, with its way; a list of single values is one.
+    pub(super) fn each<'n>(&'n self, way: &mut Vec<String>, f: &mut dyn FnMut(&[String], &'n Self)) {
+        let children: Vec<(String, &Self)> = match &self.held {
+            Held::Table(table) => table.iter().map(|(key, node)| (key.clone(), node)).collect(),
+            Held::List(list) if list.iter().any(|node| matches!(node.held, Held::Table(_))) => {
+                list.iter().enumerate().map(|(place, node)| (place.to_string(), node)).collect()
+            }
+            _ => return f(way, self),
+        };
+        for (step, node) in children {
+            way.push(step);
+            node.each(way, f);
+            way.pop();
+        }
+    }
+}
+
+/// A file that is being read.
+struct File<'t> {
+    text: &'t str,
+    path: Arc<Path>,
+}
+
+impl File<'_> {
+    fn origin(&self, at: usize) -> Origin {
+        Origin::File { path: Arc::clone(&self.path), at: Place::of(self.text, at) }
+    }
+
+    fn problem(&self, error: &toml::de::Error) -> Problem {
+        let origin = self.origin(error.span().map_or(0, |span| span.start));
+        let message = error.message().trim_end().to_owned();
+        Problem { origin, key: String::new(), message, meant: None }
+    }
+
+    fn table(&self, origin: &Origin, places: &DeTable<'_>, values: toml::Table) -> Node {
+        let mut table = BTreeMap::new();
+        for (key, value) in values {
+            let Some((place, child)) = places.iter().find(|(place, _)| *place.get_ref() == *key) else { continue };
+            let node = self.node(self.origin(place.span().start), child, value);
+            table.insert(key, node);
+        }
+        Node { origin: origin.clone(), key_origin: origin.clone(), held: Held::Table(table) }
+    }
+
+    fn node(&self, key_origin: Origin, place: &Spanned<DeValue<'_>>, value: toml::Value) -> Node {
+        let origin = self.origin(place.span().start);
+        let held = match (place.get_ref(), value) {
+            (DeValue::Table(places), toml::Value::Table(values)) => self.table(&origin, places, values).held,
+            (DeValue::Array(places), toml::Value::Array(values)) => Held::List(
+                places
+                    .iter()
+                    .zip(values)
+                    .map(|(place, value)| self.node(self.origin(place.span().start), place, value))
+                    .collect(),
+            ),
+            (_, value) => Held::One(value),
+        };
+        Node { origin, key_origin, held }
+    }
+}

@@ -1,0 +1,145 @@
+//! Counts by a name that comes from outside, such as a vendor's: as many names as there are places, and no lock or allocation.
+//!
+//! Invariants: a name, once it has a place, keeps it; names that find none, or are too long, are counted together as "other". Must not
+//! know what is counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The longest name with a place of its own, in bytes.
+const LENGTH_MAX: usize = 56;
+const WORDS: usize = LENGTH_MAX / 8;
+/// What counts together.
+const OTHER: &str = "other";
+/// A place whose name is being written.
+const WRITING: u64 = 0;
+
+/// Counts by name.
+#[derive(Debug)]
+pub(crate) struct Names<const N: usize> {
+    places: [Place; N],
+    other: AtomicU64,
+}
+
+/// One name with its count.
+#[derive(Debug, Default)]
+struct Place {
+    /// The hash of the name; 0 while the place is free.
+    hash: AtomicU64,
+    /// The name's length and one; [`WRITING`] until the name is there.
+    length: AtomicU64,
+    name: [AtomicU64; WORDS],
+    count: AtomicU64,
+}
+
+impl<const N: usize> Default for Names<N> {
+    fn default() -> Self {
+        Self { places: std::array::from_fn(|_| Place::default()), other: AtomicU64::new(0) }
+    }
+}
+
+impl<const N: usize> Names<N> {
+    /// Counts `name` once more.
+    pub(crate) fn add(&self, name: &str) {
+        self.find(name).map_or(&self.other, |place| &place.count).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn find(&self, name: &str) -> Option<&Place> {
+        if name.len() > LENGTH_MAX || name == OTHER {
+            return None;
+        }
+        let hash = xxh3_64(name.as_bytes()).max(1);
+        let begin = (hash % N as u64) as usize;
+        (0..N).map(|step| &self.places[(begin + step) % N]).find(|place| place.is_of(hash, name))
+    }
+
+    /// All names with their counts, those that count together last.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        let mut all: Vec<_> = self.places.iter().filter_map(Place::read).collect();
+        all.sort();
+        match self.other.load(Ordering::Relaxed) {
+            0 => {}
+            other => all.push((OTHER.to_owned(), other)),
+        }
+        all
+    }
+}
+
+impl Place {
+    /// Whether it is the place of the name with this hash, which takes it where it is free. Two names with one hash of 64 bits count
+    /// as one.
+    fn is_of(&self, hash: u64, name: &str) -> bool {
+        match self.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(taken) => taken == hash,
+            Ok(_) => {
+                for (word, bytes) in self.name.iter().zip(name.as_bytes().chunks(8)) {
+                    let mut eight = [0; 8];
+                    eight[..bytes.len()].copy_from_slice(bytes);
+                    word.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+                }
+                // Release pairs with the Acquire in `read`: whoever sees the length sees the name.
+                self.length.store(name.len() as u64 + 1, Ordering::Release);
+                true
+            }
+        }
+    }
+
+    /// Its name, with what is no letter or sign shown as such, and its count.
+    fn read(&self) -> Option<(String, u64)> {
+        let length = self.length.load(Ordering::Acquire);
+        if length == WRITING {
+            return None;
+        }
+        let mut bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        bytes.truncate(length as usize - 1);
+        let name = String::from_utf8_lossy(&bytes).replace(char::is_control, "\u{fffd}");
+        Some((name, self.count.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_finds_no_place_counts_together() {
+        let names = Names::<4>::default();
+        for name in ["a", "b", "a", "c", "d", "e", "f", "a"] {
+            names.add(name);
+        }
+        names.add(&"x".repeat(LENGTH_MAX + 1));
+        names.add("other");
+        let all = names.all();
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[0], ("a".to_owned(), 3));
+        assert_eq!(all[4], ("other".to_owned(), 4));
+    }
+
+    #[test]
+    fn names_come_back_whole_and_without_control_characters() {
+        let names = Names::<8>::default();
+        let long = "ß".repeat(LENGTH_MAX / 2);
+        for name in ["", "12345678", "a\"} 1\n# evil\r\u{7}", &long] {
+            names.add(name);
+        }
+        let all: Vec<String> = names.all().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(all, ["", "12345678", "a\"} 1\u{fffd}# evil\u{fffd}\u{fffd}", &long]);
+    }
+
+    #[test]
+    fn threads_that_meet_lose_no_count() {
+        let names = Names::<16>::default();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..8_000).for_each(|n| names.add(&format!("vendor-{}", n % 20))));
+            }
+        });
+        let all = names.all();
+        assert_eq!(all.iter().map(|(_, count)| count).sum::<u64>(), 64_000);
+        assert_eq!(all.len(), 17);
+        assert!(all[..16].iter().all(|(name, count)| name.starts_with("vendor-") && *count == 3_200), "{all:?}");
+    }
+}

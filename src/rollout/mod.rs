@@ -1,0 +1,29 @@
+//! Rolling learning out without fear: what both arms came to by the log, what is remembered of the stage that is under way, and a
+//! guard that takes learning out of service when it does harm.
+//!
+//! `report` is what `fetchwise rollout`, an API and a dashboard show; `kept` is the file `rollout.json` in the data directory; `guard`
+//! watches a selector that records. [`arms`](crate::arms) owns the figures. Must not know who shows them.
+
+mod guard;
+mod kept;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{Event, Guard, Watched};
+pub use kept::{FILE, Fallen, Kept, KeptError, Stage};
+pub use report::{Rollout, RolloutFold, ShadowWorth, Worth, costs_of, read, window_of};
+
+use crate::journal::JournalError;
+
+/// Why a rollout cannot be watched or shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RolloutError {
+    /// What was kept of it cannot be read or written.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
