@@ -20,7 +20,7 @@ use super::fetch::hangup;
 use super::fetch::stop;
 use super::fetch::wishes::Wishes;
 use super::out::{Out, note};
-use super::settings::{Settings, say_torn, variable};
+use super::settings::{Settings, say_torn};
 use fetchwise::detect::Detector;
 use fetchwise::fetch::limits::raise_descriptor_limit;
 use fetchwise::journal::{Journal, OnFull};
@@ -155,7 +155,13 @@ fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
             of_file.plain()
         ));
     }
-    let text = variable(TOKEN)?;
+    let text = match std::env::var(TOKEN) {
+        Ok(text) => Some(text).filter(|text| !text.is_empty()),
+        Err(std::env::VarError::NotPresent) => None,
+        Err(std::env::VarError::NotUnicode(_)) => {
+            return Err(Failure::usage(format_args!("{TOKEN} is not valid UTF-8")));
+        }
+    };
     if text.as_deref().is_some_and(|text| text.split_whitespace().any(|token| token.len() < TOKEN_LEAST)) {
         note(format_args!("warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters, and can be guessed"));
     }

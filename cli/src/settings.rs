@@ -491,7 +491,7 @@ pub(crate) fn add_options(layers: &mut Layers, args: &GlobalArgs) {
 }
 
 /// A variable of the environment; empty counts as absent.
-pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
+fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),

@@ -11,6 +11,7 @@
 mod answer;
 mod assets;
 mod board;
+mod bodies;
 mod connections;
 mod gate;
 mod ids;

@@ -98,7 +98,7 @@ impl Server {
     /// When the journal cannot be written at the end: what was acknowledged is there, what was not may be lost.
     pub async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<usize> {
         let Self { state, end } = self;
-        look(&state, end);
+        state.look(end);
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
         let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
@@ -159,19 +159,6 @@ async fn sweep(state: Arc<State>) {
         timer.tick().await;
         state.visits.sweep();
     }
-}
-
-/// Looks at the log on a thread of its own.
-pub(crate) fn look(state: &Arc<State>, end: u64) {
-    let state = Arc::clone(state);
-    tokio::spawn(async move {
-        let Ok(_place) = state.reader.acquire().await else { return };
-        let kept = Arc::clone(&state.kept);
-        let looked = tokio::task::spawn_blocking(move || kept.look(end)).await;
-        if !matches!(looked, Ok(Ok(()))) {
-            state.kept.cannot_look();
-        }
-    });
 }
 
 /// Sees when the log is synced.

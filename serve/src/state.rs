@@ -12,6 +12,7 @@ use super::gate::Gate;
 use super::kept::Kept;
 use super::missing::Missing;
 use super::options::Options;
+use super::problem::Problem;
 use super::visits::Visits;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
@@ -38,7 +39,7 @@ pub(crate) struct State {
     /// The visits under way.
     pub(crate) visits: Visits,
     /// Places for work that takes longer than a request may hold up others.
-    pub(crate) workers: Semaphore,
+    workers: Semaphore,
     /// One place for what goes through the whole log.
     pub(crate) reader: Semaphore,
     stopping: AtomicBool,
@@ -81,6 +82,33 @@ impl State {
     /// The journal.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         self.kept.journal()
+    }
+
+    /// Does work that takes longer than a request may hold up others, on a thread of its own and within the places that there are.
+    ///
+    /// # Errors
+    /// When the server ends, or the work has panicked.
+    pub(crate) async fn aside<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let _place = self.workers.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
+        let state = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&state)).await;
+        done.map_err(|error| Problem::internal(error.to_string()))
+    }
+
+    /// Looks at the log, up to the place `end`, on a thread of its own.
+    pub(crate) fn look(self: &Arc<Self>, end: u64) {
+        let state = Arc::clone(self);
+        tokio::spawn(async move {
+            let Ok(_place) = state.reader.acquire().await else { return };
+            let kept = Arc::clone(&state.kept);
+            let looked = tokio::task::spawn_blocking(move || kept.look(end)).await;
+            if !matches!(looked, Ok(Ok(()))) {
+                state.kept.cannot_look();
+            }
+        });
     }
 
     /// Says that no new work is wanted.

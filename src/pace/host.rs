@@ -6,7 +6,7 @@
 //! knows for an hour, is asked again. Must not know the rules.
 
 use super::hot::Hot;
-use super::levels::{Kept, is_remembered};
+use super::levels::{Kept, end_hold, is_remembered};
 use super::live::{Live, Rules};
 use super::remembered::Remembered;
 
@@ -118,6 +118,14 @@ impl HostEntry {
     pub(super) fn restore(&mut self, cold: Remembered) {
         if self.hot().is_none_or(|hot| hot.in_flight == 0) {
             self.cool_to(cold.with_wish_of(self.cold()));
+        }
+    }
+
+    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
+    pub(super) fn end_hold(&mut self, now: i64) -> Option<i64> {
+        match self {
+            Self::Cold(host) => end_hold(&mut host.kept, None, now),
+            Self::Warm(host) => end_hold(&mut host.kept.cold, Some(&mut host.kept.hot), now),
         }
     }
 

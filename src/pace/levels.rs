@@ -197,3 +197,17 @@ impl SharedEntry {
         self.kept.is_some() || now.saturating_sub(self.asked[0].at) <= super::hot::HOT_MS
     }
 }
+
+/// Ends a hold that lasts beyond `now`, and says until when it would have been.
+pub(super) fn end_hold(cold: &mut Remembered, hot: Option<&mut Hot>, now: i64) -> Option<i64> {
+    let trouble = hot.and_then(|hot| hot.trouble.as_deref_mut());
+    let until = trouble.as_ref().map_or(i64::from(cold.hold_until) * 1000, |trouble| trouble.hold);
+    if until <= now {
+        return None;
+    }
+    if let Some(trouble) = trouble {
+        trouble.hold = now;
+    }
+    cold.hold_until = u32::try_from(now.div_euclid(1000)).unwrap_or(0);
+    Some(until)
+}

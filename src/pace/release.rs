@@ -5,7 +5,7 @@
 
 use super::Pace;
 use super::answer::{Cause, Level};
-use super::levels::Kept;
+use super::levels::end_hold;
 use crate::time::Timestamp;
 
 impl Pace {
@@ -15,19 +15,17 @@ impl Pace {
         let mut ended = Vec::new();
         {
             let mut entry = self.hosts.get_mut(&self.key(host))?;
-            let (site, address) = (entry.site, entry.address);
-            let mut end = |level: Level, name: &str, kept: &mut Kept| {
-                if let Some(until) = kept.end_hold(now.as_millis()) {
-                    ended.push((until, level, name.to_owned(), kept.remembered()));
-                }
-            };
-            let entry = &mut *entry;
-            end(Level::Host, &entry.name, &mut entry.kept);
+            let (site, address) = (entry.who().site, entry.who().address);
+            if let Some(until) = entry.end_hold(now.as_millis()) {
+                ended.push((until, Level::Host, entry.who().name.to_string(), entry.remembered()));
+            }
             for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
                 if let Some(mut shared) = map.get_mut(&key) {
                     let shared = &mut *shared;
-                    if let Some(kept) = shared.kept.as_deref_mut() {
-                        end(level, &shared.name, kept);
+                    if let Some(kept) = shared.kept.as_deref_mut()
+                        && let Some(until) = end_hold(&mut kept.cold, kept.hot.as_deref_mut(), now.as_millis())
+                    {
+                        ended.push((until, level, shared.name.to_string(), kept.remembered()));
                     }
                 }
             }
@@ -38,22 +36,5 @@ impl Pace {
             self.keep(level, &name, state, Cause::Released, now);
         }
         longest.map(Timestamp::from_millis)
-    }
-}
-
-impl Kept {
-    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
-    fn end_hold(&mut self, now: i64) -> Option<i64> {
-        let cold = i64::from(self.cold.hold_until) * 1000;
-        let trouble = self.hot.as_deref_mut().and_then(|hot| hot.trouble.as_deref_mut());
-        let until = trouble.as_ref().map_or(cold, |trouble| trouble.hold);
-        if until <= now {
-            return None;
-        }
-        if let Some(trouble) = trouble {
-            trouble.hold = now;
-        }
-        self.cold.hold_until = u32::try_from(now.div_euclid(1000)).unwrap_or(0);
-        Some(until)
     }
 }

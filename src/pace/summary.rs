@@ -30,7 +30,7 @@ impl Pace {
     pub fn summary(&self, now: Timestamp) -> Summary {
         let mut summary = Summary::default();
         for entry in &self.hosts {
-            let Some(hot) = &entry.kept.hot else { continue };
+            let Some(hot) = entry.hot() else { continue };
             summary.rates.push(hot.rate);
             summary.in_flight += usize::from(hot.in_flight);
             summary.held += usize::from(hot.trouble.as_ref().is_some_and(|trouble| trouble.hold > now.as_millis()));

@@ -125,6 +125,7 @@ fn every_route_answers_as_it_is_described() {
         ("/v1/links?state=x", "/v1/links"),
         ("/v1/mode", "/v1/mode"),
         ("/v1/visits/0", "/v1/visits/{id}"),
+        ("/v1/visits", "/v1/visits"),
         ("/healthz", "/healthz"),
         ("/readyz", "/readyz"),
         ("/openapi.json", "/openapi.json"),

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::Shared;
 use super::stats::looked;
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
 use crate::state::State;
 use fetchwise::attempt::Attempt;
@@ -48,13 +49,9 @@ struct RefusedJson {
 }
 
 async fn attempts(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
     looked(&state).await?;
-    let place = state.workers.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
-    let own = Arc::clone(&state);
-    let taken = tokio::task::spawn_blocking(move || take(&own, &body)).await;
-    drop(place);
-    let taken = taken.map_err(|error| Problem::internal(error.to_string()))??;
+    let taken = state.aside(move |state| take(state, &body)).await??;
     if taken.accepted > 0 {
         // Those that were known may have been told of a moment ago, and be on their way: they are waited for as well.
         state.journal().settled().await.map_err(|error| {

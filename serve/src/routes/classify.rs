@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::Shared;
 use super::situation::wrong;
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
 use crate::shape::{VerdictJson, headers};
 use crate::state::State;
@@ -88,20 +89,17 @@ impl Given {
 }
 
 async fn classify(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    // A page is read on a thread of its own: a long one takes milliseconds.
-    let _place = state.workers.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
-    let classifier = Arc::clone(&state.classifier);
-    tokio::task::spawn_blocking(move || {
-        let mut given: Given = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    // A long page takes milliseconds.
+    let read = state.aside(move |state| {
+        let mut given: Given = bodies::parse(&body)?;
         if given.body.is_none() && given.body_base64.is_none() {
             return Err(wrong("nothing to read: send a `body` or a `body_base64`"));
         }
         let (headers, body, status) = (given.headers()?, given.bytes()?, given.status()?);
         let (url, final_url) = (given.url.as_deref(), given.final_url.as_deref());
         let page = Page { url, final_url, status, headers: &headers, body: &body };
-        Ok(answer::json(&VerdictJson::read(&classifier, &page, given.explain, &mut Scratch::default())))
-    })
-    .await
-    .map_err(|error| Problem::internal(error.to_string()))?
+        Ok(answer::json(&VerdictJson::read(&state.classifier, &page, given.explain, &mut Scratch::default())))
+    });
+    read.await?
 }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::situation::wrong;
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
-use crate::server::look;
 use crate::state::State;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::journal::maintain::{self, Forgot};
@@ -39,8 +39,8 @@ struct ForgetJson<'a> {
 }
 
 async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let target = match answer::parse(&body)? {
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let target = match bodies::parse(&body)? {
         Asked { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
         Asked { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
         _ => return Err(wrong("forget what? name a `domain` or a `link`")),
@@ -55,7 +55,7 @@ async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
         Err(error) => return Err(Problem::internal(error.to_string())),
     };
     if let Some(end) = forgot.1 {
-        look(&state, end);
+        state.look(end);
     }
     let (domain, link) = match &target {
         TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),

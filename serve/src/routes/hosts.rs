@@ -15,6 +15,7 @@ use super::Shared;
 use super::forget::read_domain;
 use super::situation::wrong;
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
 use crate::shape::{HostJson, LinkJson};
 use crate::state::State;
@@ -43,25 +44,29 @@ async fn hosts(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Respons
         Some("paused") => true,
         Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused"]).to_string())),
     };
+    let host = asked.host.map(|host| host.to_ascii_lowercase());
+    state.aside(move |state| known(state, is_paused_only, host.as_deref())).await
+}
+
+/// What is known of hosts. There may be a hundred thousand of them.
+fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
+    let is_wanted = |name: &str| host.is_none_or(|host| host == name);
     let mut known: BTreeMap<String, (Option<Timestamp>, Option<Explained>)> = BTreeMap::new();
-    for host in state.selector.paused_hosts(now) {
-        known.entry(host.domain).or_default().0 = Some(host.paused_until);
+    for paused in state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain)) {
+        known.entry(paused.domain).or_default().0 = Some(paused.paused_until);
     }
     if let Some(pace) = state.selector.pace() {
         for (level, name) in pace.known() {
-            let is_wanted = level == Level::Host && (!is_paused_only || known.contains_key(&*name));
+            let is_wanted = level == Level::Host && is_wanted(&name) && (!is_paused_only || known.contains_key(&*name));
             if is_wanted && let Some(explained) = pace.explain(&name, now) {
                 known.entry(name.into()).or_default().1 = Some(explained);
             }
         }
     }
-    if let Some(host) = asked.host.map(|host| host.to_ascii_lowercase()) {
-        known.retain(|name, _| *name == host);
-    }
     let hosts: Vec<HostJson<'_>> =
         known.iter().map(|(host, (until, pace))| HostJson::new(host, *until, pace.as_ref())).collect();
-    Ok(answer::json(&hosts))
+    answer::json(&hosts)
 }
 
 #[derive(Deserialize)]
@@ -78,13 +83,15 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
         Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused", "at-risk"]).to_string())),
     };
     let domain = asked.domain.as_deref().map(read_domain).transpose()?;
-    let now = state.selector.now();
-    let mut links = state.selector.links_at_risk();
-    links.retain(|link| {
-        (!is_paused_only || link.state.pause_at(now).is_some()) && (domain.is_none() || link.domain == domain)
+    let listed = state.aside(move |state| {
+        let now = state.selector.now();
+        let mut links = state.selector.links_at_risk();
+        links.retain(|link| {
+            (!is_paused_only || link.state.pause_at(now).is_some()) && (domain.is_none() || link.domain == domain)
+        });
+        answer::json(&links.iter().map(|link| LinkJson::new(link, now)).collect::<Vec<_>>())
     });
-    let links: Vec<LinkJson<'_>> = links.iter().map(|link| LinkJson::new(link, now)).collect();
-    Ok(answer::json(&links))
+    listed.await
 }
 
 #[derive(Serialize)]
@@ -113,8 +120,8 @@ struct WhichLink {
 
 /// Ends a link's pause. Answers once that is in the log.
 async fn release_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let WhichLink { link } = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let WhichLink { link } = bodies::parse(&body)?;
     let until = state.selector.release_link(&link, state.selector.now());
     released(&state, None, Some(&link), until).await
 }

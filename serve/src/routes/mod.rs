@@ -51,7 +51,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(dashboard::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        // Bodies are read by `answer::read`, which has the limit.
+        // Bodies are read by `bodies::read`, which has the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(counted, metrics::count))
         .with_state(state)

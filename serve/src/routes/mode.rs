@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::situation::wrong;
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
 use crate::state::State;
 use fetchwise::names::UnknownName;
@@ -67,8 +68,8 @@ async fn mode(Get(state): Shared) -> Response {
 }
 
 async fn change(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let wish: Wish = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let wish: Wish = bodies::parse(&body)?;
     if wish.mode.is_none() && wish.split_share.is_none() && !wish.resume {
         return Err(wrong("nothing to change: send a `mode`, a `split_share`, or `resume`"));
     }

@@ -81,12 +81,7 @@ impl Report {
         let length = self.body.as_ref().or(self.body_base64.as_ref()).map_or(0, String::len);
         let answer = match length > ON_THE_SPOT_BYTES {
             false => self.judged(state, &url, now)?,
-            true => {
-                let _place = state.workers.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
-                let own = Arc::clone(state);
-                let judged = tokio::task::spawn_blocking(move || self.judged(&own, &url, now));
-                judged.await.map_err(|error| Problem::internal(error.to_string()))??
-            }
+            true => state.aside(move |state| self.judged(state, &url, now)).await??,
         };
         Ok(Some(Came::Answer(Box::new(answer))))
     }

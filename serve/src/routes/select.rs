@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::Shared;
 use super::situation::{Known, Said, wrong};
 use crate::answer;
+use crate::bodies;
 use crate::problem::Problem;
 use crate::shape::ProblemJson;
 use crate::state::State;
@@ -47,8 +48,8 @@ enum Item {
 }
 
 async fn select(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let asked: Asked = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let asked: Asked = bodies::parse(&body)?;
     if asked.urls.len() > state.options.max_items {
         return Err(wrong(format!("{} URLs in one call; {} are the most", asked.urls.len(), state.options.max_items)));
     }

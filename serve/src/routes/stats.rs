@@ -24,6 +24,8 @@ pub(super) fn routes() -> Router<Arc<State>> {
 #[derive(Deserialize)]
 struct Asked {
     by: Option<String>,
+    /// So many rows at most.
+    limit: Option<usize>,
 }
 
 async fn stats(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
@@ -32,9 +34,13 @@ async fn stats(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Respons
         Some(name) => name.parse().map_err(|error: fetchwise::names::UnknownName| wrong(error.to_string()))?,
     };
     looked(&state).await?;
-    let rows = state.kept.rows(by);
-    let rows: Vec<StatsJson<'_>> = rows.iter().map(|(key, row)| StatsJson::new(key, row)).collect();
-    Ok(answer::json(&rows))
+    state
+        .aside(move |state| {
+            let rows = state.kept.rows(by);
+            let rows = rows.iter().take(asked.limit.unwrap_or(usize::MAX));
+            answer::json(&rows.map(|(key, row)| StatsJson::new(key, row)).collect::<Vec<_>>())
+        })
+        .await
 }
 
 /// Waits until the log has been looked at.

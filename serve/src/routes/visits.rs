@@ -4,6 +4,7 @@
 //! once, however often it comes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +21,7 @@ use super::Shared;
 use super::report::{Came, Report};
 use super::situation::{Known, Said, wrong};
 use crate::answer;
+use crate::bodies;
 use crate::gate::Client;
 use crate::problem::Problem;
 use crate::shape::ProblemJson;
@@ -36,7 +38,7 @@ const IN_A_ROW: usize = 64;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new()
-        .route("/v1/visits", post(begin))
+        .route("/v1/visits", get(sum).post(begin))
         .route("/v1/visits/report", post(report_many))
         .route("/v1/visits/{id}", get(look).delete(give_up))
         .route("/v1/visits/{id}/next", post(look))
@@ -68,11 +70,11 @@ struct OfVisit {
 }
 
 async fn begin(Get(state): Shared, Extension(client): Extension<Client>, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let value: Value = answer::parse(&body)?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let value: Value = bodies::parse(&body)?;
     let mut out = Vec::with_capacity(1024);
     let Some(wishes) = many(value, "visits", &state)? else {
-        let wish: Wish = answer::parse(&body)?;
+        let wish: Wish = bodies::parse(&body)?;
         let slot = begin_one(&state, client, &wish)?;
         write(&mut out, slot.id(), &slot.lock(), &state.selector);
         return Ok(answer::bytes(StatusCode::CREATED, out, "application/json"));
@@ -126,6 +128,29 @@ fn begin_one(state: &State, client: Client, wish: &Wish) -> Result<Arc<Slot>, Pr
     Ok(slot)
 }
 
+#[derive(serde::Serialize)]
+struct SumJson {
+    under_way: usize,
+    begun: u64,
+    ended: u64,
+    /// Ended by themselves, since nobody came back.
+    abandoned: u64,
+    /// Not begun, since there were too many.
+    refused: u64,
+}
+
+/// How many visits there are, and were since the server began.
+async fn sum(Get(state): Shared) -> Response {
+    let counts = state.visits.counts();
+    answer::json(&SumJson {
+        under_way: state.visits.len(),
+        begun: counts.begun.load(Ordering::Relaxed),
+        ended: counts.ended.load(Ordering::Relaxed),
+        abandoned: counts.abandoned.load(Ordering::Relaxed),
+        refused: counts.refused.load(Ordering::Relaxed),
+    })
+}
+
 /// Where a visit stands; with `wait_s`, once there is something to do, or after that time.
 async fn look(Get(state): Shared, Path(id): Path<String>, Query(waiting): Query<Waiting>) -> Result<Response, Problem> {
     let slot = find(&state, &id)?;
@@ -169,11 +194,11 @@ struct GivenUpJson<'a> {
 }
 
 async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
     let slot = find(&state, &id)?;
     let report = match body.iter().all(u8::is_ascii_whitespace) {
         true => Report::default(),
-        false => answer::parse(&body)?,
+        false => bodies::parse(&body)?,
     };
     let refused = take(&state, &slot, report).await?;
     settled(&state).await?;
@@ -185,8 +210,8 @@ async fn report(Get(state): Shared, Path(id): Path<String>, body: Body) -> Resul
 }
 
 async fn report_many(Get(state): Shared, body: Body) -> Result<Response, Problem> {
-    let body = answer::read(body, state.options.max_body, state.options.body_time).await?;
-    let reports = many(answer::parse(&body)?, "reports", &state)?
+    let body = bodies::read(body, state.options.max_body, state.options.body_time).await?;
+    let reports = many(bodies::parse(&body)?, "reports", &state)?
         .ok_or_else(|| wrong("expected a list of reports, each with the `visit` that it is of"))?;
     drop::<Bytes>(body);
     let mut ends = Vec::with_capacity(reports.len());
