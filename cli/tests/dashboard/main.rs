@@ -469,6 +469,37 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
 }
 
 #[test]
+fn while_a_table_serves_part_of_the_visits_both_arms_are_side_by_side() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let arm = |(n, mut attempt): (usize, Value)| {
+        let is_learning = n % 2 == 0;
+        attempt["arm"] = json!(if is_learning { "learning" } else { "legacy" });
+        attempt["source"] = json!(if is_learning { "learned" } else { "hard_coded" });
+        attempt
+    };
+    import(&data, &crawl().into_iter().enumerate().map(arm).collect::<Vec<_>>());
+    let table = place.path().join("routes.csv");
+    std::fs::write(&table, "domain,fetcher\nlibrary.example,playwright\ngallery.example,playwright\n").unwrap();
+    let server = Server::start_with(&data, None, &["--mode", "split", "--router", table.to_str().unwrap()]);
+    let want = server.get("/v1/rollout");
+    assert_eq!(want["arms"].as_array().unwrap().len(), 2);
+    let mut chrome = Chrome::start(1400, 900);
+    chrome.open(&format!("{}/", server.url));
+    chrome.until("document.querySelector('#rollout')?.hidden === false");
+    let text = chrome.eval("document.querySelector('#rollout').innerText");
+    let text = text.as_str().unwrap();
+    for arm in want["arms"].as_array().unwrap() {
+        let visits = format!("{} visits", arm["visits"]);
+        assert!(text.contains(&visits), "{visits} in {text}");
+        let success = format!("{:.1} %", arm["success"]["value"].as_f64().unwrap() * 100.0);
+        assert!(text.contains(&success), "{success} in {text}");
+    }
+    assert_eq!(chrome.eval("document.querySelectorAll('#arms .whiskers').length"), json!(6));
+    kept_to_itself(&mut chrome, &server);
+}
+
+#[test]
 fn a_token_is_asked_for_and_kept_in_the_tab_only() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");

@@ -39,8 +39,14 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one, with a token when there is one, and waits until it has looked at the log.
     pub(crate) fn start(data: &Path, token: Option<&str>) -> Self {
+        Self::start_with(data, token, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn start_with(data: &Path, token: Option<&str>, options: &[&str]) -> Self {
         let mut command = program(data);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--all-fetchers"]).stdout(Stdio::piped());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--all-fetchers"]).args(options);
+        command.stdout(Stdio::piped());
         if let Some(token) = token {
             command.env("FETCHWISE_TOKEN", token);
         }
