@@ -15,6 +15,8 @@ use fetchwise_log::Reader;
 const FILES_EVERY: Duration = Duration::from_secs(5);
 /// Heuristics are sorted no more often than this.
 const HEURISTICS_EVERY: Duration = Duration::from_secs(15);
+/// The log is read for a rollout no more often than this.
+const ROLLOUT_EVERY: Duration = Duration::from_secs(30);
 
 /// What a look at the log's files has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub(crate) struct Board {
 struct Kept {
     files: Option<(Instant, Files)>,
     heuristics: Option<(Instant, Vec<Importance>)>,
+    rollout: Option<(Instant, Vec<u8>)>,
     synced: (u64, Option<Timestamp>),
 }
 
@@ -73,6 +76,16 @@ impl Board {
             },
             |(_, found)| found,
         )
+    }
+
+    /// What a rollout has come to, as JSON, if it was worked out a moment ago.
+    pub(crate) fn rollout(&self) -> Option<Vec<u8>> {
+        self.with(|kept| kept.rollout.as_ref().filter(|(at, _)| at.elapsed() < ROLLOUT_EVERY).map(|(_, of)| of.clone()))
+    }
+
+    /// Keeps what a rollout has come to.
+    pub(crate) fn keep_rollout(&self, found: &[u8]) {
+        self.with(|kept| kept.rollout = Some((Instant::now(), found.to_vec())));
     }
 
     /// When the last sync was seen. [`Board::watch`] has to look often enough.

@@ -205,7 +205,7 @@ function scroll(title, heads, rows) {
 function candidateTable(of) {
   const list = of.candidates ?? [];
   if (list.length === 0) return null;
-  const heads = [["Candidate", 0], ["Cost of a request", 1], ["Delivers", 1], ["Blocked", 1], ["Index", 1], ["Confidence", 1], ["Attempts", 1], ["", 0]];
+  const heads = [["Candidate", 0], ["Cost of a request", 1], ["Delivers", 1], ["Blocked", 1], ["Index", 1], ["Confidence", 1], ["Attempts", 1], ["Remarks", 0]];
   const rows = list.map((one) => {
     const remarks = [[one.chosen, "chosen"], [one.confident, "confident"], [one.measured, "cost measured"], [one.open, "breaker open"], [one.excluded && one.available !== false, "tried already"], [one.available === false, "not available"]];
     return el("tr", { class: one.chosen ? "deciding" : one.available === false || one.open ? "dim" : undefined },

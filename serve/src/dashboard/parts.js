@@ -75,7 +75,8 @@ export class Parts {
         { key: "latency", name: "Answers in", num: true, value: (row) => row.pace?.latency_s, cell: (row) => (row.pace?.latency_s == null ? NONE : roughly(row.pace.latency_s * 1000)) },
       ],
     });
-    replace(byId("busy"), el("h3", {}, "Pace of busy hosts"), this.busy.nodes);
+    this.noPace = el("p", { class: "quiet", hidden: true }, "No pace is known of them: it is learned from visits, not from attempts that are recorded afterwards.");
+    replace(byId("busy"), el("h3", {}, "Pace of busy hosts"), this.noPace, this.busy.nodes);
     this.paused = new Table({
       title: "Paused hosts",
       search: "Search paused hosts",
@@ -109,6 +110,7 @@ export class Parts {
     this.paused.show(paused);
     say(this.pausedTitle, paused.length === 0 ? "Paused hosts" : `Paused hosts (${count(paused.length)})`);
     this.busy.show(board.busy);
+    this.noPace.hidden = board.busy.length === 0 || board.busy.some((row) => row.pace !== null);
     this.#mode(board);
     byId("reading").hidden = board.complete;
     this.#log(board.log, now);

@@ -67,7 +67,7 @@ function interval(figure, write) {
 }
 
 function table(arms, difference) {
-  const head = ["", ...arms.map(name), ...(difference ? ["Difference"] : []), "95 % intervals"];
+  const head = ["Figure", ...arms.map(name), ...(difference ? ["Difference"] : []), "95 % intervals"];
   const rows = FIGURES.map(([key, title, write, up]) => {
     const apart = difference?.[key];
     const sure = apart && apart.ci_low !== null && (apart.ci_low > 0 || apart.ci_high < 0);

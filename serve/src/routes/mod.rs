@@ -24,6 +24,7 @@ mod hosts;
 mod mode;
 mod openapi;
 mod report;
+mod rollout;
 mod select;
 mod situation;
 mod stats;
@@ -49,6 +50,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .merge(mode::routes())
         .merge(openapi::routes())
         .merge(dashboard::routes())
+        .merge(rollout::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         // Bodies are read by `bodies::read`, which has the limit.
