@@ -25,7 +25,7 @@ pub(crate) struct Reload {
     settings: Settings,
     /// Weak: who waits for a signal must not keep a crawler from ending.
     selector: Weak<Selector>,
-    detector: Weak<Detector>,
+    detectors: Vec<Weak<Detector>>,
     guard: Weak<Guard>,
 }
 
@@ -34,13 +34,13 @@ impl Reload {
     pub(crate) fn new(
         settings: &Settings,
         selector: &Arc<Selector>,
-        detector: &Arc<Detector>,
+        detectors: &[&Arc<Detector>],
         guard: &Arc<Guard>,
     ) -> Self {
         Self {
             settings: settings.clone(),
             selector: Arc::downgrade(selector),
-            detector: Arc::downgrade(detector),
+            detectors: detectors.iter().map(|detector| Arc::downgrade(detector)).collect(),
             guard: Arc::downgrade(guard),
         }
     }
@@ -52,7 +52,8 @@ impl Reload {
     pub(crate) fn now(&self) -> Result<String, Failure> {
         let gone = || Failure::failed("the crawler has ended");
         let selector = self.selector.upgrade().ok_or_else(gone)?;
-        let detector = self.detector.upgrade().ok_or_else(gone)?;
+        let detectors: Option<Vec<_>> = self.detectors.iter().map(Weak::upgrade).collect();
+        let detectors = detectors.ok_or_else(gone)?;
         let guard = self.guard.upgrade().ok_or_else(gone)?;
         let settings = self.settings.again()?;
         let router = settings.router()?.clone();
@@ -63,11 +64,11 @@ impl Reload {
         }
         let before = selector.router();
         selector.set_router(router.clone()).map_err(|error| settings.about_table(error))?;
-        let read = match rules {
+        let read = detectors.iter().try_for_each(|detector| match rules {
             Some(path) => detector.reload_file(path).map_err(Failure::usage),
             None if self.settings.rules().is_some() => detector.reload("").map_err(Failure::usage),
             None => Ok(()),
-        };
+        });
         if let Err(failure) = read {
             // The file has changed since it was checked.
             let _ = selector.set_router((*before).clone());
@@ -75,7 +76,7 @@ impl Reload {
         }
         guard.set_settings(settings.config.guard());
         guard.tick(&selector).iter().for_each(say);
-        Ok(self.words(&settings, &router, &detector))
+        Ok(self.words(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count())))
     }
 
     /// As [`Reload::now`], with what came of it on stderr.
@@ -90,14 +91,14 @@ impl Reload {
         }
     }
 
-    fn words(&self, settings: &Settings, router: &Router, detector: &Detector) -> String {
+    fn words(&self, settings: &Settings, router: &Router, rules: usize) -> String {
         let files: Vec<String> = settings.files().map(|path| plain(&path.display().to_string())).collect();
         let mode = match router.mode {
             Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
             mode => mode.name().to_owned(),
         };
         let mut words = format!("read {} again", files.join(", "));
-        words += &format!(": mode {mode}; {} routes; {} rules", router.table.len(), detector.rule_count());
+        words += &format!(": mode {mode}; {} routes; {rules} rules", router.table.len());
         if settings.is_mode_given() {
             words += "; the mode is the command line's or the environment's, which goes before the config";
         }

@@ -15,18 +15,20 @@ use tokio::net::TcpListener;
 use super::available::{Available, BrowserArgs, NoBrowser};
 use super::failure::{Exit, Failure};
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
-use super::fetch::assemble::{journal_options, pace, visits};
-use super::fetch::hangup;
+use super::fetch::assemble::{about_guard, journal_options, pace, visits};
 use super::fetch::stop;
 use super::fetch::wishes::Wishes;
-use super::out::{Out, note};
+use super::out::{Out, note, plain};
+use super::reload::{self, Reload};
 use super::settings::{Settings, say_torn};
+use super::upkeep;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::limits::raise_descriptor_limit;
 use fetchwise::journal::{Journal, OnFull};
 use fetchwise::pace::Pace;
+use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, SelectorBuilder};
-use fetchwise_serve::{Options, Parts, Server, Tokens};
+use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
 
 /// The variable that holds the tokens.
 const TOKEN: &str = "FETCHWISE_TOKEN";
@@ -38,6 +40,8 @@ const ADDRESS_FILE: &str = "SERVE";
 const RESERVED: u64 = 128;
 /// Requests a second of each client, where others than this machine's own can come.
 const RATE: u32 = 2000;
+/// How often what upkeep did is looked at.
+const UPKEEP_TICK: Duration = Duration::from_secs(2);
 /// A token is guessed the harder the longer it is.
 const TOKEN_LEAST: usize = 16;
 
@@ -119,12 +123,27 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let address = listener.local_addr().map_err(Failure::failed)?;
         let (server, journal) = assemble(args, settings, tokens, address)?;
         let address_file = tell(journal.dir(), address);
+        let upkeep = upkeep::start(settings, journal.dir())?;
+        let handle = server.handle();
         say(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: answering what is under way");
         };
-        let cut = server.run(listener, asked).await.map_err(|error| {
+        let tended = async {
+            match &upkeep {
+                Some(upkeep) => tend(upkeep, handle).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = server.run(listener, asked) => ended,
+            () = tended => unreachable!("upkeep is looked after for as long as there is a server"),
+        };
+        if let Some(upkeep) = upkeep {
+            upkeep.stop();
+        }
+        let cut = ended.map_err(|error| {
             Failure::failed(format_args!("the attempt log cannot be written: {error}"))
                 .advise("what was acknowledged is there; what was not may be lost")
         })?;
@@ -238,6 +257,7 @@ fn assemble(
     tokens: Tokens,
     address: SocketAddr,
 ) -> Result<(Server, Arc<Journal>), Failure> {
+    let hangups = reload::listen(settings).map_err(Failure::failed)?;
     let router = settings.router()?.clone();
     let wishes = Wishes { pace: args.pace.clone(), ..Wishes::default() };
     let (detector, classifier) = detectors(settings)?;
@@ -250,10 +270,39 @@ fn assemble(
         builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
     };
     let (selector, _) = settings.learned_with(with)?;
+    let (guard, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+    said.iter().for_each(reload::say);
     let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
-    let options = options(args, address);
-    let parts = Parts { selector, journal: Arc::clone(&journal), detector, classifier, missing, tokens, options };
-    Ok((Server::new(parts)?, journal))
+    let parts = Parts {
+        selector,
+        journal: Arc::clone(&journal),
+        detector: Arc::clone(&detector),
+        classifier: Arc::clone(&classifier),
+        missing,
+        tokens,
+        options: options(args, address),
+        guard: Some(Arc::clone(&guard)),
+    };
+    let server = Server::new(parts)?;
+    let handle = server.handle();
+    let again = Reload::new(settings, handle.selector(), &[&detector, &classifier], &guard);
+    // Both end with the runtime.
+    reload::watch(&guard, handle.selector());
+    reload::on_hangup(hangups, again);
+    Ok((server, journal))
+}
+
+/// Says what upkeep has done, and has the log counted anew when it lost attempts.
+async fn tend(upkeep: &upkeep::Running, server: Handle) {
+    let mut ticks = tokio::time::interval(UPKEEP_TICK);
+    loop {
+        ticks.tick().await;
+        let said: Vec<String> = upkeep.said().collect();
+        said.iter().for_each(|words| note(plain(words)));
+        if !said.is_empty() {
+            server.recount().await;
+        }
+    }
 }
 
 fn options(args: &ServeArgs, address: SocketAddr) -> Options {
@@ -282,11 +331,6 @@ fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Fail
     let detector = Arc::new(settings.detector()?);
     let options = settings.detector_options().counting_all();
     let classifier = Arc::new(settings.detector()?.with_options(options));
-    if let Some(rules) = settings.rules() {
-        for detector in [&detector, &classifier] {
-            hangup::reload(Arc::clone(detector), rules.to_owned()).map_err(Failure::failed)?;
-        }
-    }
     Ok((detector, classifier))
 }
 

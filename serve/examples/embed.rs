@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             missing: Vec::new(),
             tokens: Tokens::default(),
             options: Options::default(),
+            guard: None,
         })?;
         let listener = tokio::net::TcpListener::bind(&listen).await?;
         println!("listening on http://{}", listener.local_addr()?);

@@ -140,6 +140,20 @@ impl Kept {
         Ok(ticket.seq().unwrap_or(u64::MAX))
     }
 
+    /// Forgets the figures, since the log has lost old attempts, after which it is due for another look. Gives back the place up to
+    /// which that look is to count. Nobody can record meanwhile: some milliseconds, as long as the journal needs for what it has.
+    ///
+    /// # Errors
+    /// When the journal does not say where it ends.
+    pub(crate) fn renew(&self) -> Result<u64, JournalError> {
+        let mut seen = lock(&self.seen);
+        let end = self.end()?;
+        seen.figures = blank();
+        seen.series = Series::default();
+        self.look.fetch_add(1, Ordering::AcqRel);
+        Ok(end)
+    }
+
     /// Waits for the look that counts.
     ///
     /// # Errors

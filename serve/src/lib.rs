@@ -31,5 +31,5 @@ mod visits;
 
 pub use metrics::FAMILIES;
 pub use options::Options;
-pub use server::{Parts, Server};
+pub use server::{Handle, Parts, Server};
 pub use token::{TokenError, Tokens};

@@ -30,6 +30,7 @@ use super::state::State;
 use super::token::Tokens;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Journal, JournalError};
+use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
 /// The head of a request, its URL included, is no longer than this.
@@ -61,6 +62,8 @@ pub struct Parts {
     pub tokens: Tokens,
     /// What clients are allowed.
     pub options: Options,
+    /// Who compares the arms of a rollout, if somebody does: it counts what is recorded.
+    pub guard: Option<Arc<Guard>>,
 }
 
 /// A server that does not listen yet.
@@ -76,19 +79,27 @@ impl Server {
     /// # Errors
     /// When the journal cannot say where it ends, or the system has no randomness.
     pub fn new(parts: Parts) -> Result<Self, JournalError> {
-        let Parts { mut selector, journal, detector, classifier, missing, tokens, options } = parts;
+        let Parts { mut selector, journal, detector, classifier, missing, tokens, options, guard } = parts;
         let missing = Arc::new(Missing::new(&selector, missing));
         let mut seed = [0; 8];
         // Without randomness ids are told apart all the same, only not by a secret.
         let _ = getrandom::fill(&mut seed);
         let kept = Kept::new(journal, Arc::clone(&missing), Arc::clone(selector.clock()), u64::from_ne_bytes(seed));
         let kept = Arc::new(kept);
-        selector.set_sink(Box::new(Arc::clone(&kept)));
+        selector.set_sink(match guard {
+            Some(guard) => Box::new(guard.watched(Arc::clone(&kept))),
+            None => Box::new(Arc::clone(&kept)),
+        });
         let gate = Gate::new(tokens, &options);
         let detectors = (detector, classifier);
         let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, options, gate));
         let end = state.kept.end()?;
         Ok(Self { state, end })
+    }
+
+    /// What may be asked of the server from outside of it, also while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle { state: Arc::clone(&self.state) }
     }
 
     /// Answers on `listener` until `stop` ends; then lets what is under way come to its end, within
@@ -148,6 +159,29 @@ impl Server {
         }
         state.journal().flush().await.map_err(io::Error::other)?;
         Ok(cut)
+    }
+}
+
+/// A server, for those who look after it.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    state: Arc<State>,
+}
+
+impl Handle {
+    /// Who decides.
+    pub fn selector(&self) -> &Arc<Selector> {
+        &self.state.selector
+    }
+
+    /// Counts the log anew, since old attempts were dropped from it. The figures are those of before until that is done, and requests
+    /// for them wait.
+    pub async fn recount(&self) {
+        let kept = Arc::clone(&self.state.kept);
+        match tokio::task::spawn_blocking(move || kept.renew()).await {
+            Ok(Ok(end)) => self.state.look(end),
+            _ => self.state.kept.cannot_look(),
+        }
     }
 }
 

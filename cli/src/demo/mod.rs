@@ -1,7 +1,7 @@
 //! `demo`: a town of web sites on loopback, crawled for real, round after round, so that one sees learning happen.
 //!
 //! One page of each site a round, all sites at once. What is shown is what the pipeline reports and what the sites have counted;
-//! nothing is acted out. `story` is what happened so far, `watched` makes it happen for somebody who watches, `view` draws it,
+//! nothing is acted out. `story` is what happened so far and `show` who shares it, `watched` makes it happen for somebody who watches, `view` draws it,
 //! `screen` has the terminal; `plain` does all of it for a file or a pipe.
 
 use std::io::IsTerminal;
@@ -18,6 +18,7 @@ use super::settings::Settings;
 mod plain;
 mod rivals;
 mod screen;
+mod show;
 mod story;
 mod view;
 mod watched;

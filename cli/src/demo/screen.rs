@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
+use super::show::Show;
 use super::view;
-use super::watched::Show;
 use crate::fetch::stop::Stop;
 
 /// Time between two pictures.

@@ -3,8 +3,8 @@
 //! Three crawlers go round, each in a town of its own that counts their requests; a fourth town would only repeat what these show.
 //! Times are short here: a blocked site is left alone for seconds, where a real one is left alone for minutes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fetchwise::config::PaceHostConfig;
@@ -21,6 +21,7 @@ use fetchwise_testsite::town::{MILL, Place, town_to_watch};
 use tokio::task::JoinSet;
 
 use super::rivals::{Rival, count};
+use super::show::Show;
 use super::story::{Beat, Counted, Story};
 use super::{DemoArgs, STEALTH_AGENT, screen, serve};
 use crate::available::Available;
@@ -44,32 +45,6 @@ const MILLERS: usize = 6;
 const MILL_WAIT: Duration = Duration::from_millis(50);
 /// The rate of the sites whose pace is not what is shown: as fast as can be.
 const UNPACED: f64 = 10_000.0;
-
-/// What is going on, for the tasks that make it happen and for the screen.
-pub(super) struct Show {
-    story: Mutex<Story>,
-    is_over: AtomicBool,
-}
-
-impl Show {
-    fn new(story: Story) -> Self {
-        Self { story: Mutex::new(story), is_over: AtomicBool::new(false) }
-    }
-
-    /// The story so far. A task that panicked while it told something leaves a story that can still be read.
-    pub(super) fn story(&self) -> MutexGuard<'_, Story> {
-        self.story.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing more will happen. Relaxed: who sees it late asks for one more page, or draws one more picture.
-    pub(super) fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-}
 
 /// Runs the command.
 pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

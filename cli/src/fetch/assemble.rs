@@ -66,7 +66,7 @@ impl Crawler {
         said.iter().for_each(reload::say);
         selector.set_sink(Box::new(over_arms.watched(Arc::clone(&journal))));
         let selector = Arc::new(selector);
-        let again = Reload::new(settings, &selector, &detector, &over_arms);
+        let again = Reload::new(settings, &selector, &[&detector], &over_arms);
         let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
         let mut builder = Pipeline::builder(selector).limits(limits).detector(detector);
         if wishes.has_queue {
@@ -114,7 +114,7 @@ impl Crawler {
     }
 }
 
-fn about_guard(error: RolloutError) -> Failure {
+pub(crate) fn about_guard(error: RolloutError) -> Failure {
     match error {
         RolloutError::Journal(error) => error.into(),
         error => Failure::usage(error),

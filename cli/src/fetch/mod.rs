@@ -39,7 +39,6 @@ pub(super) mod assemble;
 mod eta;
 pub(super) mod feed;
 mod files;
-pub(super) mod hangup;
 pub(super) mod make;
 mod queue;
 pub(super) mod report;
