@@ -216,7 +216,7 @@ fn sides(rollout: &Rollout) -> Table {
     for (place, name) in ["delivered", "lost to blocks", "failed otherwise"].into_iter().enumerate() {
         table.row([name.to_owned(), shares[0][place].clone(), shares[1][place].clone(), String::new()]);
     }
-    let figures: [(&str, fn(&ArmFigures) -> &Figure, Option<&Figure>, Unit); 6] = [
+    let figures: [FigureRow<'_>; 6] = [
         ("success", |arm| &arm.success, apart.map(|d| &d.success), Unit::Share),
         ("cost a page", |arm| &arm.cost_per_page, apart.map(|d| &d.cost_per_page), Unit::Number),
         ("requests a page", |arm| &arm.requests_per_page, apart.map(|d| &d.requests_per_page), Unit::Number),
@@ -237,6 +237,9 @@ fn sides(rollout: &Rollout) -> Table {
     table.row(["asked first".to_owned(), learning, legacy, String::new()]);
     table
 }
+
+/// A row: its name, the figure of an arm, the difference of both, and what it is counted in.
+type FigureRow<'f> = (&'static str, fn(&ArmFigures) -> &Figure, Option<&'f Figure>, Unit);
 
 /// What a figure is counted in.
 #[derive(Clone, Copy)]

@@ -417,12 +417,12 @@ proptest::proptest! {
                 }
             }
         }
-        for site in 0..SITES.len() {
+        for (site, name) in SITES.into_iter().enumerate() {
             let kept = |day: u16| (201 - u32::from(day)) <= days.min(90);
             let want = model.iter().filter(|((of, day, ..), _)| *of == site && kept(*day));
             let want = want.fold((0, 0), |sum, (_, n)| (sum.0 + n.0, sum.1 + n.1));
-            let rate = live.as_ref().unwrap().ban_rate_at(SITES[site], days, now);
-            proptest::prop_assert_eq!((rate.attempts, rate.banned), want, "{}", SITES[site]);
+            let rate = live.as_ref().unwrap().ban_rate_at(name, days, now);
+            proptest::prop_assert_eq!((rate.attempts, rate.banned), want, "{}", name);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Steering {
         self.is_plain.store(now.router.is_plain() && !now.has_fallen(), Ordering::Release);
         drop(now);
         let again = self.now.load();
-        if !(again.router.is_plain() && !again.has_fallen()) {
+        if !again.router.is_plain() || again.has_fallen() {
             self.is_plain.store(false, Ordering::Release);
         }
     }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use fetchwise::arms::GuardSettings;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::config::{Config, DurabilityName, FetcherConfig, ImportanceMode};
 use fetchwise::detect::DetectorOptions;
@@ -43,6 +44,8 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("log", key)) => return log(key),
         Some(("importance", key)) => importance(key)?,
         Some(("detect", "block_threshold")) => json!(f64::from(DetectorOptions::default().block_threshold)),
+        Some(("rollout", "retry_after")) => return words("never"),
+        Some(("rollout", key)) => rollout(key)?,
         Some(("robots", "use")) => return words("obey for lists, ignore for URLs on the command line"),
         Some(("robots", "agent")) => json!(DEFAULT_AGENT),
         Some(("network", "allow")) => json!([]),
@@ -53,6 +56,19 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         _ => return top(key, settings),
     };
     Some(Fallback::Value(value))
+}
+
+fn rollout(key: &str) -> Option<Value> {
+    let base = GuardSettings::default();
+    Some(match key {
+        "fall_back" => json!(base.is_on),
+        "metric" => json!(base.metric.to_string()),
+        "confidence" => json!(base.confidence),
+        "margin" => json!(base.margin.unwrap_or_else(|| base.metric.margin())),
+        "min_pages" => json!(base.visits_min),
+        "min_hosts" => json!(base.hosts_min),
+        _ => return None,
+    })
 }
 
 fn words(words: &'static str) -> Option<Fallback> {

@@ -1,8 +1,8 @@
 //! `demo`: a town of web sites on loopback, crawled for real, round after round, so that one sees learning happen.
 //!
 //! One page of each site a round, all sites at once. What is shown is what the pipeline reports and what the sites have counted;
-//! nothing is acted out. `story` is what happened so far and `show` who shares it, `watched` makes it happen for somebody who watches, `view` draws it,
-//! `screen` has the terminal; `plain` does all of it for a file or a pipe.
+//! nothing is acted out. `story` is what happened so far and `show` who shares it, `watched` makes it happen for somebody who watches,
+//! `view` draws it, `screen` has the terminal; `plain` does all of it for a file or a pipe. `served` is the dashboard over either.
 
 use std::io::IsTerminal;
 
@@ -18,6 +18,7 @@ use super::settings::Settings;
 mod plain;
 mod rivals;
 mod screen;
+mod served;
 mod show;
 mod story;
 mod view;
@@ -32,7 +33,7 @@ mod watched;
 /// --plain, it is a table. What is learned is thrown away at the end, unless --data-dir says where to keep it.
 #[derive(Debug, Args)]
 #[command(after_help = "Keys: q ends it, p stops and goes on.\n\n\
-    Examples:\n  fetchwise demo\n  fetchwise demo --plain --rounds 12\n  fetchwise demo --json | jq -c '[.round, .place, .fetcher, .source]'")]
+    Examples:\n  fetchwise demo\n  fetchwise demo --serve\n  fetchwise demo --plain --rounds 12\n  fetchwise demo --json | jq -c '[.round, .place, .fetcher, .source]'")]
 pub(crate) struct DemoArgs {
     /// Pages of each site [default: 24; 48 for the picture]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -40,6 +41,9 @@ pub(crate) struct DemoArgs {
     /// Print a table instead of the picture
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Serve the dashboard over it on this machine, until q or Ctrl-C
+    #[arg(long)]
+    pub(crate) serve: bool,
     #[command(flatten)]
     pub(crate) browser: BrowserArgs,
 }

@@ -6,10 +6,9 @@ use fetchwise_testsite::origin::Origin;
 use fetchwise_testsite::town::{Place, town};
 use serde::Serialize;
 
-use super::{DemoArgs, STEALTH_AGENT, serve};
+use super::{DemoArgs, STEALTH_AGENT, serve, served};
 use crate::failure::{Exit, Failure};
 use crate::fetch::PaceArgs;
-use crate::fetch::assemble::Crawler;
 use crate::fetch::report::ReportJson;
 use crate::fetch::stop;
 use crate::fetch::wishes::Wishes;
@@ -52,11 +51,21 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let mut stop = stop::listen().map_err(Failure::failed)?;
-        let crawler = Crawler::open(&settings, &wishes, None)?;
+        let (crawler, served) = served::open(args.serve, &settings, &wishes).await?;
+        if let Some(served) = &served {
+            note(format_args!("the dashboard is at {}", served.url));
+        }
         let ended = tokio::select! {
             ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds.unwrap_or(ROUNDS)), out) => ended,
             Ok(()) = stop.changed() => Err(Failure::failed("interrupted")),
         };
+        if let Some(served) = served {
+            if ended.is_ok() {
+                note(format_args!("the dashboard stays at {} until Ctrl-C", served.url));
+                let _ = stop.changed().await;
+            }
+            served.close().await;
+        }
         crawler.close().await.and(ended)
     });
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));

@@ -149,6 +149,8 @@ pub(super) struct Story {
     /// What a browser's page costs, in plain requests.
     pub(super) render_cost: f64,
     pub(super) is_stopped: bool,
+    /// Where the dashboard is, if there is one.
+    pub(super) dashboard: Option<String>,
 }
 
 impl Story {
@@ -171,6 +173,7 @@ impl Story {
             news: VecDeque::new(),
             render_cost,
             is_stopped: false,
+            dashboard: None,
         }
     }
 
@@ -284,19 +287,11 @@ mod tests {
     use super::*;
 
     fn came(by: &str, source: Source) -> Report {
-        let mut report = Report::default();
-        report.fetcher = Some(by.to_owned());
-        report.source = Some(source);
-        report.success = true;
-        report.requests = 1;
-        report
+        Report { fetcher: Some(by.to_owned()), source: Some(source), success: true, requests: 1, ..Report::default() }
     }
 
     fn ended(error: &'static str, requests: u32) -> Report {
-        let mut report = Report::default();
-        report.error_type = Some(error);
-        report.requests = requests;
-        report
+        Report { error_type: Some(error), requests, ..Report::default() }
     }
 
     fn story() -> Story {

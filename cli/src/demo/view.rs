@@ -72,7 +72,11 @@ fn head(frame: &mut Frame<'_>, area: Rect, story: &Story) {
             QUIET,
         ),
     ]);
-    let right = Line::from(Span::styled("p stops and goes on, q ends ", QUIET)).right_aligned();
+    let keys = match &story.dashboard {
+        Some(url) => format!("dashboard {url}   q ends "),
+        None => "p stops and goes on, q ends ".to_owned(),
+    };
+    let right = Line::from(Span::styled(keys, QUIET)).right_aligned();
     frame.render_widget(left, area);
     if area.width > 100 {
         frame.render_widget(right, area);
@@ -296,10 +300,12 @@ mod tests {
     fn story() -> Story {
         let places = fetchwise_testsite::town::town_to_watch();
         let mut story = Story::new(&places[..8], &["fetchwise", "always direct", "always browser"], 48, 15.0);
-        let mut report = Report::default();
-        report.fetcher = Some("direct_access".to_owned());
-        report.source = Some(Source::Learned);
-        report.confidence = 0.8;
+        let mut report = Report {
+            fetcher: Some("direct_access".to_owned()),
+            source: Some(Source::Learned),
+            confidence: 0.8,
+            ..Report::default()
+        };
         story.page(0, &report, None);
         report.error_type = Some("blocked_403");
         story.page(6, &report, Some(Duration::from_secs(100)));

@@ -23,11 +23,10 @@ use tokio::task::JoinSet;
 use super::rivals::{Rival, count};
 use super::show::Show;
 use super::story::{Beat, Counted, Story};
-use super::{DemoArgs, STEALTH_AGENT, screen, serve};
+use super::{DemoArgs, STEALTH_AGENT, screen, serve, served};
 use crate::available::Available;
 use crate::failure::{Exit, Failure};
 use crate::fetch::PaceArgs;
-use crate::fetch::assemble::Crawler;
 use crate::fetch::stop;
 use crate::fetch::wishes::Wishes;
 use crate::out::{DIM, Out, Table, styled};
@@ -61,15 +60,17 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
         ..Wishes::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
-    let (crawler, rivals, stop) = runtime.block_on(async {
+    let (crawler, served, rivals, stop) = runtime.block_on(async {
         let stop = stop::listen().map_err(Failure::failed)?;
-        let crawler = Crawler::open(&settings, &wishes, None)?;
-        Ok::<_, Failure>((crawler, Rivals::new(args, &settings, &town)?, stop))
+        let (crawler, served) = served::open(args.serve, &settings, &wishes).await?;
+        Ok::<_, Failure>((crawler, served, Rivals::new(args, &settings, &town)?, stop))
     })?;
     let names: Vec<&'static str> =
         std::iter::once("fetchwise").chain(rivals.all.iter().map(|rival| rival.name)).collect();
     let rounds = usize::from(args.rounds.unwrap_or(ROUNDS));
-    let show = Arc::new(Show::new(Story::new(&town, &names, rounds, render_cost(&crawler.pipeline))));
+    let mut story = Story::new(&town, &names, rounds, render_cost(&crawler.pipeline));
+    story.dashboard = served.as_ref().map(|served| served.url.clone());
+    let show = Arc::new(Show::new(story));
     let agent = settings.config.http.user_agent.clone().unwrap_or_else(|| DEFAULT_USER_AGENT.to_owned());
     let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), town, agent };
     let drawn = {
@@ -82,7 +83,12 @@ pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result
         drawn
     };
     drop(crawl);
-    let closed = runtime.block_on(crawler.close());
+    let closed = runtime.block_on(async {
+        if let Some(served) = served {
+            served.close().await;
+        }
+        crawler.close().await
+    });
     runtime.shutdown_timeout(Duration::from_millis(500));
     drawn.map_err(|error| {
         Failure::failed(format_args!("cannot draw on this terminal: {error}")).advise("--plain prints a table")
@@ -167,7 +173,10 @@ impl Crawl {
         if let Some(browser) = &rivals.browser {
             browser.close().await;
         }
-        show.end();
+        // With a dashboard there is still something to look at.
+        if show.story().dashboard.is_none() {
+            show.end();
+        }
     }
 
     /// One page of each site.

@@ -17,6 +17,7 @@ use crate::reload::{self, Reload};
 use crate::settings::{Settings, say_torn};
 use crate::upkeep;
 use fetchwise::config::DurabilityName;
+use fetchwise::detect::Detector;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::fetch::guard::{AddressGuard, parse_network};
@@ -45,6 +46,19 @@ pub(crate) struct Crawler {
 impl Crawler {
     /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
     pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
+        Self::open_around(settings, wishes, store, |mut selector, journal, _, over_arms| {
+            selector.set_sink(Box::new(over_arms.watched(Arc::clone(journal))));
+            Ok(Arc::new(selector))
+        })
+    }
+
+    /// As [`Crawler::open`], where `share` sees to it that what the selector records gets into the journal.
+    pub(crate) fn open_around(
+        settings: &Settings,
+        wishes: &Wishes,
+        store: Option<Arc<dyn Store>>,
+        share: impl FnOnce(Selector, &Arc<Journal>, &Arc<Detector>, &Arc<Guard>) -> Result<Arc<Selector>, Failure>,
+    ) -> Result<Self, Failure> {
         let hangups = reload::listen(settings).map_err(Failure::failed)?;
         let router = settings.router()?.clone();
         let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
@@ -58,14 +72,13 @@ impl Crawler {
         let with = |builder: SelectorBuilder| {
             builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
         };
-        let (mut selector, _) = settings.learned_with(with)?;
+        let (selector, _) = settings.learned_with(with)?;
         if let Some(name) = &wishes.fetcher {
             is_known(&available, &selector, name)?;
         }
         let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
         said.iter().for_each(reload::say);
-        selector.set_sink(Box::new(over_arms.watched(Arc::clone(&journal))));
-        let selector = Arc::new(selector);
+        let selector = share(selector, &journal, &detector, &over_arms)?;
         let again = Reload::new(settings, &selector, &[&detector], &over_arms);
         let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
         let mut builder = Pipeline::builder(selector).limits(limits).detector(detector);

@@ -111,7 +111,8 @@ fn ban_rate_counts_whole_utc_days_and_none_is_none() {
     ]);
     let rate =
         |days: &str, now: &str| place.run(&["ban-rate", "WWW.e.org", "--days", days, "--now", now, "--json"]).one();
-    assert_eq!(rate("1", today), json!({"domain": "e.org", "days": 1, "attempts": 1, "banned": 1, "rate": 1.0}));
+    let day = json!({"domain": "e.org", "days": 1, "attempts": 1, "banned": 1, "rate": 1.0, "complete_since": null});
+    assert_eq!(rate("1", today), day);
     let week = rate("7", today);
     assert_eq!((week["attempts"].as_u64(), week["banned"].as_u64()), (Some(3), Some(1)));
     let none = rate("3", "2026-05-01T00:00:00Z");

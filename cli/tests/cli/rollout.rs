@@ -49,7 +49,7 @@ fn pages(place: &Place, origin: &Origin, name: &str, many: usize) -> String {
     place.write(&format!("{name}.txt"), all)
 }
 
-fn fetch<'a>(input: &'a str) -> Vec<&'a str> {
+fn fetch(input: &str) -> Vec<&str> {
     [&["fetch", "--json", "--config", "c.toml", "--input", input][..], &PLAIN[..]].concat()
 }
 

@@ -86,10 +86,13 @@ pub fn simulate_joint(
     results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
+/// Makes a crawler of a site.
+type Make<'m> = &'m dyn Fn(&Site) -> Result<Box<dyn Crawler>, SimulateError>;
+
 /// Crawls one host of a class.
 fn crawl(world: &JointWorld, class: &JointClass, name: &str, seed: u64, host: usize) -> Result<Count, SimulateError> {
     let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ (host as u64) << 32);
-    let run = |make: &dyn Fn(&Site) -> Result<Box<dyn Crawler>, SimulateError>| {
+    let run = |make: Make<'_>| {
         let mut site = Site::new(world, &world.limits(), class, own);
         let mut crawler = make(&site)?;
         Ok(Crawl::new(world, &mut site, &mut *crawler).run())

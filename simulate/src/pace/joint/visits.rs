@@ -45,7 +45,7 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Ready,
-    Out(Fetch<Arc<Selector>>),
+    Out(Box<Fetch<Arc<Selector>>>),
     Waits(Wait),
     /// For a free place of the fetcher at this place.
     Busy(usize),
@@ -138,7 +138,7 @@ impl Visits {
                     return None;
                 }
                 let url = slot.url;
-                slot.state = State::Out(fetch);
+                slot.state = State::Out(Box::new(fetch));
                 Some(Turn::Send { url, place, ticket: at })
             }
             Step::Wait(wait) => {
@@ -200,7 +200,7 @@ impl Crawler for Visits {
         let Some(Some(slot)) = self.slots.get_mut(ticket) else { return };
         if let State::Out(fetch) = std::mem::replace(&mut slot.state, State::Ready) {
             let renders = self.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.renders);
-            slot.visit.report(fetch, answer(page, renders));
+            slot.visit.report(*fetch, answer(page, renders));
         }
     }
 
