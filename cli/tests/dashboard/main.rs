@@ -476,12 +476,15 @@ fn while_a_table_serves_part_of_the_visits_both_arms_are_side_by_side() {
         let is_learning = n % 2 == 0;
         attempt["arm"] = json!(if is_learning { "learning" } else { "legacy" });
         attempt["source"] = json!(if is_learning { "learned" } else { "hard_coded" });
+        // A stage begins when the server does, and what was before it is none of its.
+        attempt["attempted_at"] = json!(now_ms());
         attempt
     };
-    import(&data, &crawl().into_iter().enumerate().map(arm).collect::<Vec<_>>());
+    std::fs::create_dir(&data).unwrap();
     let table = place.path().join("routes.csv");
     std::fs::write(&table, "domain,fetcher\nlibrary.example,playwright\ngallery.example,playwright\n").unwrap();
     let server = Server::start_with(&data, None, &["--mode", "split", "--router", table.to_str().unwrap()]);
+    server.record(&crawl().into_iter().enumerate().map(arm).collect::<Vec<_>>());
     let want = server.get("/v1/rollout");
     assert_eq!(want["arms"].as_array().unwrap().len(), 2);
     let mut chrome = Chrome::start(1400, 900);
