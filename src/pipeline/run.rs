@@ -90,20 +90,23 @@ async fn drive(pipeline: &Pipeline, mut visit: Way<'_>, url: &Url) -> Report {
                 let begun = Instant::now();
                 let asked = visit.url().clone();
                 let request = Request { url: &asked, limits: &limits };
-                let span = fetch.trace().fetch(&asked, fetcher.name());
-                let asking = span.around(fetcher.fetch(request));
-                let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
-                    Ok(result) => result,
-                    Err(_) => {
-                        let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
-                        Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+                let result = {
+                    // The span ends with the request, before what came of it is judged.
+                    let span = fetch.trace().fetch(&asked, fetcher.name());
+                    let asking = span.around(fetcher.fetch(request));
+                    let result = match tokio::time::timeout(limits.deadline + GRACE, asking).await {
+                        Ok(result) => result,
+                        Err(_) => {
+                            let message = format!("no answer within {} s", limits.deadline.as_secs_f64());
+                            Err(FetchError::new(ErrorKind::Timeout, message, begun.elapsed()))
+                        }
+                    };
+                    match &result {
+                        Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
+                        Err(error) => span.not_fetched(error),
                     }
+                    result
                 };
-                match &result {
-                    Ok(response) => span.fetched(response.status, response.body.len(), &response.final_url),
-                    Err(error) => span.not_fetched(error),
-                }
-                drop(span);
                 match result {
                     Err(error) if error.unavailable => visit.unavailable(fetch, error.message),
                     Err(error) => {

@@ -1,4 +1,4 @@
-//! Servers that ban an address for some seconds: for what was asked too fast, and for what was not there.
+//! Servers that ban an address for some seconds for what was not there. Bans for speed are in `limiters`, since they take minutes.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -42,17 +42,6 @@ fn ban(
 /// Whether the page's number is one of those that are not there.
 fn is_missing(path: &str) -> bool {
     path.rsplit('/').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number % 4 == 3)
-}
-
-#[test]
-fn a_ban_for_speed_is_waited_out_and_everything_comes() {
-    let host = "127.0.62.1";
-    let limiter = ban(12, Duration::from_secs(2), Duration::from_secs(4), 403, |_| (200, true));
-    let (server, place) = (Server::start([(host.to_owned(), limiter)]), Place::new());
-    let crawl = Crawl::run(&place, &pages(&server.base(host), 100), &[]);
-    println!("12 in 2 s, else 403 for 4 s: {} refusals", server.refusals());
-    assert_eq!(crawl.delivered(), 100, "{:?} {}", crawl.failures(), crawl.stderr);
-    assert!(server.refusals() <= 12, "{} refusals", server.refusals());
 }
 
 /// As fail2ban does it: whoever asks for too much that is not there gets no answer for a while. Which of the pages are missing cannot
