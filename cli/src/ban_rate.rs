@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::Args;
-use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
@@ -14,6 +13,7 @@ use fetchwise::analytics::{BanRate, DayHistory};
 use fetchwise::journal::{self, Order, Wanted};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
+use fetchwise_serve::shape::BanRateJson;
 
 /// Say how often a domain blocked, in whole UTC days
 ///
@@ -28,17 +28,6 @@ pub(crate) struct BanRateArgs {
     /// The last so many days, today included
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: u32,
-}
-
-#[derive(Serialize)]
-struct BanRateJson<'a> {
-    domain: &'a str,
-    days: u32,
-    attempts: u64,
-    banned: u64,
-    rate: Option<f64>,
-    /// Attempts before this may be missing from the counts.
-    complete_since: Option<String>,
 }
 
 const DAY_MS: i64 = 86_400_000;
@@ -60,8 +49,7 @@ pub(crate) fn run(args: &BanRateArgs, settings: &Settings, out: &mut Out) -> Res
     let since = since.filter(|since| since.as_millis() > first.saturating_mul(DAY_MS));
     let (attempts, banned, rate) = (sum.attempts, sum.banned, sum.rate());
     if out.json {
-        let complete_since = since.map(rfc3339::format);
-        out.object(&BanRateJson { domain: &domain, days: args.days, attempts, banned, rate, complete_since })?;
+        out.object(&BanRateJson::new(&domain, args.days, sum, since))?;
         return Ok(Exit::Done);
     }
     let (name, days) =

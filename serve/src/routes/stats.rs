@@ -15,7 +15,10 @@ use crate::answer;
 use crate::problem::Problem;
 use crate::shape::{BanRateJson, StatsJson};
 use crate::state::State;
-use fetchwise::analytics::By;
+use fetchwise::analytics::{BanRate, By};
+use fetchwise::time::Timestamp;
+
+const DAY_MS: i64 = 86_400_000;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/stats", get(stats)).route("/v1/ban-rate", get(ban_rate))
@@ -71,5 +74,11 @@ async fn ban_rate(Get(state): Shared, Query(asked): Query<AskedRate>) -> Result<
             days.ok_or_else(|| wrong(format!("{text:?} is no number of days: 1 or more are")))?
         }
     };
-    Ok(answer::json(&BanRateJson::new(&domain, days, state.selector.ban_rate(&domain, days))))
+    let now = state.selector.now();
+    let start = |days_ago: u32| Timestamp::from_millis((now.utc_day() - i64::from(days_ago)).saturating_mul(DAY_MS));
+    // What a server answers at once are the days that are kept; `fetchwise ban-rate` reads the log for those before.
+    let kept = (days > BanRate::DAYS_KEPT).then(|| start(BanRate::DAYS_KEPT - 1));
+    let since = state.selector.ban_rates_since().max(kept).filter(|since| *since > start(days - 1));
+    let sum = state.selector.ban_rate_at(&domain, days.min(BanRate::DAYS_KEPT), now);
+    Ok(answer::json(&BanRateJson::new(&domain, days, sum, since)))
 }

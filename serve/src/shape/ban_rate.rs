@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use fetchwise::analytics::BanRate;
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
 
 /// A domain's ban rate over some days.
 #[derive(Debug, Serialize)]
@@ -12,11 +14,14 @@ pub struct BanRateJson<'a> {
     attempts: u64,
     banned: u64,
     rate: Option<f64>,
+    /// Attempts before this may be missing from the counts.
+    complete_since: Option<String>,
 }
 
 impl<'a> BanRateJson<'a> {
-    /// What was counted of `domain` in the last `days` days.
-    pub fn new(domain: &'a str, days: u32, sum: BanRate) -> Self {
-        Self { domain, days, attempts: sum.attempts, banned: sum.banned, rate: sum.rate() }
+    /// What was counted of `domain` in the last `days` days. Attempts before `complete_since` may be missing.
+    pub fn new(domain: &'a str, days: u32, sum: BanRate, complete_since: Option<Timestamp>) -> Self {
+        let complete_since = complete_since.map(rfc3339::format);
+        Self { domain, days, attempts: sum.attempts, banned: sum.banned, rate: sum.rate(), complete_since }
     }
 }
