@@ -2,6 +2,9 @@
 //!
 //! Each node keeps its own log, which stays the truth. What it has learned travels over a broker that may lose, double or reorder
 //! anything, and still each node ends up with the evidence of all.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod codec;
+pub mod intervals;
 pub mod origin;
 pub mod transport;
