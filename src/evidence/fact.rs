@@ -39,6 +39,25 @@ impl Fact<'_> {
     }
 }
 
+/// A fact that counts as news however late it comes.
+pub(crate) struct News<'f, 'a>(&'f Fact<'a>);
+
+impl<'a> Fact<'a> {
+    pub(crate) fn as_news(&self) -> News<'_, 'a> {
+        News(self)
+    }
+}
+
+impl Observed for News<'_, '_> {
+    fn facts(&self) -> Facts<'_> {
+        self.0.facts()
+    }
+
+    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str)) {
+        self.0.each_heuristic(f);
+    }
+}
+
 impl Observed for Fact<'_> {
     fn facts(&self) -> Facts<'_> {
         Facts {

@@ -188,6 +188,16 @@ impl Journal {
         self.log.durable_seq()
     }
 
+    /// The position that the next entry gets.
+    pub fn next_seq(&self) -> u64 {
+        self.log.next_seq()
+    }
+
+    /// What an acknowledgement means.
+    pub fn durability(&self) -> Durability {
+        self.log.durability()
+    }
+
     /// How many blocked attempts have been given to it since it was opened.
     #[doc(hidden)]
     pub fn blocks(&self) -> u64 {

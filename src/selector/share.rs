@@ -43,6 +43,12 @@ impl Selector {
         self.evidence.observe(fact, &self.registry);
     }
 
+    /// As [`learn_fact`](Self::learn_fact), but late facts count as news: for a test that they must not.
+    #[doc(hidden)]
+    pub fn learn_fact_as_news(&self, fact: &Fact<'_>) {
+        self.evidence.observe(&fact.as_news(), &self.registry);
+    }
+
     /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
     #[doc(hidden)]
     pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {

@@ -250,6 +250,11 @@ impl Log {
         self.shared.acks.durable().saturating_sub(1)
     }
 
+    /// The sequence number that the next record gets.
+    pub fn next_seq(&self) -> u64 {
+        self.shared.next_seq()
+    }
+
     /// Whether records reach the disk.
     pub fn health(&self) -> Health {
         self.shared.acks.health()
