@@ -171,6 +171,12 @@ impl Consumer {
         if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
     }
 
+    /// There is nothing to be read up to here.
+    pub(crate) fn pass(&mut self, end: Position) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        self.peers_mut()?.passed(end, false, now)
+    }
+
     /// Whether a message had anything new.
     fn take(&mut self, origin: Origin, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
         let now = self.selector.now();

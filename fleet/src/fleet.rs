@@ -24,7 +24,7 @@ use crate::peers::Peers;
 use crate::publisher::{Publisher, Turn, blocking};
 use crate::state::State;
 use crate::status::{Counts, Status};
-use crate::transport::{Table, Transport, TransportError};
+use crate::transport::{Position, Table, Transport, TransportError};
 
 /// After a failure a task waits for so long before it tries again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -120,8 +120,18 @@ impl Fleet {
             is_excluded,
             is_greeted: greeted,
         };
-        let reads =
-            Reads { consumer, transport, journal, options, shared: Arc::clone(&shared), told, stopped, owns, excluded };
+        let reads = Reads {
+            consumer,
+            transport,
+            journal,
+            options,
+            shared: Arc::clone(&shared),
+            told,
+            stopped,
+            owns,
+            excluded,
+            tried: None,
+        };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
         Ok(Self { origin, selector, shared, publisher: publish, consumer: consume, stop, tasks })
     }
@@ -370,6 +380,8 @@ struct Reads {
     stopped: watch::Receiver<bool>,
     owns: watch::Receiver<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
     excluded: watch::Sender<bool>,
+    /// Where the stream ended when a reader was silent before that.
+    tried: Option<Position>,
 }
 
 impl Reads {
@@ -434,8 +446,15 @@ impl Reads {
                     if last.elapsed() >= timing.silence {
                         let bounds = transport.bounds().await?;
                         let cursor = self.consumer.cursor();
-                        if bounds.incarnation != cursor.incarnation || bounds.last >= cursor.seq.max(1) {
-                            return Ok(());
+                        let end = Position { incarnation: bounds.incarnation, seq: bounds.last };
+                        if end.incarnation != cursor.incarnation || end.seq >= cursor.seq.max(1) {
+                            if self.tried != Some(end) {
+                                self.tried = Some(end);
+                                return Ok(());
+                            }
+                            // A second reader got nothing either: what was there has aged out, or is lost. What is missing will be
+                            // asked for.
+                            self.consumer.pass(end)?;
                         }
                         last = tokio::time::Instant::now();
                     }

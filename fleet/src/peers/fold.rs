@@ -17,6 +17,9 @@ use crate::intervals::Intervals;
 use crate::origin::Origin;
 use crate::share::unpack;
 
+/// The folder's name in the data directory.
+pub const FOLDER: &str = "peers";
+
 /// The sections of a snapshot.
 pub(super) const BOOK: u32 = 100;
 /// One for each origin that has evidence, in the order of the book.
