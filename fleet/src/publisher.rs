@@ -4,7 +4,7 @@
 //! share and stream together always cover everything. The log is the queue: a broker that is away costs no memory. Must not know what
 //! others have said.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +81,11 @@ pub(crate) struct Publisher {
     resent: u64,
     /// By how much the node's clock is ahead of the broker's, as far as is known.
     pub(crate) clock_ahead_ms: Option<i64>,
-    /// Facts since the last share.
+    /// An operator has excluded this node.
     pub(crate) is_excluded: bool,
+    /// What the log has forgotten for the fleet, and what of it the last share heeds.
+    pub(crate) forgot: BTreeSet<u64>,
+    shared_without: BTreeSet<u64>,
 }
 
 impl Publisher {
@@ -108,6 +111,8 @@ impl Publisher {
             resent: 0,
             clock_ahead_ms,
             is_excluded: false,
+            forgot: BTreeSet::new(),
+            shared_without: BTreeSet::new(),
         }
     }
 
@@ -207,7 +212,8 @@ impl Publisher {
         if look {
             let bounds = self.transport.bounds().await?;
             turn.rewinds += u64::from(self.rewind(&bounds).await?);
-            if self.is_share_due(&bounds) {
+            let has_forgotten = self.state.share_at > 0 && self.shared_without != self.forgot;
+            if has_forgotten || self.is_share_due(&bounds) {
                 self.share().await?;
             }
         }
@@ -349,6 +355,7 @@ impl Publisher {
         let latest = self.now().saturating_add(AHEAD_MAX);
         let withhold = self.options.safeguards.withhold;
         let half_life_ms = self.selector.half_life_ms();
+        let (forgot, heeded) = (self.forgot.clone(), self.forgot.clone());
         let work = move || -> Result<(Head, Bytes), FleetError> {
             let mut withheld = state.withheld.clone();
             if withhold && state.acknowledged < upto {
@@ -375,6 +382,7 @@ impl Publisher {
                 incarnation: bounds.incarnation,
                 seq: bounds.last,
                 half_life_ms,
+                forgot,
             };
             let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
             Ok((head, bytes))
@@ -383,6 +391,7 @@ impl Publisher {
         let note = Note { epoch: head.epoch, position: upto };
         let note = serde_json::to_string(&note).unwrap_or_default();
         self.transport.blobs().put(&self.origin().to_string(), &note, bytes).await?;
+        self.shared_without = heeded;
         (self.state.share, self.state.share_at) = (upto, self.now().as_millis());
         self.save()?;
         Ok(upto)

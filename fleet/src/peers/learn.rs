@@ -87,10 +87,16 @@ pub(super) struct FactsOf {
     pub(super) domain: String,
     pub(super) until: Timestamp,
     pub(super) found: Vec<OwnedFact>,
+    /// Who has evidence of it in an image.
+    pub(super) mixed: Vec<Origin>,
 }
 
 impl Learns for FactsOf {
-    fn share(&mut self, _: Origin, _: &Share) {}
+    fn share(&mut self, origin: Origin, share: &Share) {
+        if share.has_domain(&self.domain) {
+            self.mixed.push(origin);
+        }
+    }
 
     fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
         if fact.domain() == Some(&self.domain) && fact.at <= self.until {

@@ -23,7 +23,7 @@ use crate::codec::Batch;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
-use crate::share::Head;
+use crate::share::{Head, forgot};
 use crate::transport::Position;
 
 /// `peers/`, opened.
@@ -200,9 +200,9 @@ impl Peers {
             self.selector.give_share_back(&evidence);
         }
         let mut share = share.clone();
-        self.book.forgotten.keys().for_each(|domain| share.forget_domain(domain));
+        let is_stale = fold::without_forgotten(&self.book, head, &mut share);
         self.selector.take_share(&share);
-        self.book.share(origin, &covers, (epoch, base));
+        self.book.share(origin, &covers, (epoch, base), is_stale);
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {
@@ -210,6 +210,13 @@ impl Peers {
             }
         }
         Ok(())
+    }
+
+    /// Whether a share is without everything that was forgotten, and what is known of its origin is not.
+    pub(crate) fn refreshes(&self, origin: Origin, head: &Head) -> bool {
+        let book = &self.book;
+        book.peers.get(&origin).is_some_and(|peer| peer.is_stale)
+            && book.forgotten.iter().all(|(domain, until)| head.forgot.contains(&forgot(domain, *until)))
     }
 
     /// The messages of an origin in `peers/` that say more than a share.
@@ -240,20 +247,23 @@ impl Peers {
         if self.book.forgotten.get(domain).is_some_and(|known| *known >= until) {
             return Ok(false);
         }
-        let counted = self.facts_of(domain, until)?;
+        let (counted, mixed) = self.facts_of(domain, until)?;
         self.append(&Event::Forget { domain: domain.to_owned(), until }, now)?;
         self.book.forget(domain, until);
+        for origin in mixed {
+            self.book.peers.entry(origin).or_default().is_stale = true;
+        }
         self.selector.forget_domain(domain);
         counted.iter().for_each(|fact| fact.with(|fact| self.selector.take_back_fact(fact, false)));
         Ok(true)
     }
 
     /// The facts of a domain that count, as far as `peers/` still has them one by one.
-    fn facts_of(&self, domain: &str, until: Timestamp) -> Result<Vec<OwnedFact>, FleetError> {
+    fn facts_of(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedFact>, Vec<Origin>), FleetError> {
         let _ = self.log.flush().wait();
-        let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new() };
+        let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
         fold(&self.dir, &self.own, None, u64::MAX, &mut of)?;
-        Ok(of.found)
+        Ok((of.found, of.mixed))
     }
 
     /// Asks that everything be synced.
