@@ -480,6 +480,11 @@ impl Consumer {
         (records >= timing.keep_after || bytes >= timing.keep_bytes).then(|| peers.keeper())
     }
 
+    #[cfg(test)]
+    pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peers::Kept, FleetError> {
+        self.peers()?.keeper().keep(now)
+    }
+
     /// A snapshot was taken.
     pub(crate) fn was_kept(&mut self) {
         if let Some(peers) = &mut self.peers {
