@@ -366,3 +366,130 @@ proptest! {
         run(play(&steps))?;
     }
 }
+
+/// Two nodes; every message comes twice.
+async fn doubled(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    world.broker.set_faults(Faults { double: 1.0, ..Faults::default() });
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    (0..20).for_each(|k| world.record(k % 2, k as i64));
+    for n in 0..2 {
+        world.publish(n).await;
+    }
+    world.settle().await;
+    world.distance().await
+}
+
+/// A message that was acknowledged is lost, and no share has what it said.
+async fn lost(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..3 {
+        (0..10).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+    }
+    let last = world.broker.node(world.nodes[0].origin).bounds().await.unwrap().last;
+    assert!(world.broker.lose(last));
+    world.settle().await;
+    world.distance().await
+}
+
+/// Everything that the broker has is wiped, and then somebody joins who must live on what is published again.
+async fn wiped(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(3, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..2 {
+        (0..20).for_each(|k| world.record(k % 2, round * 100 + k as i64));
+        for n in 0..2 {
+            world.publish(n).await;
+            world.read(n, usize::MAX).await;
+        }
+    }
+    world.broker.wipe_stream();
+    world.broker.wipe_blobs();
+    world.broker.wipe_cells();
+    world.settle().await;
+    world.distance().await
+}
+
+/// Whether something was ever in the stream that was not on the disk.
+async fn published_unsynced(safeguards: Safeguards) -> bool {
+    let mut world = World::new(1, safeguards).await;
+    world.start(0).await;
+    let mut ever = false;
+    for round in 0..20 {
+        (0..5).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+        let hands = world.broker.node(world.nodes[0].origin);
+        let newest = hands.newest(world.nodes[0].origin).await.unwrap();
+        let last = newest.map_or(0, |body| crate::codec::peek(&body).unwrap().last);
+        ever |= last > world.nodes[0].live.as_ref().unwrap().journal.durable_seq();
+    }
+    ever
+}
+
+/// One records with a clock that is half an hour ahead now and then; how far the other is from the fold without that.
+async fn ahead(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    (0..20i64).for_each(|k| world.record(0, if k % 4 == 0 { 1_800_000 } else { -k }));
+    world.publish(0).await;
+    // Shares leave it out as well.
+    world.nodes[0].live.as_mut().unwrap().publisher.share().await.unwrap();
+    world.settle().await;
+    let expected = world.naive(|_, attempt| attempt.attempted_at <= NOW);
+    world.evidence(1).distance(&expected).0
+}
+
+/// How much the memory of what came last on a host is moved by what another node recorded there yesterday.
+async fn startled(safeguards: Safeguards) -> f64 {
+    use fetchwise::heuristic::url::ContentKind;
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for k in 0..200 {
+        world.record(0, k - 86_400_000);
+        world.record(1, k);
+    }
+    let recent = |world: &World| {
+        let selector = &world.nodes[1].live.as_ref().unwrap().selector;
+        let weights = selector.weights(("domain", "site1.example"), ContentKind::Page, "direct_access", NOW);
+        assert!(weights.total > 0.0);
+        (weights.recent_success, weights.recent_total)
+    };
+    let before = recent(&world);
+    world.settle().await;
+    assert!(world.distance().await <= 1e-9, "weights are exact either way");
+    let after = recent(&world);
+    (after.0 - before.0).abs() + (after.1 - before.1).abs()
+}
+
+#[test]
+fn each_safeguard_is_needed() {
+    let all = Safeguards::default();
+    run(async {
+        assert!(doubled(all).await <= 1e-9);
+        assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
+        assert!(lost(all).await <= 1e-9);
+        assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without asking for what is missing");
+        // Who is asked sends again what was wiped, so the two are looked at one by one.
+        let alone = Safeguards { want: false, ..all };
+        assert!(wiped(alone).await <= 1e-9);
+        assert!(wiped(Safeguards { rewind: false, ..alone }).await > 0.1, "with a cursor alone");
+        assert!(!published_unsynced(all).await);
+        assert!(published_unsynced(Safeguards { sync: false, ..all }).await, "without waiting for the disk");
+        assert!(ahead(all).await <= 1e-9);
+        assert!(ahead(Safeguards { withhold: false, ..all }).await > 0.1, "without withholding the future");
+        assert!(startled(all).await <= 1e-9);
+        assert!(startled(Safeguards { late: false, ..all }).await > 0.1, "with yesterday's news");
+    });
+}
