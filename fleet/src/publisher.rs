@@ -36,8 +36,6 @@ const RAW_FULL: usize = 900 << 10;
 const IN_FLIGHT: usize = 64;
 /// What bears a time so much later than the broker's clock never travels.
 pub const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// An answer that was just given is not given again to the next who asks.
-const ANSWERED_FOR: Duration = Duration::from_secs(2);
 /// With more positions than this to publish, a share comes first.
 const FAR_BEHIND: u64 = 1_000_000;
 
@@ -303,6 +301,7 @@ impl Publisher {
             return Ok(false);
         }
         let is_first = self.state.incarnation == 0;
+        self.answered.clear();
         if !self.options.safeguards.rewind && !is_first {
             self.state.incarnation = bounds.incarnation;
             return Ok(true);
@@ -399,7 +398,9 @@ impl Publisher {
 
     /// Answers somebody who misses something.
     pub(crate) async fn answer(&mut self, want: Want) -> Result<u64, FleetError> {
-        self.answered.retain(|(_, at)| at.elapsed() < ANSWERED_FOR);
+        // An answer that was just given is not given again to the next who asks, but to one who asks again.
+        let fresh = self.options.timing.hole / 2;
+        self.answered.retain(|(_, at)| at.elapsed() < fresh);
         if self.is_excluded || self.answered.iter().any(|(known, _)| *known == want) {
             return Ok(0);
         }

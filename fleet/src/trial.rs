@@ -163,6 +163,16 @@ impl World {
         let _ = live.consumer.look().await;
         let _ = live.consumer.mend().await;
         live.publisher.forgot = live.consumer.forgot();
+        live.publisher.is_excluded = live.consumer.is_excluded;
+    }
+
+    /// An operator takes a node's evidence out of all others, or lets it in again.
+    async fn exclude(&mut self, n: usize, is_out: bool) {
+        let (operator, name) = (self.broker.node(Origin::from_bytes([99; 16])), self.nodes[n].origin.to_string());
+        let _ = match is_out {
+            true => operator.put(Table::Excluded, &name, "".into()).await.map(drop),
+            false => operator.delete(Table::Excluded, &name, None).await.map(drop),
+        };
     }
 
     /// Delivers what is asked for.
@@ -179,6 +189,7 @@ impl World {
     async fn settle(&mut self) -> bool {
         self.broker.set_faults(Faults::default());
         for n in 0..self.nodes.len() {
+            self.exclude(n, false).await;
             if self.nodes[n].live.is_none() {
                 self.start(n).await;
             }
@@ -272,6 +283,8 @@ enum Step {
     Lose(u64),
     Keep(usize),
     Share(usize),
+    Exclude(usize),
+    Include(usize),
     Faults(u8),
 }
 
@@ -292,6 +305,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1u64..30).prop_map(Step::Lose),
         1 => n().prop_map(Step::Keep),
         1 => n().prop_map(Step::Share),
+        1 => n().prop_map(Step::Exclude),
+        1 => n().prop_map(Step::Include),
         2 => any::<u8>().prop_map(Step::Faults),
     ]
 }
@@ -330,6 +345,8 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
                     let _ = live.publisher.share().await;
                 }
             }
+            Step::Exclude(n) => world.exclude(n, true).await,
+            Step::Include(n) => world.exclude(n, false).await,
             Step::Faults(bits) => world.broker.set_faults(Faults {
                 lose: if bits & 1 != 0 { 0.2 } else { 0.0 },
                 double: if bits & 2 != 0 { 0.5 } else { 0.0 },
