@@ -15,7 +15,7 @@ use futures_util::stream::{self, BoxStream};
 
 use super::Nats;
 use super::error::{NotStored, Told, other, told};
-use super::link::Link;
+use super::link::{Link, timestamp};
 use super::setup::max_age;
 use super::tail::{Came, Message, Tail};
 use crate::transport::{Cell, Cells, Change, Swapped, Table, TransportError};
@@ -46,7 +46,7 @@ impl Link {
                 Ok(if is_deleted {
                     Last::Deleted(message.sequence)
                 } else {
-                    Last::Held(Cell { value: message.payload, revision: message.sequence })
+                    Last::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
                 })
             }
             Err(error) => match error.kind() {
@@ -244,7 +244,7 @@ impl Cells for Nats {
 }
 
 fn cell(message: Message) -> Cell {
-    Cell { value: message.body, revision: message.seq }
+    Cell { value: message.body, revision: message.seq, at: message.at }
 }
 
 impl Nats {

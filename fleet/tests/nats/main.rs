@@ -5,5 +5,6 @@
 
 mod conformance;
 mod faults;
+mod hosts;
 mod servers;
 mod setup;
