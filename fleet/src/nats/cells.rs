@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use async_nats::header::{HeaderMap, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 
 use super::Nats;
-use super::error::{NotStored, Told, other, told};
+use super::error::NotStored;
 use super::link::{Link, timestamp};
 use super::setup::max_age;
 use super::tail::{Came, Message, Tail};
@@ -34,39 +33,16 @@ enum Last {
 
 impl Link {
     async fn last(&self, table: Table, key: &str) -> Result<Last, TransportError> {
-        self.connected()?;
         let (subject, name) = (self.cell_subject(table, key)?, self.names.bucket_stream(table));
-        let begun = Instant::now();
-        let stream = self.js.get_stream_no_info(&name).await.map_err(|error| other(&error, &name))?;
-        match stream.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => {
-                let header = |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
-                let is_deleted = header("Nats-Marker-Reason").is_some()
-                    || header("KV-Operation").is_some_and(|what| what == "DEL" || what == "PURGE");
-                Ok(if is_deleted {
-                    Last::Deleted(message.sequence)
-                } else {
-                    Last::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
-                })
-            }
-            Err(error) => match error.kind() {
-                LastRawMessageErrorKind::NoMessageFound => Ok(Last::Nothing),
-                LastRawMessageErrorKind::JetStream(answer) => match told(
-                    &Told {
-                        code: u16::try_from(answer.code()).unwrap_or_default(),
-                        err_code: answer.error_code().0,
-                        description: answer.to_string(),
-                    },
-                    &name,
-                ) {
-                    TransportError::Missing(_) => Err(self.nobody(&name).await),
-                    error => Err(error),
-                },
-                _ => Err(self
-                    .forbidden(begun, &format!("STREAM.MSG.GET.{name}"))
-                    .unwrap_or_else(|| other(&error, &name))),
-            },
-        }
+        let Some(message) = self.last_of(&name, &subject).await? else { return Ok(Last::Nothing) };
+        let header = |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
+        let is_deleted = header("Nats-Marker-Reason").is_some()
+            || header("KV-Operation").is_some_and(|what| what == "DEL" || what == "PURGE");
+        Ok(if is_deleted {
+            Last::Deleted(message.sequence)
+        } else {
+            Last::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
+        })
     }
 
     fn cell_subject(&self, table: Table, key: &str) -> Result<String, TransportError> {

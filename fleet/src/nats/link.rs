@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use async_nats::connection::State;
 use async_nats::header::HeaderMap;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{Context, context::ContextBuilder};
 use async_nats::{Client, ClientError, Event, Request, RequestErrorKind, ServerError};
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use fetchwise::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::{NotStored, Told, told, unanswered};
+use super::error::{NotStored, Told, other, told, unanswered};
 use super::names::Names;
 use super::settings::{NatsSettings, shown};
 use super::setup;
@@ -208,11 +210,43 @@ impl Link {
         }
     }
 
+    /// The last message of a subject, as the stream's leader has it.
+    pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
+        self.connected()?;
+        let begun = Instant::now();
+        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other(&error, name))?;
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::JetStream(answer) => {
+                    let answer = Told {
+                        code: u16::try_from(answer.code()).unwrap_or_default(),
+                        err_code: answer.error_code().0,
+                        description: answer.to_string(),
+                    };
+                    match told(&answer, name) {
+                        TransportError::Missing(_) => Err(self.nobody(name).await),
+                        error => Err(error),
+                    }
+                }
+                _ => {
+                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other(&error, name)))
+                }
+            },
+        }
+    }
+
     /// What a stream holds now. One that is gone is made anew where this node may.
     pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
+        self.info_of(stream).await?.bounds()
+    }
+
+    /// The same, with all that the broker says of it.
+    pub(super) async fn info_of(&self, stream: &str) -> Result<setup::Info, TransportError> {
         for is_again in [false, true] {
             match self.ask::<setup::Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
-                Ok(info) => return info.bounds(),
+                Ok(info) => return Ok(info),
                 Err(error) => match told(&error, stream) {
                     TransportError::Missing(_) if self.settings.make && !is_again => self.make_anew().await?,
                     error => return Err(error),

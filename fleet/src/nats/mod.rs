@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_nats::header::{HeaderMap, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
 use bytes::Bytes;
+use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -146,6 +147,17 @@ impl Transport for Nats {
 
     fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
         Box::pin(self.link.bounds())
+    }
+
+    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+        Box::pin(async move {
+            let (stream, subject) = (self.link.names.stream(), self.link.names.facts_of(origin));
+            Ok(self.link.last_of(&stream, &subject).await?.map(|message| message.payload))
+        })
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
+        Box::pin(async move { Ok(self.link.info_of(&self.link.names.stream()).await?.now()) })
     }
 
     fn cells(&self) -> &dyn Cells {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_nats::datetime::parse_rfc3339;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use fetchwise::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -52,6 +53,9 @@ pub enum How {
 #[derive(Debug, Deserialize)]
 pub(super) struct Info {
     created: String,
+    /// The broker's time when it answered.
+    #[serde(default)]
+    ts: Option<String>,
     config: Config,
     state: State,
 }
@@ -65,6 +69,11 @@ struct State {
 }
 
 impl Info {
+    /// The broker's time when it answered.
+    pub(super) fn now(&self) -> Option<Timestamp> {
+        parse_rfc3339(self.ts.as_deref()?).ok().map(timestamp)
+    }
+
     pub(super) fn bounds(&self) -> Result<Bounds, TransportError> {
         let time = |text: &str| {
             parse_rfc3339(text).map_err(|_| TransportError::Invalid(format!("{}: no time", self.config.name)))

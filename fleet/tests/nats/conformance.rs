@@ -63,6 +63,13 @@ async fn stream(transport: &dyn Transport) {
     for expected in &stored {
         assert_eq!(message(&mut live).await, *expected, "as it was published, in order, by whom the subject says");
     }
+    let newest = |of| stored.iter().rev().find(|(origin, ..)| *origin == of).map(|(.., body)| body.clone());
+    assert_eq!(transport.newest(a).await.unwrap(), newest(a));
+    assert_eq!(transport.newest(b).await.unwrap(), newest(b));
+    assert_eq!(transport.newest(Origin::random()).await.unwrap(), None);
+    if let Some(now) = transport.now().await.unwrap() {
+        assert!(after.first_at.unwrap() <= now);
+    }
     // From the middle on.
     let mut late = transport.read(stored[60].1);
     assert_eq!(message(&mut late).await, stored[60]);

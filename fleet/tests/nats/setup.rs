@@ -115,3 +115,9 @@ async fn who_may_not_make_streams_is_told_what_is_missing() {
     assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
     node.cells().put(Table::Hosts, "e.org", Bytes::new()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_broker_in_the_process_conforms() {
+    let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
+    conforms(&fetchwise_fleet::memory::Memory::new(clock, 1).node(Origin::random())).await;
+}
