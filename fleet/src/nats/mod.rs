@@ -120,21 +120,20 @@ impl Transport for Nats {
     fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
         let names = &self.link.names;
         let tail = Tail::from(&self.link, names.stream(), names.facts(), from.incarnation, from.seq);
-        stream::unfold(Some((tail, from.incarnation)), move |reader| async move {
-            let (mut tail, mut incarnation) = reader?;
+        stream::unfold(Some(tail), move |tail| async move {
+            let mut tail = tail?;
             loop {
                 match tail.next().await {
                     Ok(Came::Message(message)) => {
                         // A subject that is no origin's is nobody's: the permissions of a broker let no node write there.
                         let Some(origin) = self.link.names.origin(&message.subject) else { continue };
-                        let position = Position { incarnation, seq: message.seq };
+                        let position = Position { incarnation: tail.incarnation(), seq: message.seq };
                         let delivery = Delivery::Message { origin, position, at: message.at, body: message.body };
-                        return Some((Ok(delivery), Some((tail, incarnation))));
+                        return Some((Ok(delivery), Some(tail)));
                     }
                     Ok(Came::Anew(bounds)) => {
-                        incarnation = bounds.incarnation;
-                        self.link.incarnation.store(incarnation, Ordering::Relaxed);
-                        return Some((Ok(Delivery::Wiped(bounds)), Some((tail, incarnation))));
+                        self.link.incarnation.store(bounds.incarnation, Ordering::Relaxed);
+                        return Some((Ok(Delivery::Wiped(bounds)), Some(tail)));
                     }
                     Ok(Came::Silence(_)) => {}
                     Err(TransportError::Away(_)) => tokio::time::sleep(AGAIN).await,

@@ -61,19 +61,15 @@ pub(super) struct Tail<'l> {
 }
 
 impl<'l> Tail<'l> {
-    /// Everything from place `next` on, if the stream is that one; from its first message on when it is another.
+    /// Everything from place `next` on, if the stream is that one (0: whichever it is); from its first message on when it is another.
     pub(super) fn from(link: &'l Link, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
-        let next = next.max(1);
-        Self {
-            link,
-            stream,
-            filter,
-            newest_only: false,
-            incarnation: Some(incarnation),
-            next,
-            messages: None,
-            delivered: 0,
-        }
+        let incarnation = Some(incarnation).filter(|known| *known != 0);
+        Self { link, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
+    }
+
+    /// Which stream it reads; 0 before the first look.
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation.unwrap_or(0)
     }
 
     /// The newest message of each subject, and then everything.

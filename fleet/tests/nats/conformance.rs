@@ -76,8 +76,10 @@ async fn stream(transport: &dyn Transport) {
     // From before the oldest, and from the very beginning.
     let mut all = transport.read(Position { incarnation: before.incarnation, seq: 0 });
     assert_eq!(message(&mut all).await, stored[0]);
+    let mut whichever = transport.read(Position::default());
+    assert_eq!(message(&mut whichever).await, stored[0]);
     // A position of a stream that is no more.
-    let mut other = transport.read(Position { incarnation: before.incarnation - 1, seq: 70 });
+    let mut other = transport.read(Position { incarnation: before.incarnation + 1, seq: 70 });
     match timeout(LONG, other.next()).await.unwrap().unwrap().unwrap() {
         Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, before.incarnation),
         message => panic!("{message:?}"),
