@@ -9,9 +9,12 @@ pub mod codec;
 mod consumer;
 pub mod error;
 mod fleet;
+pub mod hosts;
 pub mod intervals;
 mod lease;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
 pub mod options;
 pub mod origin;
 pub mod owner;

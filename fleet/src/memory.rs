@@ -209,7 +209,7 @@ impl State {
 
     fn put(&mut self, table: Table, key: &str, value: Bytes, at: Timestamp) -> u64 {
         self.revision += 1;
-        let cell = Cell { value, revision: self.revision };
+        let cell = Cell { value, revision: self.revision, at };
         self.cells.entry(table).or_default().insert(key.to_owned(), (cell.clone(), at));
         self.changes.entry(table).or_default().push(Change { key: key.to_owned(), cell: Some(cell) });
         self.revision
@@ -231,6 +231,15 @@ impl State {
             }
         }
     }
+}
+
+/// The same limits as a real broker's.
+const MESSAGE_MAX: usize = 1 << 20;
+const KEY_MAX: usize = 512;
+const NOTE_MAX: usize = 1024;
+
+fn at_most(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
+    if len > max { Err(TransportError::Invalid(format!("{what} of {len} bytes"))) } else { Ok(()) }
 }
 
 /// A node's side of a [`Memory`].
@@ -342,6 +351,7 @@ impl Transport for Node {
         body: Bytes,
     ) -> BoxFuture<'a, Result<Position, TransportError>> {
         async move {
+            at_most("a message", body.len(), MESSAGE_MAX)?;
             let now = self.broker.clock.now();
             let mut state = self.reach()?;
             state.published += 1;
@@ -473,6 +483,7 @@ impl Cells for Node {
 
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
         async move {
+            at_most("a key", key.len(), KEY_MAX)?;
             let mut state = self.reach()?;
             let revision = state.put(table, key, value, self.broker.clock.now());
             self.answer(state, revision)
@@ -532,6 +543,7 @@ impl Cells for Node {
 impl Blobs for Node {
     fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
         async move {
+            at_most("a note", note.len(), NOTE_MAX)?;
             let mut state = self.reach()?;
             state.blobs.insert(name.to_owned(), (note.to_owned(), body));
             self.answer(state, ())

@@ -89,6 +89,8 @@ pub struct Cell {
     pub value: Bytes,
     /// Another number for each change, greater than those before.
     pub revision: u64,
+    /// When the broker stored it, by its clock.
+    pub at: Timestamp,
 }
 
 /// One change of a cell, as a watcher sees it.
