@@ -167,7 +167,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
-    use fetchwise_fleet::publisher::tell_forgotten;
+    use fetchwise_fleet::forget::tell_forgotten;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(4, dir.path());
     let mut luck = Luck(5);
@@ -232,7 +232,10 @@ async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
 
 fn ids(dir: &Path) -> std::collections::HashSet<uuid::Uuid> {
     let mut all = std::collections::HashSet::new();
-    fetchwise::journal::ids(dir, |id| drop(all.insert(id))).unwrap();
+    fetchwise::journal::ids(dir, |id| {
+        all.insert(id);
+    })
+    .unwrap();
     all
 }
 
@@ -244,7 +247,7 @@ fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target)
         } else {
-            drop(std::fs::copy(entry.path(), target).unwrap())
+            std::fs::copy(entry.path(), target).unwrap();
         }
     }
 }
