@@ -229,10 +229,12 @@ impl Publisher {
     async fn send(&mut self, messages: &[(Header, Bytes)], again: Option<u64>) -> Result<(u64, u64), FleetError> {
         let origin = self.origin();
         let transport = Arc::clone(&self.transport);
+        // Enough of it to tell nodes apart: were it ever not, a message would be missing, and be asked for.
+        let short = origin.to_string();
         let suffix = again.map(|n| format!(".r{n}")).unwrap_or_default();
         let mut done = FuturesOrdered::new();
         for (header, body) in messages {
-            let id = format!("{origin}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
+            let id = format!("{short:.12}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
             let (transport, body, header) = (Arc::clone(&transport), body.clone(), *header);
             done.push_back(async move { (header, body.len() as u64, transport.publish(origin, &id, body).await) });
         }
