@@ -22,10 +22,12 @@ mod cells;
 mod error;
 mod link;
 mod names;
+mod permissions;
 mod settings;
 mod setup;
 mod tail;
 
+pub use permissions::permissions;
 pub use settings::NatsSettings;
 pub use setup::{How, Made};
 
