@@ -32,6 +32,9 @@ pub struct Peer {
     pub facts: u64,
     /// The position that its share, if one was taken, covers of its history then.
     pub share: u64,
+    /// Its evidence is mixed with that of a domain which was forgotten since: a share made after that is to take its place.
+    #[serde(default)]
+    pub is_stale: bool,
 }
 
 impl Peer {
@@ -166,8 +169,8 @@ impl Book {
         counted
     }
 
-    /// A share has taken the place of all that was known of an origin.
-    pub fn share(&mut self, origin: Origin, covers: &BTreeMap<u32, Intervals>, base: (u32, u64)) {
+    /// A share has taken the place of all that was known of an origin. `is_stale` where it is mixed with what was forgotten.
+    pub fn share(&mut self, origin: Origin, covers: &BTreeMap<u32, Intervals>, base: (u32, u64), is_stale: bool) {
         let peer = self.peers.entry(origin).or_default();
         peer.seen.clone_from(covers);
         peer.bases.insert(base.0, base.1);
@@ -176,6 +179,7 @@ impl Book {
             let begin = seen.runs().first().map_or(0, |run| run.0.saturating_sub(1));
             peer.bases.entry(*epoch).or_insert(begin);
         }
+        peer.is_stale = is_stale;
         peer.facts = 0;
         peer.share = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
     }

@@ -3,11 +3,13 @@
 //! Owns: what is believed of a message, and when what is missing is asked for. Invariant: the broker is never told what was read; where
 //! to go on from is in `peers/`. Must not know how the node's own log is published.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fetchwise::journal::share::take_back_domain;
+use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
@@ -20,7 +22,7 @@ use crate::origin::Origin;
 use crate::peers::{Peers, SHARE_MAX};
 use crate::presence::Presence;
 use crate::publisher::{ForgetCell, blocking};
-use crate::share::{Note, unpack};
+use crate::share::{Note, forgot, unpack};
 use crate::status::{Counts, PeerStatus};
 use crate::transport::{BlobInfo, Delivery, Position, Table, Transport, Want};
 
@@ -63,6 +65,7 @@ pub(crate) struct Consumer {
     own: Origin,
     peers: Option<Peers>,
     selector: Arc<Selector>,
+    journal: Arc<Journal>,
     transport: Arc<dyn Transport>,
     options: Options,
     seen: HashMap<Origin, Seen>,
@@ -72,8 +75,6 @@ pub(crate) struct Consumer {
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
     pub(crate) is_starting: bool,
-    /// Domains forgotten by others that this node's own log must forget.
-    pub(crate) to_forget: Vec<(String, Timestamp)>,
     /// Reading must begin anew at the book's cursor.
     pub(crate) must_reopen: bool,
     /// What the last own message says of the clocks: when the broker had it.
@@ -84,7 +85,7 @@ impl Consumer {
     pub(crate) fn new(
         own: Origin,
         mut peers: Peers,
-        selector: Arc<Selector>,
+        (journal, selector): (Arc<Journal>, Arc<Selector>),
         transport: Arc<dyn Transport>,
         options: Options,
     ) -> Self {
@@ -94,6 +95,7 @@ impl Consumer {
             own,
             peers: Some(peers),
             selector,
+            journal,
             transport,
             options,
             seen: HashMap::new(),
@@ -101,7 +103,6 @@ impl Consumer {
             idle: 0,
             is_excluded: false,
             is_starting: true,
-            to_forget: Vec::new(),
             must_reopen: false,
             own_seen: None,
         }
@@ -169,6 +170,12 @@ impl Consumer {
         let cursor = self.peers()?.book.cursor;
         let is_later = position.incarnation != cursor.incarnation || position.seq > cursor.seq;
         if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
+    }
+
+    /// There is nothing to be read up to here.
+    pub(crate) fn pass(&mut self, end: Position) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        self.peers_mut()?.passed(end, false, now)
     }
 
     /// Whether a message had anything new.
@@ -276,19 +283,30 @@ impl Consumer {
     }
 
     async fn look_at_forgotten(&mut self) -> Result<(), FleetError> {
-        let now = self.selector.now();
         for (domain, cell) in self.transport.cells().list(Table::Forget).await? {
             let Ok(ForgetCell { until }) = serde_json::from_slice(&cell.value) else { continue };
             let until = Timestamp::from_millis(until);
             if self.peers()?.book.forgotten.get(&domain).is_some_and(|known| *known >= until) {
                 continue;
             }
-            let name = domain.clone();
-            if self.with_peers(move |peers| peers.forget(&name, until, now)).await? {
-                self.to_forget.push((domain, until));
-            }
+            self.forget(domain, until).await?;
         }
         Ok(())
+    }
+
+    /// Forgets a domain: in the node's own log first, so that a crash in between only does it twice.
+    async fn forget(&mut self, domain: String, until: Timestamp) -> Result<(), FleetError> {
+        let stone = Tombstone { target: TombstoneTarget::Domain(domain.clone()), at: until };
+        let seq = self.journal.append_tombstone(&stone)?.seq().unwrap_or(u64::MAX);
+        let flushed = self.journal.flush().await;
+        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        let (journal, selector, now) = (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.now());
+        self.with_peers(move |peers| {
+            take_back_domain(journal.dir(), &selector, &domain, seq)?;
+            peers.forget(&domain, until, now)
+        })
+        .await
+        .map(|_| ())
     }
 
     /// Looks for what is missing, and does something about it.
@@ -301,7 +319,9 @@ impl Consumer {
         let origins: Vec<Origin> = self.known();
         for origin in origins {
             let holes = self.holes(origin);
-            let positions: u64 = holes.iter().map(|(_, first, last)| last - first + 1).sum();
+            let is_stale = self.is_stale(origin);
+            let missing: u64 = holes.iter().map(|(_, first, last)| last - first + 1).sum();
+            let positions = missing.max(u64::from(is_stale));
             let timing = self.options.timing;
             let seen = self.seen.entry(origin).or_default();
             let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
@@ -323,7 +343,7 @@ impl Consumer {
             missing.next = Instant::now() + wait;
             let (asked, is_there) = (missing.asked, self.is_there(origin));
             // Who is there can send what is missing. A share says it all, and is taken where that fails.
-            if asked.is_multiple_of(2) || !is_there || positions > SHARE_RATHER {
+            if asked.is_multiple_of(2) || !is_there || is_stale || positions > SHARE_RATHER {
                 if shares.is_none() {
                     shares = Some(self.transport.blobs().list().await?);
                 }
@@ -410,6 +430,7 @@ impl Consumer {
                     return Ok(Err("its half-life is another one".to_owned()));
                 }
                 let (fills, lacks) = peers.lacks(origin, &head.covers);
+                let fills = fills || peers.refreshes(origin, &head);
                 // What it lacks is asked for again, or comes out of `peers/`; nobody can be asked who is not there.
                 if !fills || (lacks > 0 && !is_there && !peers.has_messages_for(origin, &head.covers)?) {
                     return Ok(Ok(false));
@@ -432,12 +453,22 @@ impl Consumer {
         }
     }
 
+    /// What was forgotten, as shares name it.
+    pub(crate) fn forgot(&self) -> BTreeSet<u64> {
+        let all = self.book().into_iter().flat_map(|book| &book.forgotten);
+        all.map(|(domain, until)| forgot(domain, *until)).collect()
+    }
+
+    fn is_stale(&self, origin: Origin) -> bool {
+        self.book().and_then(|book| book.peers.get(&origin)).is_some_and(|peer| peer.is_stale && peer.is_heard())
+    }
+
     /// Whether everything that is known of has been learned.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.is_starting
             && self.known().into_iter().all(|origin| {
                 let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
-                lost || self.holes(origin).is_empty()
+                lost || self.holes(origin).is_empty() && !self.is_stale(origin)
             })
     }
 
@@ -447,6 +478,11 @@ impl Consumer {
         let (records, bytes) = peers.behind;
         let timing = &self.options.timing;
         (records >= timing.keep_after || bytes >= timing.keep_bytes).then(|| peers.keeper())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peers::Kept, FleetError> {
+        self.peers()?.keeper().keep(now)
     }
 
     /// A snapshot was taken.

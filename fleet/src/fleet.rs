@@ -3,11 +3,12 @@
 //! Owns: the tasks, and what they tell each other. Invariant: whatever the broker does, the crawl goes on; nothing waits for a task but
 //! who asks for it. Must not know what messages say.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fetchwise::heuristic::url::UrlError;
-use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
+use fetchwise::journal::Journal;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,7 +25,7 @@ use crate::peers::Peers;
 use crate::publisher::{Publisher, Turn, blocking};
 use crate::state::State;
 use crate::status::{Counts, Status};
-use crate::transport::{Table, Transport, TransportError};
+use crate::transport::{Position, Table, Transport, TransportError};
 
 /// After a failure a task waits for so long before it tries again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -95,7 +96,10 @@ impl Fleet {
         };
         let (own, learner) = ((origin, publisher.state.own()), Arc::clone(&selector));
         let peers = blocking(move || Peers::open(&dir, own, learner)).await??;
-        let consumer = Consumer::new(origin, peers, Arc::clone(&selector), Arc::clone(&transport), options.clone());
+        let own_log = (Arc::clone(&journal), Arc::clone(&selector));
+        let consumer = Consumer::new(origin, peers, own_log, Arc::clone(&transport), options.clone());
+        publisher.forgot = consumer.forgot();
+        let (forgets, forgot) = watch::channel(publisher.forgot.clone());
         let shared = Arc::new(Shared::default());
         {
             let mut status = lock(&shared.status);
@@ -118,10 +122,22 @@ impl Fleet {
             stopped: stopped.clone(),
             own,
             is_excluded,
+            forgot,
             is_greeted: greeted,
         };
-        let reads =
-            Reads { consumer, transport, journal, options, shared: Arc::clone(&shared), told, stopped, owns, excluded };
+        let reads = Reads {
+            consumer,
+            transport,
+            journal,
+            options,
+            shared: Arc::clone(&shared),
+            told,
+            stopped,
+            owns,
+            excluded,
+            forgets,
+            tried: None,
+        };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
         Ok(Self { origin, selector, shared, publisher: publish, consumer: consume, stop, tasks })
     }
@@ -237,6 +253,7 @@ struct Writes {
     stopped: watch::Receiver<bool>,
     own: watch::Sender<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
     is_excluded: watch::Receiver<bool>,
+    forgot: watch::Receiver<BTreeSet<u64>>,
     is_greeted: bool,
 }
 
@@ -301,6 +318,7 @@ impl Writes {
 
     async fn turn(&mut self, look: bool) -> Result<Turn, FleetError> {
         self.publisher.is_excluded = *self.is_excluded.borrow();
+        self.publisher.forgot.clone_from(&self.forgot.borrow());
         if !self.is_greeted {
             greet(&mut self.publisher, &mut self.lease, &*self.transport).await?;
             self.is_greeted = true;
@@ -370,6 +388,9 @@ struct Reads {
     stopped: watch::Receiver<bool>,
     owns: watch::Receiver<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
     excluded: watch::Sender<bool>,
+    forgets: watch::Sender<BTreeSet<u64>>,
+    /// Where the stream ended when a reader was silent before that.
+    tried: Option<Position>,
 }
 
 impl Reads {
@@ -434,8 +455,15 @@ impl Reads {
                     if last.elapsed() >= timing.silence {
                         let bounds = transport.bounds().await?;
                         let cursor = self.consumer.cursor();
-                        if bounds.incarnation != cursor.incarnation || bounds.last >= cursor.seq.max(1) {
-                            return Ok(());
+                        let end = Position { incarnation: bounds.incarnation, seq: bounds.last };
+                        if end.incarnation != cursor.incarnation || end.seq >= cursor.seq.max(1) {
+                            if self.tried != Some(end) {
+                                self.tried = Some(end);
+                                return Ok(());
+                            }
+                            // A second reader got nothing either: what was there has aged out, or is lost. What is missing will be
+                            // asked for.
+                            self.consumer.pass(end)?;
                         }
                         last = tokio::time::Instant::now();
                     }
@@ -456,11 +484,9 @@ impl Reads {
 
     async fn look(&mut self) -> Result<(), FleetError> {
         self.consumer.look().await?;
-        for (domain, until) in std::mem::take(&mut self.consumer.to_forget) {
-            self.forget(domain, until);
-        }
         self.consumer.mend().await?;
         let _ = self.excluded.send_replace(self.consumer.is_excluded);
+        let _ = self.forgets.send_replace(self.consumer.forgot());
         *lock(&self.shared.nodes) = self.consumer.owners();
         let bounds = self.transport.bounds().await?;
         let cursor = self.consumer.cursor();
@@ -472,13 +498,6 @@ impl Reads {
         status.quiet = status.broker && is_read && is_published && self.consumer.is_quiet();
         status.counts = self.consumer.counts.clone();
         Ok(())
-    }
-
-    /// Has the node's own log forget a domain that others have forgotten.
-    fn forget(&self, domain: String, until: Timestamp) {
-        let tombstone = Tombstone { target: TombstoneTarget::Domain(domain), at: until };
-        // A log that does not take it says so itself; others have forgotten all the same.
-        let _ = self.journal.append_tombstone(&tombstone);
     }
 
     /// Takes a snapshot of `peers/` beside everything else, where one is due.

@@ -25,6 +25,8 @@ pub mod share;
 pub mod state;
 pub mod status;
 pub mod transport;
+#[cfg(test)]
+mod trial;
 
 pub use error::FleetError;
 pub use fleet::Fleet;

@@ -152,6 +152,11 @@ impl Memory {
         self.changed.notify_waiters();
     }
 
+    /// Takes the signals that nobody has been given yet, for whoever delivers them by hand.
+    pub fn take_signals(&self) -> Vec<(Origin, Want)> {
+        self.state().signals.drain(..).map(|signal| (signal.to, signal.want)).collect()
+    }
+
     /// Messages and bytes that were published.
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.state();

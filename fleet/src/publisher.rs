@@ -4,7 +4,7 @@
 //! share and stream together always cover everything. The log is the queue: a broker that is away costs no memory. Must not know what
 //! others have said.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,6 @@ const RAW_FULL: usize = 900 << 10;
 const IN_FLIGHT: usize = 64;
 /// What bears a time so much later than the broker's clock never travels.
 pub const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// An answer that was just given is not given again to the next who asks.
-const ANSWERED_FOR: Duration = Duration::from_secs(2);
 /// With more positions than this to publish, a share comes first.
 const FAR_BEHIND: u64 = 1_000_000;
 
@@ -81,8 +79,11 @@ pub(crate) struct Publisher {
     resent: u64,
     /// By how much the node's clock is ahead of the broker's, as far as is known.
     pub(crate) clock_ahead_ms: Option<i64>,
-    /// Facts since the last share.
+    /// An operator has excluded this node.
     pub(crate) is_excluded: bool,
+    /// What the log has forgotten for the fleet, and what of it the last share heeds.
+    pub(crate) forgot: BTreeSet<u64>,
+    shared_without: BTreeSet<u64>,
 }
 
 impl Publisher {
@@ -108,6 +109,8 @@ impl Publisher {
             resent: 0,
             clock_ahead_ms,
             is_excluded: false,
+            forgot: BTreeSet::new(),
+            shared_without: BTreeSet::new(),
         }
     }
 
@@ -207,7 +210,8 @@ impl Publisher {
         if look {
             let bounds = self.transport.bounds().await?;
             turn.rewinds += u64::from(self.rewind(&bounds).await?);
-            if self.is_share_due(&bounds) {
+            let has_forgotten = self.state.share_at > 0 && self.shared_without != self.forgot;
+            if has_forgotten || self.is_share_due(&bounds) {
                 self.share().await?;
             }
         }
@@ -297,6 +301,7 @@ impl Publisher {
             return Ok(false);
         }
         let is_first = self.state.incarnation == 0;
+        self.answered.clear();
         if !self.options.safeguards.rewind && !is_first {
             self.state.incarnation = bounds.incarnation;
             return Ok(true);
@@ -349,6 +354,7 @@ impl Publisher {
         let latest = self.now().saturating_add(AHEAD_MAX);
         let withhold = self.options.safeguards.withhold;
         let half_life_ms = self.selector.half_life_ms();
+        let (forgot, heeded) = (self.forgot.clone(), self.forgot.clone());
         let work = move || -> Result<(Head, Bytes), FleetError> {
             let mut withheld = state.withheld.clone();
             if withhold && state.acknowledged < upto {
@@ -375,6 +381,7 @@ impl Publisher {
                 incarnation: bounds.incarnation,
                 seq: bounds.last,
                 half_life_ms,
+                forgot,
             };
             let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
             Ok((head, bytes))
@@ -383,6 +390,7 @@ impl Publisher {
         let note = Note { epoch: head.epoch, position: upto };
         let note = serde_json::to_string(&note).unwrap_or_default();
         self.transport.blobs().put(&self.origin().to_string(), &note, bytes).await?;
+        self.shared_without = heeded;
         (self.state.share, self.state.share_at) = (upto, self.now().as_millis());
         self.save()?;
         Ok(upto)
@@ -390,7 +398,9 @@ impl Publisher {
 
     /// Answers somebody who misses something.
     pub(crate) async fn answer(&mut self, want: Want) -> Result<u64, FleetError> {
-        self.answered.retain(|(_, at)| at.elapsed() < ANSWERED_FOR);
+        // An answer that was just given is not given again to the next who asks, but to one who asks again.
+        let fresh = self.options.timing.hole / 2;
+        self.answered.retain(|(_, at)| at.elapsed() < fresh);
         if self.is_excluded || self.answered.iter().any(|(known, _)| *known == want) {
             return Ok(0);
         }

@@ -3,12 +3,14 @@
 //! Owns the container. Invariant: any bytes are read or refused, and what they are decompressed to stays in proportion to them. Must not
 //! know where shares are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use fetchwise::evidence::Share;
 use fetchwise::journal::share::{decode, encode};
+use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::intervals::Intervals;
 use crate::transport::Position;
@@ -36,6 +38,14 @@ pub struct Head {
     pub seq: u64,
     /// The half-life that its weights fade by.
     pub half_life_ms: u64,
+    /// What was forgotten before it was made, by [`forgot`].
+    #[serde(default)]
+    pub forgot: BTreeSet<u64>,
+}
+
+/// What stands for a domain that is forgotten up to a time.
+pub fn forgot(domain: &str, until: Timestamp) -> u64 {
+    xxh3_64_with_seed(domain.as_bytes(), until.as_millis() as u64)
 }
 
 impl Head {

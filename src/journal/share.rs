@@ -219,6 +219,32 @@ pub fn fold(
     Ok((covers.max(upto), blank.share(fold.newest.min(now), FADED)))
 }
 
+/// Takes back what the attempts of a domain before the record `before` have shown of what domains share: its own evidence is forgotten
+/// otherwise. What an older tombstone covers was taken back then. As far as attempts are still there.
+///
+/// # Errors
+/// As [`replay`](super::replay).
+pub fn take_back_domain(dir: &Path, selector: &Selector, domain: &str, before: u64) -> Result<u64, JournalError> {
+    let mut older = Forgotten::default();
+    pass(dir, |seq, record| if seq < before { older.look(seq, &record) } else { Ok(()) })?;
+    let mut taken = 0;
+    pass(dir, |seq, record| {
+        if seq >= before {
+            return Ok(());
+        }
+        if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
+            && view.domain() == Some(domain)
+            && !older.covers_link(seq, view.link())
+            && !older.covers_domain(seq, Some(domain))
+        {
+            selector.take_back(&Clamped(view, NO_LIMIT), false);
+            taken += 1;
+        }
+        Ok(())
+    })?;
+    Ok(taken)
+}
+
 /// The last record that may be gone from the segments because snapshots hold what it taught.
 ///
 /// # Errors

@@ -15,7 +15,10 @@ use crate::codec::Batch;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
-use crate::share::unpack;
+use crate::share::{Head, forgot, unpack};
+
+/// The folder's name in the data directory.
+pub const FOLDER: &str = "peers";
 
 /// The sections of a snapshot.
 pub(super) const BOOK: u32 = 100;
@@ -76,7 +79,12 @@ pub(crate) fn fold(
             }
             let (_, mut share) = unpack(packed).map_err(|what| FleetError::Record(what.to_owned()))?;
             // What was forgotten before the snapshot is not in it any more.
-            ahead.forgotten.iter().for_each(|(domain, _)| share.forget_domain(domain));
+            for (domain, _) in &ahead.forgotten {
+                if share.has_domain(domain) {
+                    share.forget_domain(domain);
+                    book.peers.entry(origin).or_default().is_stale = true;
+                }
+            }
             learns.share(origin, &share);
         }
     }
@@ -118,12 +126,13 @@ fn step(
             });
         }
         Event::Share(taken) => {
+            let mut is_stale = false;
             if is_shown(&taken.origin) {
-                let mut share = read_share(dir, &taken.file)?;
-                book.forgotten.keys().for_each(|domain| share.forget_domain(domain));
+                let (head, mut share) = read_share(dir, &taken.file)?;
+                is_stale = without_forgotten(book, &head, &mut share);
                 learns.share(taken.origin, &share);
             }
-            book.share(taken.origin, &taken.covers, (taken.epoch, taken.base));
+            book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale);
         }
         // What is forgotten has been looked for before.
         Event::Forget { .. } => {}
@@ -135,12 +144,23 @@ fn step(
     Ok(())
 }
 
+/// Takes out of a share what was forgotten; whether some of it is mixed with other evidence and cannot be.
+pub(super) fn without_forgotten(book: &Book, head: &Head, share: &mut Share) -> bool {
+    let mut is_stale = false;
+    for (domain, until) in &book.forgotten {
+        if !head.forgot.contains(&forgot(domain, *until)) && share.has_domain(domain) {
+            share.forget_domain(domain);
+            is_stale = true;
+        }
+    }
+    is_stale
+}
+
 /// A share's file in `peers/`.
-pub(super) fn read_share(dir: &Path, file: &str) -> Result<Share, FleetError> {
+fn read_share(dir: &Path, file: &str) -> Result<(Head, Share), FleetError> {
     let path = dir.join(file);
     let bytes = std::fs::read(&path).map_err(|error| FleetError::io(&path, error))?;
-    let (_, share) = unpack(&bytes).map_err(|what| FleetError::Record(format!("{file}: {what}")))?;
-    Ok(share)
+    unpack(&bytes).map_err(|what| FleetError::Record(format!("{file}: {what}")))
 }
 
 fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetError> {

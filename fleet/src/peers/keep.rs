@@ -8,15 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fetchwise::attempt::Hint;
 use fetchwise::evidence::{Fact, Share};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 
 use super::event::{Event, FINGERPRINT};
-use super::fold::{BOOK, IMAGE, Learns, each, fold};
-use super::{Apart, FOLDER};
+use super::fold::{BOOK, FOLDER, IMAGE, Learns, each, fold};
+use super::learn::{Apart, Teaches};
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
@@ -24,64 +23,6 @@ use crate::share::{Head, pack};
 
 /// Entries whose decayed weight is under this have faded.
 const FADED: f64 = 0.01;
-
-/// A fact that owns its texts.
-#[derive(Clone, Debug)]
-pub(super) struct OwnedFact {
-    at: Timestamp,
-    fetcher: String,
-    weight: f64,
-    bits: (bool, bool, bool),
-    duration_ms: u64,
-    hint: Option<Hint>,
-    heuristics: Vec<(String, String)>,
-}
-
-impl OwnedFact {
-    fn of(fact: &Fact<'_>) -> Self {
-        Self {
-            at: fact.at,
-            fetcher: fact.fetcher.to_owned(),
-            weight: fact.weight,
-            bits: (fact.success, fact.is_banned, fact.is_file),
-            duration_ms: fact.duration_ms,
-            hint: fact.hint,
-            heuristics: fact.heuristics.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-        }
-    }
-
-    pub(super) fn with(&self, f: impl FnOnce(&Fact<'_>)) {
-        let heuristics: Vec<(&str, &str)> = self.heuristics.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        f(&Fact {
-            at: self.at,
-            fetcher: &self.fetcher,
-            weight: self.weight,
-            success: self.bits.0,
-            is_banned: self.bits.1,
-            duration_ms: self.duration_ms,
-            hint: self.hint,
-            is_file: self.bits.2,
-            heuristics: &heuristics,
-        });
-    }
-}
-
-/// Gathers the facts of a domain.
-pub(super) struct FactsOf {
-    pub(super) domain: String,
-    pub(super) until: Timestamp,
-    pub(super) found: Vec<OwnedFact>,
-}
-
-impl Learns for FactsOf {
-    fn share(&mut self, _: Origin, _: &Share) {}
-
-    fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
-        if fact.domain() == Some(&self.domain) && fact.at <= self.until {
-            self.found.push(OwnedFact::of(fact));
-        }
-    }
-}
 
 /// Evidence of each origin, folded apart.
 struct Each<'s> {
@@ -211,7 +152,7 @@ fn number_of(name: &str) -> Option<u64> {
 pub fn foreign(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
     let (dir, state) = (data.join(FOLDER), crate::state::State::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(0) };
-    let (book, _) = fold(&dir, &(state.origin, state.own()), None, u64::MAX, &mut super::Into_ { selector })?;
+    let (book, _) = fold(&dir, &(state.origin, state.own()), None, u64::MAX, &mut Teaches { selector })?;
     Ok(book.peers.values().filter(|peer| !peer.seen.is_empty()).count())
 }
 
