@@ -85,6 +85,18 @@ impl Nats {
         self.link.client.try_server_info().map(|info| info.version)
     }
 
+    /// Drops what stands before a place of the stream, as its age would.
+    ///
+    /// # Errors
+    /// When the broker is away, or does not let this node.
+    #[doc(hidden)]
+    pub async fn drop_before(&self, seq: u64) -> Result<(), TransportError> {
+        let stream = self.link.names.stream();
+        let subject = format!("STREAM.PURGE.{stream}");
+        let purged = self.link.ask::<serde_json::Value>(&subject, &serde_json::json!({ "seq": seq }), &stream).await?;
+        purged.map(drop).map_err(|error| error::told(&error, &stream))
+    }
+
     async fn store_facts(&self, origin: Origin, id: &str, body: Bytes) -> Result<Position, TransportError> {
         if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TransportError::Invalid("a message's id with a blank in it".to_owned()));
