@@ -39,7 +39,7 @@ pub(crate) struct FleetArgs {
         value_delimiter = ',',
         hide_env_values = true
     )]
-    pub(crate) urls: Vec<String>,
+    pub(crate) brokers: Vec<String>,
     /// The pool of nodes to learn with [default: that of the config, or default]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct FleetArgs {
 /// The settings of the broker; none where nobody wants a fleet.
 pub(super) fn nats(settings: &Settings, args: &FleetArgs) -> Result<Option<NatsSettings>, Failure> {
     let config = &settings.config.fleet;
-    let urls = if args.urls.is_empty() { &config.url } else { &args.urls };
+    let urls = if args.brokers.is_empty() { &config.url } else { &args.brokers };
     if urls.is_empty() {
         return Ok(None);
     }
@@ -152,9 +152,7 @@ impl Joined {
         let Self { fleet, hosts, journal, telling, file } = self;
         if journal.flush().await.is_ok() && fleet.status().broker {
             let said = async {
-                // Its own look is a moment behind the log.
-                tokio::time::sleep(STATUS_EVERY).await;
-                while fleet.status().published < fleet.status().position {
+                while fleet.status().published < journal.durable_seq() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };

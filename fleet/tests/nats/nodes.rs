@@ -3,6 +3,8 @@
 //! A node is this test program again: it runs the ignored test `nodes::process`, told by its environment what to do. It records
 //! invented attempts at a fixed rate, and says in a file how it is. Invariant: what it compares is what it has in memory.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -133,6 +135,16 @@ impl Nodes {
 
     pub fn start_all(&mut self, count: usize, rate: usize) {
         self.all.iter_mut().filter(|node| node.process.is_none()).for_each(|node| node.start(count, rate));
+    }
+
+    /// Waits until everybody who is up has published something.
+    pub fn begun(&self) {
+        let begun = Instant::now();
+        let has = |node: &Node| node.said().is_some_and(|said| said.status.published > 0);
+        while !self.all.iter().filter(|node| node.is_up()).all(has) {
+            assert!(begun.elapsed() < QUIET, "a node does not begin");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Waits until everybody who is up has recorded all, and knows what all have.
@@ -290,7 +302,9 @@ async fn live(dir: PathBuf) {
                 let mut words = line.split('\t');
                 let number = words.next().unwrap().to_owned();
                 let dirs: Vec<&Path> = words.map(Path::new).collect();
-                let expected = naive(&dirs, &clock, |_, _| true);
+                // A log and what was restored of it have their beginning in common.
+                let seen = RefCell::new(HashSet::new());
+                let expected = naive(&dirs, &clock, |_, attempt| seen.borrow_mut().insert(attempt.id));
                 let found = selector.share(NOW, 0.0);
                 let far = found.distance(&expected).0;
                 put(&beside(&dir, "answer"), format!("{number}\n{far} {}", expected.keys()).as_bytes());

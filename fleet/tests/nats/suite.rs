@@ -31,6 +31,7 @@ fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &mut 
     let mut servers = Servers::start(3);
     let mut nodes = Nodes::new(n, &servers.urls());
     nodes.start_all(seconds * RATE, RATE);
+    nodes.begun();
     faults(&mut servers, &mut nodes);
     for broker in 0..servers.len() {
         servers.revive(broker);
@@ -136,7 +137,6 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for _ in 0..times(1, 4, 20) {
         exact_after(3, 6, |servers, nodes| {
-            wait(1500);
             nodes.all[1].signal("-STOP");
             wait(3000);
             // As if all that there is had grown too old at once.
@@ -162,7 +162,8 @@ fn row_10_nodes_are_cut_off() {
             node.connect_to(proxy.urls());
         }
         nodes.start_all(1000, 100);
-        wait(1500);
+        nodes.begun();
+        wait(500);
         proxies[0].cut(true);
         wait(if round % 2 == 0 { 2500 } else { 10_000 });
         proxies[1].cut(true);
