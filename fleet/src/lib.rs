@@ -4,11 +4,14 @@
 //! anything, and still each node ends up with the evidence of all. [`Fleet::join`] is where to begin.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod background;
+mod batches;
 pub mod book;
 pub mod codec;
 mod consumer;
 pub mod error;
 mod fleet;
+pub mod forget;
 pub mod hosts;
 pub mod intervals;
 mod lease;
@@ -20,13 +23,13 @@ pub mod origin;
 pub mod owner;
 pub mod peers;
 pub mod presence;
-pub mod publisher;
+#[cfg(test)]
+mod properties;
+mod publisher;
 pub mod share;
 pub mod state;
 pub mod status;
 pub mod transport;
-#[cfg(test)]
-mod trial;
 
 pub use error::FleetError;
 pub use fleet::Fleet;

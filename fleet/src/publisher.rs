@@ -16,11 +16,13 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::codec::{Batch, Builder, Header};
+use crate::background::blocking;
+use crate::batches::{Made, POSITIONS_MAX, make};
+use crate::codec::{Batch, Header};
 use crate::error::FleetError;
+use crate::forget::tell_forgotten;
 use crate::options::Options;
 use crate::origin::Origin;
 use crate::peers;
@@ -28,23 +30,12 @@ use crate::share::{Head, Note, pack};
 use crate::state::{Fork, State};
 use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, Want};
 
-/// Positions in a message at most.
-pub(crate) const POSITIONS_MAX: u64 = 4096;
-/// Bytes of a message before compression at most, so that it fits into one whatever they are.
-const RAW_FULL: usize = 900 << 10;
 /// Messages on their way at one time.
 const IN_FLIGHT: usize = 64;
 /// What bears a time so much later than the broker's clock never travels.
-pub const AHEAD_MAX: Duration = Duration::from_secs(600);
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(600);
 /// With more positions than this to publish, a share comes first.
 const FAR_BEHIND: u64 = 1_000_000;
-
-/// A cell of the table of forgotten domains.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct ForgetCell {
-    /// All that is not later, in milliseconds since 1970.
-    pub until: i64,
-}
 
 /// What a turn has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,16 +44,6 @@ pub(crate) struct Turn {
     pub(crate) bytes: u64,
     pub(crate) withheld: u64,
     pub(crate) rewinds: u64,
-}
-
-/// Messages that were made.
-#[derive(Default)]
-struct Made {
-    messages: Vec<(Header, Bytes)>,
-    withheld: Vec<u64>,
-    forgotten: Vec<(String, Timestamp)>,
-    /// A compaction has dropped what stands here.
-    gone: bool,
 }
 
 /// The publisher.
@@ -248,10 +229,12 @@ impl Publisher {
     async fn send(&mut self, messages: &[(Header, Bytes)], again: Option<u64>) -> Result<(u64, u64), FleetError> {
         let origin = self.origin();
         let transport = Arc::clone(&self.transport);
+        // Enough of it to tell nodes apart: were it ever not, a message would be missing, and be asked for.
+        let short = origin.to_string();
         let suffix = again.map(|n| format!(".r{n}")).unwrap_or_default();
         let mut done = FuturesOrdered::new();
         for (header, body) in messages {
-            let id = format!("{origin}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
+            let id = format!("{short:.12}.{}.{}-{}{suffix}", header.epoch, header.first, header.last);
             let (transport, body, header) = (Arc::clone(&transport), body.clone(), *header);
             done.push_back(async move { (header, body.len() as u64, transport.publish(origin, &id, body).await) });
         }
@@ -460,74 +443,4 @@ impl Publisher {
             place: self.options.place.clone(),
         }
     }
-}
-
-/// Tells all nodes that a domain is forgotten up to a time.
-///
-/// # Errors
-/// As the broker says.
-pub async fn tell_forgotten(transport: &dyn Transport, domain: &str, until: Timestamp) -> Result<(), TransportError> {
-    let held = transport.cells().get(Table::Forget, domain).await?;
-    let known = held.and_then(|cell| serde_json::from_slice::<ForgetCell>(&cell.value).ok());
-    if known.is_some_and(|known| known.until >= until.as_millis()) {
-        return Ok(());
-    }
-    let value = serde_json::to_vec(&ForgetCell { until: until.as_millis() }).unwrap_or_default();
-    transport.cells().put(Table::Forget, domain, value.into()).await.map(|_| ())
-}
-
-/// Makes messages of a stretch of the log.
-#[allow(clippy::too_many_arguments, reason = "what a turn of the publisher knows, handed to a thread")]
-fn make(
-    dir: &std::path::Path,
-    selector: &Selector,
-    stones: &mut Stones,
-    fork: Fork,
-    range: (u64, u64),
-    most: usize,
-    top: u64,
-    is_withheld: impl Fn(u64, Timestamp) -> bool,
-) -> Result<Made, FleetError> {
-    let mut made = Made::default();
-    let mut builder = Builder::new(fork.epoch, fork.base, range.0);
-    let mut failed = None;
-    let mut is_full = false;
-    facts(dir, range, selector, stones, |seq, place| {
-        if is_full || made.gone || failed.is_some() {
-            return;
-        }
-        match place {
-            Place::Gone => made.gone = true,
-            Place::Fact(fact, _) if is_withheld(seq, fact.at) => {
-                made.withheld.push(seq);
-                builder.skip();
-            }
-            Place::Fact(fact, link) => builder.push(&fact, link),
-            Place::Forgotten(domain, at) => {
-                made.forgotten.push((domain.to_owned(), at));
-                builder.skip();
-            }
-            Place::Nothing => builder.skip(),
-        }
-        if !made.gone && (builder.positions() >= POSITIONS_MAX || builder.len() >= RAW_FULL) {
-            let next = Builder::new(fork.epoch, fork.base, seq + 1);
-            match std::mem::replace(&mut builder, next).finish(top) {
-                Ok(message) => made.messages.push(message),
-                Err(error) => failed = Some(error),
-            }
-            is_full = made.messages.len() >= most;
-        }
-    })?;
-    if !builder.is_empty() && failed.is_none() {
-        match builder.finish(top) {
-            Ok(message) => made.messages.push(message),
-            Err(error) => failed = Some(error),
-        }
-    }
-    failed.map_or(Ok(made), |error| Err(FleetError::io(dir, error)))
-}
-
-/// Does what takes long beside everything else.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, FleetError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| FleetError::Ended)
 }

@@ -167,7 +167,7 @@ async fn a_liar_is_taken_out_and_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
-    use fetchwise_fleet::publisher::tell_forgotten;
+    use fetchwise_fleet::forget::tell_forgotten;
     let dir = tempfile::tempdir().unwrap();
     let (broker, clock, mut nodes) = town(4, dir.path());
     let mut luck = Luck(5);
@@ -232,7 +232,10 @@ async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
 
 fn ids(dir: &Path) -> std::collections::HashSet<uuid::Uuid> {
     let mut all = std::collections::HashSet::new();
-    fetchwise::journal::ids(dir, |id| drop(all.insert(id))).unwrap();
+    fetchwise::journal::ids(dir, |id| {
+        all.insert(id);
+    })
+    .unwrap();
     all
 }
 
@@ -244,7 +247,7 @@ fn copy(from: &Path, to: &Path) {
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &target)
         } else {
-            drop(std::fs::copy(entry.path(), target).unwrap())
+            std::fs::copy(entry.path(), target).unwrap();
         }
     }
 }
@@ -264,4 +267,101 @@ async fn a_copy_of_a_directory_is_refused_beside_the_original() {
     nodes[0].crash().await;
     twin.start(options()).await.unwrap();
     assert!(nodes[0].start(options()).await.is_err(), "now the original is the second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
+    use fetchwise::journal::maintain::{CompactOptions, compact};
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(8);
+    // A log of long ago, part of which is about to go.
+    let days = |n: i64| -n * 86_400_000;
+    {
+        let (journal, _) = fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
+        for n in 0..400 {
+            journal.append_attempt(&attempt(&mut luck, 20, days(91) + n * 1000)).unwrap();
+        }
+        for n in 0..400 {
+            journal.append_attempt(&attempt(&mut luck, 20, days(89) + n * 1000)).unwrap();
+        }
+        journal.close().unwrap();
+    }
+    let everything = naive(&[&nodes[0].dir], &clock, |_, _| true);
+    let mut how = CompactOptions::default();
+    how.trust_clock = true;
+    let done = compact(&nodes[0].dir, &common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+    assert_eq!(done.attempts, (800, 400), "half of it is older than is kept");
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    settle(&nodes, WITHIN).await;
+    for node in &nodes {
+        assert_same(&node.dir.display().to_string(), &node.evidence(), &everything);
+    }
+    // And beside a node that is publishing, and is asked for what is gone.
+    for n in 0..300 {
+        nodes[0].record(&attempt(&mut luck, 20, n * 100 - 50_000));
+        if n == 150 {
+            compact(&nodes[0].dir, &common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+        }
+    }
+    settle(&nodes, WITHIN).await;
+    nodes[1].crash().await;
+    std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
+    broker.wipe_blobs();
+    nodes[1].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    let expected = nodes[0].evidence();
+    assert_same("the other", &nodes[1].evidence(), &expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() {
+    use fetchwise_fleet::codec::Builder;
+    use fetchwise_fleet::transport::Transport;
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(9);
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    record(&nodes, &mut luck, 200);
+    settle(&nodes, WITHIN).await;
+    let before = nodes[0].evidence();
+    // It says so itself, and what it says is not believed.
+    let liar = fetchwise_fleet::Origin::random();
+    let hands = broker.node(liar);
+    let publish = |first: u64, ms: i64| {
+        let mut builder = Builder::new(1, 0, first);
+        let attempt = attempt(&mut Luck(1), 5, ms);
+        let heuristics: Vec<(&str, &str)> =
+            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+        let fact = fetchwise::evidence::Fact {
+            at: attempt.attempted_at,
+            fetcher: "direct_access",
+            weight: 1.0,
+            success: true,
+            is_banned: false,
+            duration_ms: 5,
+            hint: None,
+            is_file: false,
+            heuristics: &heuristics,
+        };
+        builder.push(&fact, 0);
+        builder.finish(0).unwrap().1
+    };
+    hands.publish(liar, "1", publish(1, 10 * 365 * 86_400_000)).await.unwrap();
+    hands.publish(liar, "2", publish(2, 0)).await.unwrap();
+    hands.publish(liar, "3", bytes::Bytes::from_static(b"nonsense")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for node in &nodes {
+        assert_same("unharmed", &node.evidence(), &before);
+        let status = node.up().fleet.status();
+        let peer = status.peers.iter().find(|peer| peer.origin == liar.to_string()).unwrap();
+        assert!(peer.aside.is_some(), "{peer:?}");
+    }
+    nodes[0].up().fleet.hear(liar).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(nodes[0].up().fleet.status().peers.iter().any(|peer| peer.aside.is_some()), "it says the same again");
 }

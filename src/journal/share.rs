@@ -120,7 +120,8 @@ pub fn facts(
             let fact = Fact {
                 at: facts.at,
                 fetcher: facts.fetcher,
-                weight: facts.weight,
+                // As evidence counts it.
+                weight: facts.weight.min(1.0),
                 success: facts.success,
                 is_banned: facts.is_banned,
                 duration_ms: facts.duration_ms,

@@ -3,6 +3,7 @@
 //! Owns the format that `log/FORMAT.md` describes. Invariants: what was encoded decodes to the same; any bytes decode or are refused
 //! without a panic, and no more memory is taken for them than the bounds below allow. Must not know who sends or reads a message.
 
+mod names;
 mod read;
 mod write;
 

@@ -9,6 +9,7 @@ use fetchwise::attempt::Hint;
 use fetchwise::evidence::Fact;
 use fetchwise::time::Timestamp;
 
+use super::names::KNOWN;
 use super::{
     ARENA_MAX, BODY_MAX, FACTS_MAX, HEADER_LEN, Header, MAGIC, NAME_MAX, RAW_MAX, Style, TAGS_MAX, VERSION, bit,
     column, parent_of, unzigzag,
@@ -227,8 +228,12 @@ impl<'r> Decoder<'r> {
                 *column = Column(bytes);
             }
         }
-        let (spans, patterns, kinds, tags) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { header, columns, names: String::new(), spans, patterns, kinds, tags })
+        let (mut names, mut spans) = (String::new(), Vec::new());
+        for name in KNOWN {
+            names.push_str(name);
+            spans.push(Span((names.len() - name.len()) as u32, names.len() as u32));
+        }
+        Ok(Self { header, columns, names, spans, patterns: Vec::new(), kinds: Vec::new(), tags: Vec::new() })
     }
 
     fn varint(&mut self, kind: u8) -> Read<u64> {

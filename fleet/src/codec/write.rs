@@ -8,10 +8,15 @@ use bytes::Bytes;
 use fetchwise::evidence::Fact;
 use fetchwise::time::Timestamp;
 
+use super::names::{KNOWN, number_of as well_known};
 use super::{HEADER_LEN, Header, MAGIC, Style, VERSION, bit, column, number_of, parent_of, put_varint, zigzag};
 
-/// The level of compression: more of it costs ten times the time for a hundredth of the bytes.
+/// The level of compression. More of it costs ten times the time for a tenth of the bytes: worth it while a message is small, and there is
+/// one a second.
 const LEVEL: i32 = 3;
+const LEVEL_OF_SMALL: i32 = 15;
+/// What is small, before compression.
+const SMALL: usize = 16 << 10;
 
 /// A message being written.
 #[derive(Debug, Default)]
@@ -98,7 +103,7 @@ impl Builder {
 
     fn tags(&mut self, fact: &Fact<'_>) {
         let codes: Vec<u64> = fact.heuristics.iter().map(|(kind, _)| self.name(kind)).collect();
-        let pattern: Vec<u64> = fact.heuristics.iter().filter_map(|(kind, _)| self.names.get(*kind)).copied().collect();
+        let pattern: Vec<u64> = fact.heuristics.iter().filter_map(|(kind, _)| self.place(kind)).collect();
         let fresh = self.patterns.len() as u64;
         let known = self.patterns.get(&pattern).copied();
         self.put(column::SHAPES, known.map_or(0, |index| index + 1));
@@ -152,14 +157,19 @@ impl Builder {
 
     /// What stands for a name: 0 for one that comes for the first time, else its place among the names and one more.
     fn name(&mut self, name: &str) -> u64 {
-        if let Some(place) = self.names.get(name) {
+        if let Some(place) = self.place(name) {
             return place + 1;
         }
-        self.names.insert(name.into(), self.names.len() as u64);
+        self.names.insert(name.into(), (KNOWN.len() + self.names.len()) as u64);
         self.put(column::NAME_LENS, name.len() as u64);
         self.columns[usize::from(column::NAMES)].extend_from_slice(name.as_bytes());
         self.len += name.len();
         0
+    }
+
+    /// The place of a name that has come before, or that every message has.
+    fn place(&self, name: &str) -> Option<u64> {
+        well_known(name).or_else(|| self.names.get(name).copied())
     }
 
     fn put(&mut self, kind: u8, value: u64) {
@@ -190,7 +200,7 @@ impl Builder {
                 raw.extend_from_slice(bytes);
             }
         }
-        let frame = zstd::bulk::compress(&raw, LEVEL)?;
+        let frame = zstd::bulk::compress(&raw, if raw.len() <= SMALL { LEVEL_OF_SMALL } else { LEVEL })?;
         let mut body = Vec::with_capacity(HEADER_LEN + frame.len());
         body.extend_from_slice(&MAGIC);
         body.extend_from_slice(&[VERSION.0, VERSION.1, 0, 0]);

@@ -3,9 +3,8 @@
 //! Owns: what is believed of a message, and when what is missing is asked for. Invariant: the broker is never told what was read; where
 //! to go on from is in `peers/`. Must not know how the node's own log is published.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::journal::share::take_back_domain;
@@ -14,20 +13,21 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
+use crate::background::blocking;
 use crate::book::{AHEAD_MAX_MS, Peer};
 use crate::codec::{Batch, DecodeError, peek};
 use crate::error::FleetError;
+use crate::forget::ForgetCell;
 use crate::options::Options;
 use crate::origin::Origin;
-use crate::peers::{Peers, SHARE_MAX};
+use crate::peers::Peers;
 use crate::presence::Presence;
-use crate::publisher::{ForgetCell, blocking};
-use crate::share::{Note, forgot, unpack};
-use crate::status::{Counts, PeerStatus};
-use crate::transport::{BlobInfo, Delivery, Position, Table, Transport, Want};
+use crate::share::Note;
+use crate::status::Counts;
+use crate::transport::{Delivery, Position, Table, Transport, Want};
 
 /// A hole that was asked for so often without an answer is counted as lost; it is asked for all the same.
-const LOST_AFTER: u32 = 6;
+pub(super) const LOST_AFTER: u32 = 6;
 /// Positions asked for at one time.
 const WANT_POSITIONS: u64 = 65_536;
 /// Holes of one origin that are asked for at one time.
@@ -36,41 +36,38 @@ const WANT_HOLES: usize = 16;
 const SHARE_RATHER: u64 = 200_000;
 /// Where to go on from is kept after so many messages without anything new.
 const CURSOR_EVERY: u64 = 4096;
-/// A node is counted among those that may own a site for so long after it was seen.
-pub(crate) const OWNER_FOR: Duration = Duration::from_secs(600);
-
 /// What is being done about what is missing of an origin.
 #[derive(Clone, Copy, Debug)]
-struct Missing {
-    since: Instant,
+pub(super) struct Missing {
+    pub(super) since: Instant,
     /// How much was missing when it was last asked for.
-    positions: u64,
-    asked: u32,
-    next: Instant,
+    pub(super) positions: u64,
+    pub(super) asked: u32,
+    pub(super) next: Instant,
 }
 
 /// What is remembered of another node beside the book.
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    presence: Option<Presence>,
-    seen_at: Option<Instant>,
-    rejected: Option<String>,
-    missing: Option<Missing>,
+pub(super) struct Seen {
+    pub(super) presence: Option<Presence>,
+    pub(super) seen_at: Option<Instant>,
+    pub(super) rejected: Option<String>,
+    pub(super) missing: Option<Missing>,
     /// A share that could not be used, by what its note says.
-    bad_share: Option<Note>,
+    pub(super) bad_share: Option<Note>,
 }
 
 /// The consumer.
 pub(crate) struct Consumer {
-    own: Origin,
-    peers: Option<Peers>,
-    selector: Arc<Selector>,
-    journal: Arc<Journal>,
-    transport: Arc<dyn Transport>,
-    options: Options,
-    seen: HashMap<Origin, Seen>,
+    pub(super) own: Origin,
+    pub(super) peers: Option<Peers>,
+    pub(super) selector: Arc<Selector>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) options: Options,
+    pub(super) seen: HashMap<Origin, Seen>,
     pub(crate) counts: Counts,
-    idle: u64,
+    pub(super) idle: u64,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
@@ -108,7 +105,7 @@ impl Consumer {
         }
     }
 
-    fn peers(&self) -> Result<&Peers, FleetError> {
+    pub(super) fn peers(&self) -> Result<&Peers, FleetError> {
         self.peers.as_ref().ok_or(FleetError::Ended)
     }
 
@@ -128,7 +125,7 @@ impl Consumer {
     }
 
     /// Something that takes long, done beside everything else with `peers/` in hand.
-    async fn with_peers<T: Send + 'static>(
+    pub(super) async fn with_peers<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Peers) -> Result<T, FleetError> + Send + 'static,
     ) -> Result<T, FleetError> {
@@ -218,10 +215,26 @@ impl Consumer {
         self.counts.duplicate += counted.duplicate;
         self.counts.forgotten += counted.forgotten;
         self.counts.delayed(now.since(at).as_millis() as u64);
+        if counted.learned > 0 {
+            self.heed_blocks(origin, &batch, now);
+        }
         if let Some(seen) = self.seen.get_mut(&origin) {
             seen.rejected = None;
         }
         Ok(true)
+    }
+
+    /// Blocks of nodes that share this one's address count for the pauses of hosts, as its own do.
+    fn heed_blocks(&self, origin: Origin, batch: &Batch, now: Timestamp) {
+        let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
+        if presence.is_none_or(|presence| presence.egress != self.options.egress) {
+            return;
+        }
+        batch.each(|_, fact, link| {
+            if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
+                self.selector.blocked_elsewhere(domain, link, fact.at, now);
+            }
+        });
     }
 
     fn reject(&mut self, origin: Origin, error: &DecodeError) -> Result<bool, FleetError> {
@@ -371,7 +384,7 @@ impl Consumer {
     }
 
     /// All others that anything is known of.
-    fn known(&self) -> Vec<Origin> {
+    pub(super) fn known(&self) -> Vec<Origin> {
         let mut all: Vec<Origin> = self.seen.keys().copied().collect();
         all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().copied()));
         all.sort_unstable();
@@ -379,7 +392,7 @@ impl Consumer {
         all
     }
 
-    fn is_there(&self, origin: Origin) -> bool {
+    pub(super) fn is_there(&self, origin: Origin) -> bool {
         let lease = self.options.timing.lease;
         self.seen.get(&origin).and_then(|seen| seen.seen_at).is_some_and(|at| at.elapsed() < lease * 2)
     }
@@ -394,82 +407,6 @@ impl Consumer {
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
         let presence = presence.filter(|_| origin != self.own);
         peer.holes(presence.map(|said| (said.epoch, said.base, said.position)))
-    }
-
-    /// Takes the shares of all who have one that says more than is known.
-    async fn start(&mut self, shares: &[BlobInfo]) -> Result<(), FleetError> {
-        for info in shares {
-            let Ok(origin) = info.name.parse::<Origin>() else { continue };
-            let Ok(note) = serde_json::from_str::<Note>(&info.note) else { continue };
-            let peer = self.book().and_then(|book| book.peers.get(&origin)).cloned().unwrap_or_default();
-            if origin == self.own || !peer.is_heard() || peer.top(note.epoch) >= note.position {
-                continue;
-            }
-            self.take_share(origin, info).await?;
-        }
-        self.is_starting = false;
-        Ok(())
-    }
-
-    /// Takes a share, if it fills something in that is missing.
-    async fn take_share(&mut self, origin: Origin, info: &BlobInfo) -> Result<bool, FleetError> {
-        let note = serde_json::from_str::<Note>(&info.note).unwrap_or_default();
-        if origin == self.own || self.seen.get(&origin).is_some_and(|seen| seen.bad_share == Some(note)) {
-            return Ok(false);
-        }
-        let Some(bytes) = self.transport.blobs().get(&info.name, SHARE_MAX).await? else { return Ok(false) };
-        let (now, is_there) = (self.selector.now(), self.is_there(origin));
-        let half_life_ms = self.selector.half_life_ms();
-        let taken = self
-            .with_peers(move |peers| {
-                let (head, share) = match unpack(&bytes) {
-                    Ok(read) => read,
-                    Err(what) => return Ok(Err(what.to_owned())),
-                };
-                if head.half_life_ms != half_life_ms {
-                    return Ok(Err("its half-life is another one".to_owned()));
-                }
-                let (fills, lacks) = peers.lacks(origin, &head.covers);
-                let fills = fills || peers.refreshes(origin, &head);
-                // What it lacks is asked for again, or comes out of `peers/`; nobody can be asked who is not there.
-                if !fills || (lacks > 0 && !is_there && !peers.has_messages_for(origin, &head.covers)?) {
-                    return Ok(Ok(false));
-                }
-                peers.share(origin, &bytes, &head, &share, now)?;
-                Ok(Ok(true))
-            })
-            .await?;
-        match taken {
-            Ok(taken) => {
-                self.counts.shares += u64::from(taken);
-                Ok(taken)
-            }
-            Err(what) => {
-                self.counts.rejected += 1;
-                let seen = self.seen.entry(origin).or_default();
-                (seen.rejected, seen.bad_share) = (Some(format!("its share: {what}")), Some(note));
-                Ok(false)
-            }
-        }
-    }
-
-    /// What was forgotten, as shares name it.
-    pub(crate) fn forgot(&self) -> BTreeSet<u64> {
-        let all = self.book().into_iter().flat_map(|book| &book.forgotten);
-        all.map(|(domain, until)| forgot(domain, *until)).collect()
-    }
-
-    fn is_stale(&self, origin: Origin) -> bool {
-        self.book().and_then(|book| book.peers.get(&origin)).is_some_and(|peer| peer.is_stale && peer.is_heard())
-    }
-
-    /// Whether everything that is known of has been learned.
-    pub(crate) fn is_quiet(&self) -> bool {
-        !self.is_starting
-            && self.known().into_iter().all(|origin| {
-                let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
-                lost || self.holes(origin).is_empty() && !self.is_stale(origin)
-            })
     }
 
     /// Whether a snapshot of `peers/` is due.
@@ -495,44 +432,5 @@ impl Consumer {
     /// `peers/`, to be synced.
     pub(crate) fn flush(&self) -> Option<fetchwise_log::Acknowledgement> {
         self.peers.as_ref().map(Peers::flush)
-    }
-
-    /// The nodes among which sites are divided.
-    pub(crate) fn owners(&self) -> Vec<Origin> {
-        let is_recent = |seen: &Seen| seen.seen_at.is_some_and(|at| at.elapsed() < OWNER_FOR);
-        let mut all: Vec<Origin> = self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
-        all.push(self.own);
-        all.sort_unstable();
-        all
-    }
-
-    /// How the others are.
-    pub(crate) fn status(&self) -> Vec<PeerStatus> {
-        let nobody = Peer::default();
-        let all = self.known().into_iter().filter(|origin| *origin != self.own);
-        all.map(|origin| {
-            let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
-            let seen = self.seen.get(&origin).cloned().unwrap_or_default();
-            let presence = seen.presence.unwrap_or_default();
-            let holes: u64 = self.holes(origin).iter().map(|(_, first, last)| last - first + 1).sum();
-            let missing = seen.missing.filter(|_| holes > 0);
-            PeerStatus {
-                origin: origin.to_string(),
-                position: peer.top(peer.epoch().max(presence.epoch)).max(peer.base(peer.epoch())),
-                published: presence.position,
-                share: presence.share,
-                holes,
-                lost: if missing.is_some_and(|m| m.asked >= LOST_AFTER) { holes } else { 0 },
-                lag_s: missing.map_or(0.0, |missing| missing.since.elapsed().as_secs_f64()),
-                version: presence.version,
-                present: self.is_there(origin),
-                excluded: peer.is_excluded,
-                aside: peer.aside.clone(),
-                rejected: seen.rejected,
-                egress: presence.egress,
-                clock_ahead_s: presence.clock_ahead_ms as f64 / 1000.0,
-            }
-        })
-        .collect()
     }
 }
