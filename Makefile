@@ -7,7 +7,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,12 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
 
 fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reliability.md
 	.ci/fault-suite docs/reliability.md
+
+fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, and write its table into docs/fleet.md
+	.ci/fleet-suite docs/fleet.md
+
+fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
+	@.ci/fleet-demo
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features

@@ -146,6 +146,11 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
+    /// How much of `total` this node's own log says, and how much others have told; of a node of a fleet only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_total: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -180,9 +185,10 @@ fn explain(
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
-        Ok((decided, explanation))
+        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.situation(&url))).transpose()?;
+        Ok((decided, explanation, own))
     });
-    let (decided, explanation) = match found {
+    let (decided, explanation, own) = match found {
         Ok(found) => found,
         Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
     };
@@ -206,7 +212,7 @@ fn explain(
                 .steps
                 .iter()
                 .enumerate()
-                .map(|(place, step)| step_json(step, explanation.deciding == Some(place)))
+                .map(|(place, step)| step_json(step, explanation.deciding == Some(place), own.as_ref()))
                 .collect(),
             counterfactuals: explanation
                 .counterfactuals
@@ -233,6 +239,12 @@ fn explain(
     out.line(format_args!("\n{}", heuristics(&explanation)))?;
     if explanation.steps.iter().any(|step| step.total > 0.0) {
         out.line(format_args!("\n{}", steps(&explanation)))?;
+        if let Some(own) = &own {
+            let all: f64 = explanation.steps.iter().map(|step| step.total).sum();
+            let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
+            let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
+            out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;
+        }
     } else if !explanation.candidates.is_empty() {
         out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
     }
@@ -354,8 +366,17 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, decider: &Deci
     }
 }
 
-fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
+/// How much of a step the node's own log says.
+fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
+    let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
+    own.steps.iter().find(is_same).map_or(0.0, |own| own.total)
+}
+
+fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanation>) -> StepJson<'a> {
+    let own_total = own.map(|own| own_total(step, own));
     StepJson {
+        own_total,
+        foreign_total: own_total.map(|own| (step.total - own).max(0.0)),
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,

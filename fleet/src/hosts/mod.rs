@@ -99,6 +99,12 @@ impl SharedHosts {
         Some(Self { task: tokio::spawn(async move { driver.run(said).await }), shared })
     }
 
+    /// Stops it, and waits until it has let go of the selector.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
     /// What has been done so far.
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();

@@ -22,10 +22,12 @@ mod cells;
 mod error;
 mod link;
 mod names;
+mod permissions;
 mod settings;
 mod setup;
 mod tail;
 
+pub use permissions::permissions;
 pub use settings::NatsSettings;
 pub use setup::{How, Made};
 
@@ -81,6 +83,18 @@ impl Nats {
     /// The version that the broker has which this node is connected to; none while it is with none.
     pub fn broker_version(&self) -> Option<String> {
         self.link.client.try_server_info().map(|info| info.version)
+    }
+
+    /// Drops what stands before a place of the stream, as its age would.
+    ///
+    /// # Errors
+    /// When the broker is away, or does not let this node.
+    #[doc(hidden)]
+    pub async fn drop_before(&self, seq: u64) -> Result<(), TransportError> {
+        let stream = self.link.names.stream();
+        let subject = format!("STREAM.PURGE.{stream}");
+        let purged = self.link.ask::<serde_json::Value>(&subject, &serde_json::json!({ "seq": seq }), &stream).await?;
+        purged.map(drop).map_err(|error| error::told(&error, &stream))
     }
 
     async fn store_facts(&self, origin: Origin, id: &str, body: Bytes) -> Result<Position, TransportError> {

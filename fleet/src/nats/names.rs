@@ -56,6 +56,11 @@ impl Names {
         format!("fw.{}.w.{origin}", self.pool)
     }
 
+    /// Where all are told.
+    pub(super) fn all_wants(&self) -> String {
+        format!("fw.{}.w.*", self.pool)
+    }
+
     /// The bucket of a table.
     pub(super) fn bucket(&self, table: Table) -> String {
         format!("FW_{}_{}", self.pool, table.name())

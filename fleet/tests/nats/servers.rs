@@ -75,7 +75,7 @@ impl Servers {
             );
             if n > 1 {
                 config.push_str(&format!(
-                    "cluster {{ name: fw, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
+                    "cluster {{ name: fw, no_advertise: true, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
                     routes.join(", ")
                 ));
             }
@@ -93,6 +93,11 @@ impl Servers {
     /// The addresses of all.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
+    }
+
+    /// Their ports.
+    pub fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(|server| server.port).collect()
     }
 
     pub fn len(&self) -> usize {
