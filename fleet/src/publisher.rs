@@ -273,7 +273,11 @@ impl Publisher {
     /// Tells the others of domains that were forgotten on this node alone.
     async fn tell_forgotten(&self, forgotten: &[(String, Timestamp)]) -> Result<(), FleetError> {
         for (domain, at) in forgotten {
-            tell_forgotten(&*self.transport, domain, *at).await?;
+            match tell_forgotten(&*self.transport, domain, *at).await {
+                // Where only an operator may have all nodes forget, this one forgets alone.
+                Ok(()) | Err(TransportError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

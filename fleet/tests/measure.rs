@@ -3,7 +3,6 @@
 //! `cargo test --release -p fetchwise-fleet --test measure -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
-#[allow(dead_code)]
 mod common;
 
 use std::collections::HashMap;
