@@ -253,6 +253,7 @@ impl Publisher {
     async fn make(&mut self, fork: Fork, range: (u64, u64), most: usize) -> Result<Made, FleetError> {
         let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
         let mut stones = std::mem::take(&mut self.stones);
+        stones.none_from(self.journal.no_stones_from());
         let latest = self.now().saturating_add(AHEAD_MAX);
         let latest = Some(latest).filter(|_| self.options.safeguards.withhold);
         let withheld = self.state.withheld.clone();
