@@ -61,6 +61,7 @@ mod settings;
 mod simulate;
 mod sqlite;
 mod stats;
+mod town;
 mod try_url;
 mod upkeep;
 mod when;
@@ -99,6 +100,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Completions(args) => return manual::completions(args, Cli::command(), out),
         Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
+        Command::Town(args) => return town::run(args, out),
         // Whoever asks what is wrong with the settings wants more than the first thing.
         Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
@@ -129,6 +131,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Serve(args) => serve::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
-        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Town(_) => {
+            Ok(Exit::Done)
+        }
     }
 }

@@ -16,3 +16,4 @@ mod pocketbase;
 mod rollout;
 mod sources;
 mod support;
+mod town;
