@@ -8,7 +8,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx prometheus yt-dlp limits warc-tools install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx prometheus yt-dlp limits warc-tools peers install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,9 @@ uplot: ## Fetch the dashboard's chart library anew, in the pinned version
 
 pictures: chromium ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
+
+peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers.md (a quarter of an hour; wants an idle machine)
+	.ci/peers
 
 install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)
 	$(CARGO) build --locked --release -p fetchwise-cli

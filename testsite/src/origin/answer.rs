@@ -67,7 +67,7 @@ pub(super) async fn answer(site: &Site, asked: &Asked<'_>) -> Answer {
                 behind
             }
             Site::Flaky { every, failing, otherwise } => {
-                if *every > 0 && asked.number.is_multiple_of(*every) {
+                if *every > 0 && is_page(asked.path) && asked.number.is_multiple_of(*every) {
                     failing
                 } else {
                     otherwise
