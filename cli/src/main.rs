@@ -39,6 +39,7 @@ mod importance;
 mod input;
 mod learned_table;
 mod links;
+mod listen;
 mod maintain;
 mod manual;
 #[cfg(feature = "otlp")]
