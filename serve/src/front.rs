@@ -25,6 +25,8 @@ use super::stalled::Unstalled;
 
 /// The head of a request, its URL included, is no longer than this.
 const HEAD_MAX_BYTES: usize = 64 << 10;
+/// A connection that is to end, and on which no request is under way, gets so long for the rest of its last answer.
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
 /// After an accept that failed, for want of a descriptor for one, the next one is tried so much later.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
@@ -118,7 +120,11 @@ impl Served {
         };
         if !ended {
             serving.as_mut().graceful_shutdown();
-            let _ = serving.await;
+            tokio::select! {
+                _ = &mut serving => {}
+                // A head that does not come to its end is no request, and takes nobody's room.
+                () = self.connection.is_idle_for(ROOM_WITHIN) => {}
+            }
         }
         self.connections.remove(&self.connection);
     }
