@@ -118,8 +118,8 @@ fn explain(
     out.line(format_args!("\n{}", decider.words(&decided)))?;
     out.line(rule_text(&decided.routed))?;
     if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
-        let (kind, value) = (plain(&step.kind), plain(&step.value));
-        out.line(format_args!("decided by what {kind} {value} shows of {}", plain(&step.fetcher)))?;
+        let what = [plain(&step.kind), plain(&step.value)].join(" ");
+        out.line(format_args!("decided by what {} shows of {}", what.trim_end(), plain(&step.fetcher)))?;
     }
     for line in explanation.candidates.iter().filter_map(measured_cost) {
         out.line(line)?;

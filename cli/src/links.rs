@@ -49,7 +49,11 @@ pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Out) -> Resul
         return Ok(Exit::Done);
     }
     if links.is_empty() {
-        note(if args.links.is_empty() { "no such link" } else { "none of these links is paused or at risk" });
+        note(if args.links.is_empty() {
+            "no link is paused or at risk"
+        } else {
+            "none of these links is paused or at risk"
+        });
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["link", ">paused for", ">risk", "reason", ">host paused for"]);

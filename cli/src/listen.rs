@@ -2,6 +2,7 @@
 //!
 //! Must not know what answers there.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -41,20 +42,34 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
     Ok(of_file.and(of_variable.unwrap_or_default()))
 }
 
-/// Listens on `address`. Without tokens nobody from elsewhere may reach it. `example` is how a good address is written.
-pub(crate) async fn listen(address: &str, tokens: &Tokens, example: &str) -> Result<TcpListener, Failure> {
+/// What to do next when it cannot be listened on an address.
+pub(crate) struct Advice {
+    /// How a good address is written.
+    pub(crate) example: &'static str,
+    /// Where a token comes from.
+    pub(crate) token: &'static str,
+}
+
+/// Listens on `address`. Without tokens nobody from elsewhere may reach it.
+pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &Advice) -> Result<TcpListener, Failure> {
     let wrong = |error: std::io::Error| {
-        Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)))
-            .advise(format!("name an address and a port of this machine, as in {example}"))
+        let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
+        match error.kind() {
+            ErrorKind::AddrInUse => {
+                failure.advise("somebody listens there already: end it, or name another port (0 takes a free one)")
+            }
+            _ => failure.advise(format!("name an address and a port of this machine, as in {}", advice.example)),
+        }
     };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(wrong)?.collect();
     if tokens.is_empty()
         && let Some(open) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
     {
-        return Err(Failure::usage(format_args!("{} can be reached from elsewhere, and there are no tokens", open.ip()))
-            .advise(format!(
-                "make one with `fetchwise serve --new-token --token-file tokens.txt`, or set {TOKEN}, or listen on 127.0.0.1"
-            )));
+        return Err(Failure::usage(format_args!(
+            "{} can be reached from elsewhere, and there are no tokens",
+            open.ip()
+        ))
+        .advise(format!("{}, or listen on 127.0.0.1", advice.token)));
     }
     TcpListener::bind(&addresses[..]).await.map_err(wrong)
 }

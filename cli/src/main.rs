@@ -23,6 +23,7 @@ mod args;
 mod attempts;
 mod available;
 mod ban_rate;
+mod beside;
 mod classify;
 mod config;
 mod decide;

@@ -1,13 +1,13 @@
 //! `release`: ending a pause before its time.
 
 use std::fs;
-use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::beside::server_of;
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
 use super::out::{Out, plain};
@@ -42,8 +42,6 @@ pub(crate) struct ReleaseArgs {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// The file of a data directory in which a server says where it listens.
-const SERVER_FILE: &str = "SERVE";
 /// A server answers within this, or it does not.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No answer that means anything is longer.
@@ -91,12 +89,6 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
         )),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Where the server of a data directory listens, if it says so.
-fn server_of(dir: &Path) -> Option<String> {
-    let text = fs::read_to_string(dir.join(SERVER_FILE)).ok()?;
-    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| line.starts_with("http"))
 }
 
 /// Lets a server do it.

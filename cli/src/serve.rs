@@ -12,12 +12,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::available::{Available, BrowserArgs, NoBrowser};
+use super::beside::ADDRESS_FILE;
 use super::failure::{Exit, Failure};
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use super::fetch::assemble::{about_guard, journal_options, pace, visits};
 use super::fetch::stop;
 use super::fetch::wishes::Wishes;
-use super::listen::{listen, tokens};
+use super::listen::{Advice, listen, tokens};
 use super::out::{Out, note, plain};
 use super::reload::{self, Reload};
 use super::settings::{Settings, say_torn};
@@ -32,8 +33,11 @@ use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
 
 /// Where a server listens unless told otherwise.
 const LISTEN: &str = "127.0.0.1:7117";
-/// The file in the data directory that says where the server is.
-const ADDRESS_FILE: &str = "SERVE";
+/// When it cannot listen.
+const ADVICE: Advice = Advice {
+    example: "--listen 127.0.0.1:7117",
+    token: "make a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
+};
 /// Descriptors for everything that is no connection: the log, its segments, the runtime.
 const RESERVED: u64 = 128;
 /// Requests a second of each client, where others than this machine's own can come.
@@ -115,7 +119,7 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
         let mut stop = stop::listen().map_err(Failure::failed)?;
-        let listener = listen(&args.listen, &tokens, "--listen 127.0.0.1:7117").await?;
+        let listener = listen(&args.listen, &tokens, &ADVICE).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let (server, journal) = assemble(args, settings, tokens, address)?;
         let address_file = tell(journal.dir(), address);

@@ -12,11 +12,13 @@ use tokio::task::JoinHandle;
 
 use super::assemble::Crawler;
 use crate::failure::Failure;
-use crate::listen::{listen, tokens};
+use crate::listen::{Advice, listen, tokens};
 use crate::out::note;
 
 /// A scrape that is under way at the end may take so long.
 const GRACE: Duration = Duration::from_secs(2);
+/// When it cannot listen.
+const ADVICE: Advice = Advice { example: "--metrics 127.0.0.1:9117", token: "set FETCHWISE_TOKEN" };
 /// Scrapers are few.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -40,7 +42,7 @@ impl Listening {
     pub(super) async fn open(address: Option<&str>) -> Result<Option<Self>, Failure> {
         let Some(address) = address else { return Ok(None) };
         let tokens = tokens(None)?;
-        let listener = listen(address, &tokens, "--metrics 127.0.0.1:9117").await?;
+        let listener = listen(address, &tokens, &ADVICE).await?;
         Ok(Some(Self { listener, tokens }))
     }
 
