@@ -7,6 +7,7 @@ mod clients;
 mod contract;
 mod description;
 mod forget;
+mod full_disk;
 mod hostile;
 mod release;
 mod reload;
