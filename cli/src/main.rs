@@ -23,6 +23,7 @@ mod args;
 mod attempts;
 mod available;
 mod ban_rate;
+mod beside;
 mod classify;
 mod config;
 mod decide;
@@ -39,6 +40,7 @@ mod importance;
 mod input;
 mod learned_table;
 mod links;
+mod listen;
 mod maintain;
 mod manual;
 #[cfg(feature = "otlp")]

@@ -37,6 +37,8 @@ use fetchwise::time::Clock;
 pub(crate) struct Crawler {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
+    /// Who decides, for those who only look.
+    pub(crate) selector: Arc<Selector>,
     children: Children,
     guard: Arc<Guard>,
     /// Those who ask the guard and wait for SIGHUP.
@@ -81,7 +83,7 @@ impl Crawler {
         let selector = share(selector, &journal, &detector, &over_arms)?;
         let again = Reload::new(settings, &selector, &[&detector], &over_arms);
         let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
-        let mut builder = Pipeline::builder(selector).limits(limits).detector(detector);
+        let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
         if wishes.has_queue {
             builder = builder.wait_at_most(Duration::ZERO);
         }
@@ -97,7 +99,7 @@ impl Crawler {
             None => builder,
         };
         let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
-        Ok(Self { pipeline, journal, children, guard: over_arms, watching })
+        Ok(Self { pipeline, journal, selector, children, guard: over_arms, watching })
     }
 
     /// The browsers, for those who want to know how they are.
@@ -117,7 +119,7 @@ impl Crawler {
             // Where hosts stand now is where the next run begins.
             pace.close(self.pipeline.selector().now());
         }
-        drop(self.pipeline);
+        drop((self.pipeline, self.selector));
         self.children.close().await;
         match Arc::try_unwrap(self.journal) {
             Ok(journal) => Ok(journal.close()?),

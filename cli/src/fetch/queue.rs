@@ -170,6 +170,11 @@ impl<T> Queue<T> {
         self.hosts.iter().filter(|(_, host)| !host.links.is_empty()).map(|(name, host)| (&**name, host.links.len()))
     }
 
+    /// How many hosts have links that wait or are under way.
+    pub(super) fn host_count(&self) -> usize {
+        self.hosts.len()
+    }
+
     fn host(&mut self, host: &Arc<str>) -> &mut Host<T> {
         self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host {
             links: VecDeque::new(),

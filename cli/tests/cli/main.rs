@@ -12,6 +12,7 @@ mod full_disk;
 mod log;
 mod look_back;
 mod maintain;
+mod metrics;
 mod pocketbase;
 mod rollout;
 mod sources;

@@ -226,7 +226,8 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
     })
 }
 
-fn rule_text(routed: &Routed) -> &'static str {
+/// The rule of a decision, in words.
+pub fn rule_text(routed: &Routed) -> &'static str {
     match routed.decision {
         Decision::Take(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
