@@ -8,12 +8,12 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx prometheus yt-dlp limits warc-tools peers install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium nginx prometheus yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nginx, Prometheus, yt-dlp, warcio, pywb)
+test: chromium nats-server nginx prometheus yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nats-server, nginx, Prometheus, yt-dlp, warcio, pywb)
 	$(CARGO) test --locked --workspace --all-features
 
 chromium: ## Make sure that there is a Chromium
@@ -27,6 +27,9 @@ warc-tools: ## Make sure that there are warcio and pywb, in target/warc-tools
 
 nginx: ## Make sure that there is an nginx
 	@.ci/nginx
+
+nats-server: ## Make sure that there is a NATS server, in target/nats-server
+	@.ci/nats-server
 
 prometheus: ## Make sure that there is a Prometheus
 	@.ci/prometheus
@@ -53,6 +56,12 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
 
 fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reliability.md
 	.ci/fault-suite docs/reliability.md
+
+fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, and write its table into docs/fleet.md
+	.ci/fleet-suite docs/fleet.md
+
+fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
+	@.ci/fleet-demo
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features

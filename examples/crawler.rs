@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fetchwise::Selector;
@@ -72,12 +72,12 @@ impl Crawler {
     /// Takes a link up, unless it is known. A host that is new gets workers.
     fn add(self: &Arc<Self>, url: Url) {
         if !matches!(url.scheme(), "http" | "https")
-            || !self.seen.lock().unwrap().insert(url[..Position::AfterQuery].to_owned())
+            || !self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(url[..Position::AfterQuery].to_owned())
         {
             return;
         }
         let origin = url[..Position::BeforePath].to_owned();
-        let mut hosts = self.hosts.lock().unwrap();
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let host = hosts.entry(origin).or_insert_with(|| {
             let host = Arc::new(Host { queue: Mutex::default(), rules: OnceCell::new(), links: Semaphore::new(0) });
             for _ in 0..PER_HOST {
@@ -85,7 +85,7 @@ impl Crawler {
             }
             host
         });
-        host.queue.lock().unwrap().push_back(url);
+        host.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(url);
         host.links.add_permits(1);
     }
 
@@ -93,7 +93,7 @@ impl Crawler {
     async fn work(self: Arc<Self>, host: Arc<Host>) {
         while let Ok(link) = host.links.acquire().await {
             link.forget();
-            let Some(url) = host.queue.lock().unwrap().pop_front() else { continue };
+            let Some(url) = host.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { continue };
             let rules = host.rules.get_or_init(|| self.robots(&url)).await;
             if rules.forbids(&url).is_some() {
                 continue;

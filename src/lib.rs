@@ -105,6 +105,7 @@ pub(crate) mod meter;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod names;
+pub mod neighbours;
 pub mod off_policy;
 #[cfg(feature = "pace")]
 pub mod pace;

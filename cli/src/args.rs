@@ -59,6 +59,8 @@ pub(crate) enum Command {
     ReplayPolicy(replay_policy::ReplayPolicyArgs),
     Rollout(rollout::RolloutArgs),
     Serve(serve::ServeArgs),
+    #[cfg(feature = "fleet")]
+    Fleet(super::fleet::FleetCommand),
     Demo(demo::DemoArgs),
     Town(town::TownArgs),
     #[command(flatten)]

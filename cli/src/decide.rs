@@ -90,6 +90,8 @@ impl From<HintArg> for Hint {
 pub(crate) struct Decider<'s> {
     /// The selector, with all evidence.
     pub(crate) selector: Selector,
+    /// What the node's own log says alone, where others have told it more.
+    pub(crate) own: Option<Selector>,
     /// What came with the evidence.
     pub(crate) loaded: Loaded,
     /// The caller's name for the URL, where it is another.
@@ -114,12 +116,33 @@ pub(crate) struct Decided {
     pub(crate) unavailable: Option<FetcherId>,
 }
 
+/// Teaches `selector` what other nodes have told this one, where it is in a fleet, and returns one without that.
+#[cfg(feature = "fleet")]
+fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selector>, Failure> {
+    let dir = settings.data_dir()?;
+    // What was known at an earlier time is rebuilt from the node's own log.
+    if settings.is_past() || !dir.join("peers").is_dir() {
+        return Ok(None);
+    }
+    let (own, _) = settings.learned()?;
+    let told = fetchwise_fleet::peers::foreign(&dir, selector);
+    let told = told.map_err(|error| Failure::failed(plain(&error.to_string())))?;
+    Ok(if told > 0 { Some(own) } else { None })
+}
+
+#[cfg(not(feature = "fleet"))]
+#[allow(clippy::unnecessary_wraps, reason = "the same call as with a fleet")]
+fn with_peers(_: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
+    Ok(None)
+}
+
 impl<'s> Decider<'s> {
     /// Reads the log.
     pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
         let router = settings.router()?;
         settings.warn_if_no_dir();
         let (selector, loaded) = settings.learned()?;
+        let own = with_peers(settings, &selector)?;
         settings.put_in_force(&selector)?;
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
@@ -136,7 +159,7 @@ impl<'s> Decider<'s> {
         let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
         let known = args.tag.clone();
         let link = None;
-        Ok(Self { selector, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
     }
 
     /// The same for a URL whose caller has this name for it.

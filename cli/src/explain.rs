@@ -13,7 +13,7 @@ use super::when::{When, read_when};
 use super::why::{counterfactual, index, measured_cost, tag_lines};
 use fetchwise::journal::Moment;
 use fetchwise::selector::Explanation;
-use fetchwise_serve::shape::{Asked, ExplanationJson, rule_text};
+use fetchwise_serve::shape::{Asked, ExplanationJson, own_total, rule_text};
 
 /// Say why a fetcher would be used: evidence, candidates, every step of the score
 ///
@@ -75,9 +75,10 @@ fn explain(
     let found = read_url(text).and_then(|url| {
         let decided = decider.decide(&url)?;
         let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
-        Ok((decided, explanation))
+        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.situation(&url))).transpose()?;
+        Ok((decided, explanation, own))
     });
-    let (decided, explanation) = match found {
+    let (decided, explanation, own) = match found {
         Ok(found) => found,
         Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
     };
@@ -87,7 +88,7 @@ fn explain(
     let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
     if out.json {
         let (selector, routed) = (&decider.selector, &decided.routed);
-        let asked = Asked { selector, routed, explanation: &explanation, pace: pace.as_ref() };
+        let asked = Asked { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
         let decision = decider.json(text, &decided);
         out.object(&ExplainedJson {
             explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)),
@@ -109,6 +110,12 @@ fn explain(
     out.line(format_args!("\n{}", heuristics(&explanation)))?;
     if explanation.steps.iter().any(|step| step.total > 0.0) {
         out.line(format_args!("\n{}", steps(&explanation)))?;
+        if let Some(own) = &own {
+            let all: f64 = explanation.steps.iter().map(|step| step.total).sum();
+            let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
+            let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
+            out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;
+        }
     } else if !explanation.candidates.is_empty() {
         out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
     }

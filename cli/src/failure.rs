@@ -41,6 +41,12 @@ impl Failure {
         Self { exit: Exit::Usage, message: message.to_string(), advice: None }
     }
 
+    /// Refused, so that nothing comes to harm.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn refused(message: impl fmt::Display) -> Self {
+        Self { exit: Exit::Refused, message: message.to_string(), advice: None }
+    }
+
     /// Says what to do about it.
     #[must_use]
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {

@@ -33,6 +33,8 @@ mod export;
 mod failure;
 mod fetch;
 mod fetchers;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod global;
 mod hosts;
 mod import;
@@ -131,6 +133,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::ReplayPolicy(args) => replay_policy::run(args, &settings, out),
         Command::Rollout(args) => rollout::run(args, &settings, out),
         Command::Serve(args) => serve::run(args, &settings, out),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => fleet::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
         Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Town(_) => {

@@ -76,6 +76,9 @@ pub(crate) struct ServeArgs {
     pub(crate) no_browser: bool,
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(crate) fleet: super::fleet::FleetArgs,
     /// The longest body of a request
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     pub(crate) max_body: u64,
@@ -125,6 +128,8 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let address_file = tell(journal.dir(), address);
         let upkeep = upkeep::start(settings, journal.dir())?;
         let handle = server.handle();
+        #[cfg(feature = "fleet")]
+        let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
         say(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
@@ -148,6 +153,10 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
                 .advise("what was acknowledged is there; what was not may be lost")
         })?;
         drop(address_file);
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = fleet {
+            fleet.end().await;
+        }
         if cut > 0 {
             note(format_args!("{cut} requests were not done within {}: cut", humantime::format_duration(args.grace)));
         }

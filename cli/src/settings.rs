@@ -33,8 +33,8 @@ const CONFIG: &str = "FETCHWISE_CONFIG";
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
 /// The variables that name the browser, the first one first.
 const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
-/// Variables with our name that mean no key of the config: those above, the token of a server, and what this project's own tests use.
-const NO_KEYS: [&str; 11] = [
+/// Variables with our name that mean no key of the config: those above, the token of a server, the brokers of a fleet, and what this project's own tests use.
+const NO_KEYS: [&str; 12] = [
     CONFIG,
     BROWSERS[0],
     "FETCHWISE_TOKEN",
@@ -43,6 +43,7 @@ const NO_KEYS: [&str; 11] = [
     "FETCHWISE_CORPUS",
     "FETCHWISE_CORPUS2",
     "FETCHWISE_FAULTS",
+    "FETCHWISE_FLEET",
     "FETCHWISE_GOLDEN",
     "FETCHWISE_SCRATCH",
     "FETCHWISE_YT_DLP",

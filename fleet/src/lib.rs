@@ -1,7 +1,38 @@
 //! Many fetchwise crawlers that learn as one.
 //!
 //! Each node keeps its own log, which stays the truth. What it has learned travels over a broker that may lose, double or reorder
-//! anything, and still each node ends up with the evidence of all.
+//! anything, and still each node ends up with the evidence of all. [`Fleet::join`] is where to begin.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod background;
+mod batches;
+pub mod book;
+pub mod codec;
+mod consumer;
+pub mod error;
+mod fleet;
+pub mod forget;
+pub mod hosts;
+pub mod intervals;
+mod lease;
+pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
+pub mod options;
 pub mod origin;
+pub mod owner;
+pub mod peers;
+pub mod presence;
+#[cfg(test)]
+mod properties;
+mod publisher;
+pub mod share;
+pub mod state;
+pub mod status;
 pub mod transport;
+
+pub use error::FleetError;
+pub use fleet::Fleet;
+pub use options::{Options, Timing};
+pub use origin::Origin;
+pub use status::Status;

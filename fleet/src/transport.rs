@@ -10,6 +10,7 @@ use bytes::Bytes;
 use fetchwise::time::Timestamp;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 
 use crate::origin::Origin;
 
@@ -88,6 +89,8 @@ pub struct Cell {
     pub value: Bytes,
     /// Another number for each change, greater than those before.
     pub revision: u64,
+    /// When the broker stored it, by its clock.
+    pub at: Timestamp,
 }
 
 /// One change of a cell, as a watcher sees it.
@@ -194,6 +197,39 @@ pub trait Transport: Send + Sync {
 
     /// What the stream holds.
     fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>>;
+
+    /// The newest message of an origin that is in the stream. Asked once, when a node joins. What this does unless a broker has a
+    /// better way reads the whole stream.
+    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+        async move {
+            let bounds = self.bounds().await?;
+            let mut newest = None;
+            if bounds.last < bounds.first {
+                return Ok(newest);
+            }
+            let mut all = self.read(Position { incarnation: bounds.incarnation, seq: bounds.first });
+            while let Some(delivery) = all.next().await {
+                match delivery? {
+                    Delivery::Message { origin: by, position, body, .. } => {
+                        if by == origin {
+                            newest = Some(body);
+                        }
+                        if position.seq >= bounds.last {
+                            break;
+                        }
+                    }
+                    Delivery::Wiped(_) => break,
+                }
+            }
+            Ok(newest)
+        }
+        .boxed()
+    }
+
+    /// The time by the broker's clock; none where it does not say.
+    fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
+        async { Ok(None) }.boxed()
+    }
 
     /// The cells.
     fn cells(&self) -> &dyn Cells;

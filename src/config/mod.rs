@@ -18,8 +18,9 @@ pub use origin::{Origin, Place, Problem};
 pub use read::{Layers, Resolved, Setting};
 pub use secret::{Secret, without_password};
 pub use sections::{
-    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, HttpConfig, ImportanceConfig,
-    ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig, ScoringConfig,
+    BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig,
+    ImportanceConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig,
+    ScoringConfig,
 };
 #[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
@@ -99,6 +100,8 @@ pub struct Config {
     pub robots: RobotsConfig,
     /// What may be dialled.
     pub network: NetworkConfig,
+    /// Other nodes that learn with this one.
+    pub fleet: FleetConfig,
     /// Chromium.
     pub browser: BrowserConfig,
     /// The attempt log.

@@ -211,6 +211,44 @@ pub struct NetworkConfig {
     pub allow_private: bool,
 }
 
+/// What a node of a fleet reads of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FleetScope {
+    /// Everything.
+    #[default]
+    All,
+}
+
+/// `[fleet]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetConfig {
+    /// Where the brokers are: `tls://host:4222`. Without any there is no fleet.
+    pub url: Vec<String>,
+    /// Those who share what they learn.
+    pub pool: Option<String>,
+    /// A name for the addresses that requests come from: pauses hold for those who share it.
+    pub egress: Option<String>,
+    /// What is read of the others.
+    pub scope: Option<FleetScope>,
+    /// A `.creds` file, or one with the seed of an NKey.
+    pub credentials: Option<PathBuf>,
+    /// Certificates of those who vouch for the brokers, PEM.
+    pub roots: Option<PathBuf>,
+    /// This node's own certificate, PEM.
+    pub certificate: Option<PathBuf>,
+    /// The key of that, PEM.
+    pub key: Option<PathBuf>,
+    /// Whether `nats://` may be used for other machines.
+    pub plaintext: bool,
+    /// Whether a start without a broker fails.
+    pub required: bool,
+    /// How long the stream keeps messages.
+    #[serde(alias = "max_age_s", deserialize_with = "value::seconds")]
+    pub max_age: Option<Duration>,
+}
+
 /// `[browser]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

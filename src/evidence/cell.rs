@@ -19,6 +19,9 @@ const FORGET: f32 = 2.0;
 /// The share that is left after the greatest surprise, so that one attempt alone never decides.
 const KEEP_MIN: f32 = 0.05;
 
+/// What another process tells of may be so much older than the newest attempt and still count as news: clocks differ, and batches wait.
+const LATE_S: u32 = 60;
+
 /// The two top bits of a cell's count of attempts are marks: the fetcher has spoken since its host shows what it shows, and how its
 /// last attempt ended, which holds where it has spoken.
 const SPOKE: u32 = 1 << 31;
@@ -253,6 +256,13 @@ impl Cell {
         self.attempts.fetch_and(COUNT, Ordering::Relaxed);
     }
 
+    /// Whether an attempt at `at` is older than the newest by more than a minute. Only where a recent pair is kept.
+    pub(crate) fn is_past(&self, at: Timestamp) -> bool {
+        // Relaxed: a stale time lets one more attempt count as news.
+        let newest_s = self.newest_s.load(Ordering::Relaxed);
+        at.as_millis().div_euclid(1000) < i64::from(newest_s.saturating_sub(LATE_S))
+    }
+
     /// Adds one attempt; `recent` says whether the recent pair is kept too.
     pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
         let weight = up * what.weight;
@@ -463,6 +473,55 @@ impl Cell {
             plus(if packed == 0 { before } else { packed }, alert_success, alert_total)
         });
         let _ = self.recent.fetch_update(relaxed, relaxed, |packed| plus(packed, raw.recent_success, raw.recent_total));
+    }
+}
+
+/// What came with a share of another process, beside everything else that threads do with the cell.
+#[cfg(feature = "journal")]
+impl Cell {
+    /// Adds what another process's cell had, its weights multiplied by `scale`. What came last is taken over where nothing is known.
+    pub(crate) fn take_in(&self, raw: &Raw, scale: f64) {
+        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
+        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
+        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
+        let pair = |success: f32, total: f32| {
+            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
+            pack(success, total)
+        };
+        let recent = pair(raw.recent_success, raw.recent_total);
+        let relaxed = Ordering::Relaxed;
+        if self.newest_s.load(relaxed) == 0 && self.recent.compare_exchange(0, recent, relaxed, relaxed).is_ok() {
+            let _ = self.alert.compare_exchange(0, pair(raw.alert_success, raw.alert_total), relaxed, relaxed);
+            self.newest_s.fetch_max(raw.newest_s, relaxed);
+        }
+    }
+
+    /// The opposite of [`take_in`](Self::take_in) to within rounding, and exactly nothing once no attempt is left. The recent and the
+    /// alert pair give up as much as they have.
+    pub(crate) fn give_back(&self, raw: &Raw, scale: f64) {
+        let (relaxed, given) = (Ordering::Relaxed, raw.attempts & COUNT);
+        let less = |n: u32| Some(n - (n & COUNT).min(given));
+        let before = self.attempts.fetch_update(relaxed, relaxed, less).unwrap_or_default() & COUNT;
+        let is_last = before <= given;
+        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        let of = |weight: f64| if is_last { f64::INFINITY } else { weight * scale };
+        sub_f64(&self.success, of(raw.success.min(raw.total)));
+        sub_f64(&self.blocked, of(raw.blocked.min(raw.total)));
+        sub_f64(&self.duration, of(raw.duration));
+        sub_f64(&self.total, of(raw.total));
+        let pair = |packed, success: f32, total: f32| {
+            let (had_success, had_total) = unpack(packed);
+            let total = (had_total - of(f64::from(total)) as f32).max(0.0);
+            Some(pack((had_success - of(f64::from(success)) as f32).clamp(0.0, total), total))
+        };
+        let _ = self.recent.fetch_update(relaxed, relaxed, |p| pair(p, raw.recent_success, raw.recent_total));
+        let _ = self.alert.fetch_update(relaxed, relaxed, |p| pair(p, raw.alert_success, raw.alert_total));
+        if is_last {
+            self.newest_s.store(0, relaxed);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) const FADED: f64 = 0.01;
 const PART_MIN: usize = 4096;
 
 /// Where an entry is found: in the map by its hash, or at a fixed place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     /// One of the constants below.
     pub(crate) kind: u32,
@@ -38,7 +38,7 @@ impl Place {
     const HINT: u32 = 2;
     const DEPTH: u32 = 3;
     /// The last, so that entries are in order.
-    const MAP: u32 = 4;
+    pub(super) const MAP: u32 = 4;
 }
 
 /// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its weights.
@@ -113,6 +113,11 @@ impl Evidence {
     /// An image of everything that has not faded by `as_of`. Fetchers are those of its cells and those of `seen`. Cost: a pass
     /// over all entries and a sort.
     pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
+        self.image_over(registry, as_of, seen, FADED)
+    }
+
+    /// As [`image`](Self::image), of the entries whose decayed weight is at least `least`.
+    pub(crate) fn image_over(&self, registry: &Registry, as_of: Timestamp, seen: &[String], least: f64) -> Image {
         let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
         let down = self.decay.down(as_of);
         let places = self.image_tags(&mut image);
@@ -138,7 +143,7 @@ impl Evidence {
             if let Some(entry) = self.entries.get(&key, &guard) {
                 let [[a, b], [c, d]] = [entry.shown.all(), entry.site_shown.all()];
                 let shown = [a, b, c, d].map(slot);
-                image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= FADED);
+                image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= least);
                 let days = entry.days.all();
                 if days.last().is_some_and(|last| last.day >= days_from) {
                     image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
@@ -197,6 +202,11 @@ impl Evidence {
     /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight is
     /// as it was when the image was taken, and fades by the new half-life from then on.
     pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
+        self.combine(image, registry, How::Begin);
+    }
+
+    /// Adds an image of another process's evidence, or takes it back, beside everything else that goes on.
+    pub(crate) fn combine(&self, image: &Image, registry: &Registry, how: How) {
         let Some(from) = image.decay else { return };
         let scale = match from.half_life() == self.decay.half_life() {
             true => self.decay.rebase(&from),
@@ -204,18 +214,24 @@ impl Evidence {
         };
         let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
         // Grown once: each doubling on the way would move every entry.
-        self.entries.reserve(image.entries.len(), &self.guard());
+        if how != How::GiveBack {
+            self.entries.reserve(image.entries.len(), &self.guard());
+        }
         let tags: Vec<TagId> = image.tags.iter().map(|name| self.tags().id(name)).collect();
         for TagRow { tag, fetcher, is_file, raw } in &image.tag_cells {
             let row = tags.get(*tag as usize).and_then(|id| self.tags().row(*id));
             let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
             let fetcher = ids.get(*fetcher as usize).copied().flatten();
-            if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind)) {
+            if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind))
+                && (how == How::Begin || how == How::TakeIn && cell.raw() == RawTag::default())
+            {
                 cell.absorb(raw, scale);
             }
         }
         self.tags().judge(self.decay.down(image.as_of));
-        self.set_days_since(image.days_since);
+        if how == How::Begin {
+            self.set_days_since(image.days_since);
+        }
         let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
@@ -223,14 +239,23 @@ impl Evidence {
             for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(PART_MIN)) {
                 let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
                 let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
-                let part = Part { entries, cells: own_cells, breakers: own_breakers };
+                let part = Part { entries, cells: own_cells, breakers: own_breakers, how };
                 let (ids, tags) = (&ids, &tags);
                 scope.spawn(move || self.absorb_part(&part, ids, tags, scale, image.as_of));
             }
             for days in image.days.chunks(image.days.len().div_ceil(threads).max(PART_MIN)) {
                 scope.spawn(move || {
                     let guard = self.guard();
-                    days.iter().for_each(|row| self.entry_or_new(Key(row.key), image.as_of, &guard).days.add(row.day));
+                    for DayRow { key, day } in days {
+                        match how {
+                            How::GiveBack => {
+                                if let Some(entry) = self.entry(Key(*key), &guard) {
+                                    entry.days.take_back(*day);
+                                }
+                            }
+                            _ => self.entry_or_new(Key(*key), image.as_of, &guard).days.add(*day),
+                        }
+                    }
                 });
             }
         });
@@ -243,6 +268,7 @@ impl Evidence {
         for row in part.entries {
             let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
             let entry = match row.place.kind {
+                Place::MAP if part.how == How::GiveBack => self.entry(Key(row.place.key), &guard),
                 Place::MAP => Some(self.entry_or_new(Key(row.place.key), as_of, &guard)),
                 Place::GLOBAL => Some(self.global()),
                 Place::FLAG => at(&self.flags, row.place.key),
@@ -254,11 +280,23 @@ impl Evidence {
             for CellRow { tag, raw } in own_cells {
                 let (group, rank) = Entry::split_tag(*tag);
                 if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
-                    cell.absorb(raw, scale);
+                    match part.how {
+                        How::Begin => cell.absorb(raw, scale),
+                        How::TakeIn => cell.take_in(raw, scale),
+                        How::GiveBack => cell.give_back(raw, scale),
+                    }
                 }
             }
+            if part.how == How::GiveBack {
+                // Relaxed: a counter that seeds a hash.
+                let less = |n: u32| Some(n.saturating_sub(row.attempts));
+                let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                continue;
+            }
             for breaker in own_breakers {
-                if let Some(fetcher) = id(u64::from(breaker.fetcher)) {
+                if let Some(fetcher) = id(u64::from(breaker.fetcher))
+                    && (part.how == How::Begin || entry.breaker(fetcher).last < breaker.last)
+                {
                     let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
                     entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
                 }
@@ -280,14 +318,26 @@ fn slots_of(entry: &Entry) -> [(&Slots, Side); 4] {
     [(&entry.shown, blocked), (&entry.shown, served), (&entry.site_shown, blocked), (&entry.site_shown, served)]
 }
 
+/// What becomes of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// A process begins with it: nobody else has the evidence yet.
+    Begin,
+    /// It is another process's, and is added to what is there.
+    TakeIn,
+    /// It was added, and is taken back.
+    GiveBack,
+}
+
 /// Entries of an image with their cells and breakers.
 struct Part<'i> {
+    how: How,
     entries: &'i [EntryRow],
     cells: &'i [CellRow],
     breakers: &'i [BreakerRow],
 }
 
-fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
+pub(super) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
     let (taken, rest) = rows.split_at(rows.len().min(count as usize));
     *rows = rest;
     taken
@@ -365,123 +415,5 @@ impl Image {
             own.sort_unstable_by_key(|breaker| breaker.fetcher);
             breakers = rest;
         }
-    }
-
-    /// Whether it has evidence of this domain itself.
-    pub(crate) fn has_domain(&self, domain: &str) -> bool {
-        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
-        let is_own = |whole: &Whole<'_>| {
-            whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
-        };
-        Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
-    }
-
-    /// The decayed weight of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
-    pub(crate) fn weight(&self) -> f64 {
-        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
-        self.cells.iter().map(|cell| cell.raw.total * down).sum()
-    }
-
-    /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
-    /// be of one scale and time.
-    pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
-        let different =
-            self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
-        let longer = || self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key);
-        if let Some(key) = different.or_else(longer) {
-            return Some((key, "days differ"));
-        }
-        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
-        // Only fetchers that have a cell matter; a name that was merely seen may be in one of two.
-        let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
-        let (mut mine, mut theirs) = (Rows::of(self), Rows::of(other));
-        let (mut a, mut b) = (mine.next(), theirs.next());
-        loop {
-            let (left, right) = match (&a, &b) {
-                (None, None) => return None,
-                (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
-                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
-                    if left.weight() * down > FADED + 1e-6 {
-                        return Some((left.row.place.key, "an entry is in one of the two only"));
-                    }
-                    a = mine.next();
-                    continue;
-                }
-                (_, Some(right)) => {
-                    if right.weight() * down > FADED + 1e-6 {
-                        return Some((right.row.place.key, "an entry is in one of the two only"));
-                    }
-                    b = theirs.next();
-                    continue;
-                }
-                (Some(_), None) => return None,
-            };
-            let key = left.row.place.key;
-            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
-                return Some((key, "cells are in one of the two only"));
-            }
-            let pair = |cells: &[CellRow], image: &Self| {
-                let mut named: Vec<_> = cells
-                    .iter()
-                    .map(|cell| {
-                        let (group, rank) = Entry::split_tag(cell.tag);
-                        ((Entry::join_tag(group, 0), name(image, rank)), cell.raw)
-                    })
-                    .collect();
-                named.sort_by(|x, y| x.0.cmp(&y.0));
-                named
-            };
-            for ((tag_a, raw_a), (tag_b, raw_b)) in pair(left.cells, self).iter().zip(&pair(right.cells, other)) {
-                if tag_a != tag_b {
-                    return Some((key, "cells are in one of the two only"));
-                }
-                if let Some(what) = raw_a.difference(raw_b) {
-                    return Some((key, what));
-                }
-            }
-            let named = |rows: &[BreakerRow], image: &Self| -> Vec<_> {
-                let named = rows.iter().map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
-                named.collect()
-            };
-            if named(left.breakers, self) != named(right.breakers, other) {
-                return Some((key, "breakers differ"));
-            }
-            (a, b) = (mine.next(), theirs.next());
-        }
-    }
-}
-
-/// The entries of an image, each with its cells and breakers.
-struct Rows<'i> {
-    entries: std::slice::Iter<'i, EntryRow>,
-    cells: &'i [CellRow],
-    breakers: &'i [BreakerRow],
-}
-
-struct Whole<'i> {
-    row: &'i EntryRow,
-    cells: &'i [CellRow],
-    breakers: &'i [BreakerRow],
-}
-
-impl Whole<'_> {
-    fn weight(&self) -> f64 {
-        self.cells.iter().map(|cell| cell.raw.total).sum()
-    }
-}
-
-impl<'i> Rows<'i> {
-    fn of(image: &'i Image) -> Self {
-        Self { entries: image.entries.iter(), cells: &image.cells, breakers: &image.breakers }
-    }
-}
-
-impl<'i> Iterator for Rows<'i> {
-    type Item = Whole<'i>;
-
-    fn next(&mut self) -> Option<Whole<'i>> {
-        let row = self.entries.next()?;
-        let (cells, breakers) = (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
-        Some(Whole { row, cells, breakers })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicI64;
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::attempt::{Attempt, Hint};
+use crate::attempt::Hint;
 use crate::heuristic::files::FileSuffixes;
 use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
 use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
@@ -23,8 +23,13 @@ pub use days::BanRate;
 use days::Day;
 use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
+#[cfg(feature = "journal")]
+#[doc(hidden)]
+pub use fact::{Fact, Share};
 pub(crate) use hearing::Known;
 pub(crate) use keys::Hashed;
+use observed::domain_of;
+pub(crate) use observed::{Facts, Observed};
 pub(crate) use shown::{Side, TagId, day_of};
 pub(crate) use tag::Voice;
 pub(crate) use tags::{Row, Tags, WALLED};
@@ -33,13 +38,18 @@ pub mod decay;
 
 mod banned;
 pub(crate) mod cell;
+#[cfg(feature = "journal")]
+mod compare;
 pub(crate) mod days;
 pub(crate) mod entry;
 mod evict;
+#[cfg(feature = "journal")]
+mod fact;
 mod hearing;
 #[cfg(feature = "journal")]
 pub(crate) mod image;
 mod keys;
+mod observed;
 pub(crate) mod shown;
 pub(crate) mod tag;
 pub(crate) mod tags;
@@ -93,46 +103,6 @@ pub(crate) fn part_hash(part: &str) -> u64 {
     xxh3_64(part.as_bytes())
 }
 
-/// What evidence reads of an attempt, whether it is in memory or in the bytes of a record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts<'a> {
-    pub(crate) url: &'a str,
-    pub(crate) fetcher: &'a str,
-    pub(crate) at: Timestamp,
-    pub(crate) weight: f64,
-    pub(crate) success: bool,
-    pub(crate) is_banned: bool,
-    pub(crate) duration_ms: u64,
-    pub(crate) hint: Option<Hint>,
-}
-
-/// An attempt that evidence can learn from without a copy.
-pub(crate) trait Observed {
-    fn facts(&self) -> Facts<'_>;
-    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str));
-}
-
-impl Observed for Attempt {
-    fn facts(&self) -> Facts<'_> {
-        Facts {
-            url: &self.url,
-            fetcher: &self.fetcher,
-            at: self.attempted_at,
-            weight: self.weight,
-            success: self.success,
-            is_banned: self.is_banned,
-            duration_ms: self.duration_ms,
-            hint: self.hint,
-        }
-    }
-
-    fn each_heuristic<'a>(&'a self, f: &mut impl FnMut(&'a str, &'a str)) {
-        for tag in &self.heuristics {
-            f(&tag.heuristic.kind, &tag.heuristic.value);
-        }
-    }
-}
-
 /// What a cell stands for, seen from an attempt that changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -166,17 +136,6 @@ struct Moved {
     kind: ContentKind,
     up: f64,
     what: Increment,
-}
-
-/// The domain that an attempt is tagged with.
-fn domain_of(attempt: &impl Observed) -> Option<&str> {
-    let mut domain = None;
-    attempt.each_heuristic(&mut |kind, value| {
-        if kind == "domain" && domain.is_none() {
-            domain = Some(value);
-        }
-    });
-    domain
 }
 
 /// What attempts have shown.
@@ -239,6 +198,11 @@ impl Evidence {
 
     pub(crate) fn decay(&self) -> &decay::Decay {
         &self.decay
+    }
+
+    #[cfg(feature = "journal")]
+    pub(crate) fn file_suffixes(&self) -> &FileSuffixes {
+        &self.suffixes
     }
 
     /// File or page: which of the two kinds of cells tell of a URL.
@@ -306,7 +270,7 @@ impl Evidence {
             return None;
         };
         let showing = self.showing(attempt);
-        let mut voice = None;
+        let (mut voice, is_foreign) = (None, attempt.is_foreign());
         let Facts { at, success, is_banned, .. } = attempt.facts();
         self.each_cell_of(
             shared,
@@ -316,17 +280,18 @@ impl Evidence {
             |entry, cell, role| {
                 // Which site a domain is of may have been known otherwise when the attempt was recorded.
                 let writers = if role == Role::Site { Writers::Many } else { writers };
-                if role == Role::Domain && showing.was_tagged() {
+                let is_late = is_foreign && cell.is_past(at);
+                if role == Role::Domain && showing.was_tagged() && !is_late {
                     voice = showing.voice(cell, &moved);
                 }
-                cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), writers);
+                cell.add(&self.decay, moved.up, &moved.what, role.is_recent() && !is_late, writers);
                 if role == Role::Domain {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days.add(day);
                     }
                     // A counter that seeds a hash; a stale value seeds it with the value before.
                     writers.count(&entry.attempts);
-                    if is_banned || success {
+                    if (is_banned || success) && !is_late {
                         entry.update_breaker(moved.fetcher, at, is_banned);
                     }
                 }
@@ -335,7 +300,7 @@ impl Evidence {
         if let Some(credit) = Self::credited(attempt, registry, &moved) {
             self.each_cell_of(shared, attempt, &credit, Role::is_credited, |_, cell, role| {
                 let writers = if role == Role::Site { Writers::Many } else { writers };
-                cell.credit(credit.up, role.is_recent(), writers);
+                cell.credit(credit.up, role.is_recent() && !(is_foreign && cell.is_past(at)), writers);
             });
         }
         self.remember(attempt, &showing, &moved, registry);
@@ -372,7 +337,7 @@ impl Evidence {
         }
         Some(Moved {
             fetcher: registry.intern(facts.fetcher)?,
-            kind: self.suffixes.kind(suffix_of(facts.url)),
+            kind: facts.kind.unwrap_or_else(|| self.suffixes.kind(suffix_of(facts.url))),
             up: self.decay.up(facts.at),
             what: Increment {
                 at: facts.at,

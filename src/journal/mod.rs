@@ -42,6 +42,8 @@ pub mod maintain;
 mod past;
 mod read;
 mod schema;
+#[doc(hidden)]
+pub mod share;
 mod snapshot;
 mod start;
 mod tally;

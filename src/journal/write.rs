@@ -95,6 +95,8 @@ pub struct Journal {
     log: Log,
     /// Entries that could not be encoded.
     not_taken: AtomicU64,
+    /// Attempts that were blocked, for whoever must know of them at once.
+    blocks: AtomicU64,
 }
 
 impl Journal {
@@ -104,7 +106,7 @@ impl Journal {
     /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
-        Ok((Self { log, not_taken: AtomicU64::new(0) }, recovery))
+        Ok((Self { log, not_taken: AtomicU64::new(0), blocks: AtomicU64::new(0) }, recovery))
     }
 
     /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
@@ -112,6 +114,10 @@ impl Journal {
     /// # Errors
     /// When its URL cannot be fetched or it names no fetcher; or when memory for what waits is used up.
     pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
+        if attempt.is_banned {
+            // Relaxed: a count that somebody looks at now and then.
+            self.blocks.fetch_add(1, Ordering::Relaxed);
+        }
         match attempt.bounded() {
             Ok(attempt) => self.append(schema::encode_attempt(&attempt)),
             Err(error) => Err(self.not_taken(error.into())),
@@ -175,6 +181,27 @@ impl Journal {
     /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
     pub fn settled(&self) -> Acknowledgement {
         self.log.settled()
+    }
+
+    /// The last entry that is known to be on disk, whatever becomes of the machine; 0 before the first.
+    pub fn durable_seq(&self) -> u64 {
+        self.log.durable_seq()
+    }
+
+    /// The position that the next entry gets.
+    pub fn next_seq(&self) -> u64 {
+        self.log.next_seq()
+    }
+
+    /// What an acknowledgement means.
+    pub fn durability(&self) -> Durability {
+        self.log.durability()
+    }
+
+    /// How many blocked attempts have been given to it since it was opened.
+    #[doc(hidden)]
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
     }
 
     /// Whether entries reach the disk.

@@ -39,6 +39,8 @@ mod properties;
 #[cfg(feature = "journal")]
 mod replay;
 mod route;
+#[cfg(feature = "journal")]
+mod share;
 mod sink;
 mod steer;
 mod steering;

@@ -138,6 +138,7 @@ impl Selector {
                 sink.released(Released::Host(domain), now);
             }
         });
+        self.tell_lifted(domain);
         Some(until)
     }
 

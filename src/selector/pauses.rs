@@ -1,9 +1,13 @@
 //! Pauses of hosts and trials of fetchers, as atomics in the host's entry.
 
+use std::sync::Arc;
+
 use super::Selector;
 use crate::evidence::{Breaker, Key};
+use crate::meter::PauseCause;
+use crate::neighbours::Neighbours;
 use crate::registry::FetcherId;
-use crate::state::hosts::Pauses;
+use crate::state::hosts::{Pauses, Standing, Why};
 use crate::time::Timestamp;
 
 /// What came of asking for the half-open trial of a fetcher on a domain.
@@ -41,6 +45,42 @@ impl Selector {
     pub fn claim_host_trial(&self, domain: &str, ended: Timestamp, next: Timestamp) -> bool {
         let guard = self.evidence.guard();
         self.evidence.entry(Key::domain(domain), &guard).is_some_and(|entry| entry.swap_paused_until(ended, next))
+    }
+
+    /// Says who else asks from this process's address: from now on they are told of pauses, and asked before a host is tried out.
+    /// False, and nothing changes, when that has been said before.
+    pub fn set_neighbours(&self, neighbours: Arc<dyn Neighbours>) -> bool {
+        self.state.neighbours.set(neighbours).is_ok()
+    }
+
+    /// A neighbour was blocked on a link of the host at `at`, by the hash of the link. It counts as a block of this process would: as
+    /// many links as [`BackoffSettings::host_links`](crate::backoff::BackoffSettings::host_links) pause the host. What is older than
+    /// the window of these counts is none. Returns until when the host is paused, when this set a pause.
+    pub fn blocked_elsewhere(&self, domain: &str, link: u64, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        if now.since(at) > self.backoff.host_window {
+            return None;
+        }
+        // No link of a crawler's begins so.
+        let link = format!("\0{link:016x}");
+        self.state.hosts.failed(self, domain, &link, Standing::Ordinary, Why::Blocked, &self.backoff, now, |until| {
+            self.meter().host_paused(PauseCause::Blocked);
+            if let Some(sink) = self.sink() {
+                sink.host_pause(domain, Some(until), now);
+            }
+            self.tell_paused(domain, until, now);
+        })
+    }
+
+    pub(crate) fn tell_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {
+        if let Some(neighbours) = self.state.neighbours.get() {
+            neighbours.paused(domain, until, now);
+        }
+    }
+
+    pub(crate) fn tell_lifted(&self, domain: &str) {
+        if let Some(neighbours) = self.state.neighbours.get() {
+            neighbours.lifted(domain);
+        }
     }
 
     /// Takes the half-open trial of a fetcher whose breaker on `domain` had run out when the decision was made: of all who come, one

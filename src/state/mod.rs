@@ -5,6 +5,10 @@
 //! read by a decision: [`Selector::select`](crate::Selector::select) gets a link's state by value and a host's pause from the
 //! host's entry. Must not know how a visit goes.
 
+use std::sync::{Arc, OnceLock};
+
+use crate::neighbours::Neighbours;
+
 pub(crate) mod flights;
 #[cfg(feature = "pace")]
 pub(crate) mod freed;
@@ -28,4 +32,6 @@ pub(crate) struct State {
     pub(crate) freed: freed::Freed,
     /// Pages that come again.
     pub(crate) pages: pages::Pages,
+    /// Those who share the address.
+    pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
 }

@@ -11,6 +11,7 @@ use super::{Next, Visit};
 use crate::attempt::{Arm, ErrorType};
 use crate::backoff::LinkState;
 use crate::decision::{Decision, Rule, Source, Take};
+use crate::neighbours::MayTry;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
 use crate::selector::{HostSeen, Selector, Situation};
@@ -21,6 +22,9 @@ use crate::time::Timestamp;
 const TRIAL_MAX: Duration = Duration::from_secs(600);
 /// A probe that is neither reported nor given back is waited for so much longer than its request and its retry may take.
 const PROBE_GRACE: Duration = Duration::from_secs(10);
+
+/// Who waits for what neighbours settle asks again after so long.
+const ASKING_MAX: Duration = Duration::from_secs(10);
 
 /// Whether a request may go out to a host.
 enum Admission {
@@ -201,6 +205,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn admit(&mut self, now: Timestamp) -> Admission {
         let domain = self.domain();
         let Some(ended) = self.selector.host_pause(domain) else { return Admission::Open };
+        if ended <= now
+            && let Some(not_yet) = self.ask_neighbours(domain, ended, now)
+        {
+            return not_yet;
+        }
         let held_until = now.saturating_add(TRIAL_MAX);
         if ended <= now && self.selector.claim_host_trial(domain, ended, held_until) {
             let lead = match self.selector.state().trials.join(domain, now, held_until) {
@@ -220,6 +229,22 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             None => Admission::Open,
             Some(until) if until > now => Admission::Paused(until),
             Some(_) => Admission::Again,
+        }
+    }
+
+    /// Why this process may not try the host out itself, where others share its address.
+    fn ask_neighbours(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<Admission> {
+        match self.selector.state().neighbours.get()?.may_try(domain, ended, now) {
+            MayTry::Now => None,
+            MayTry::NotBefore(until) => {
+                // Nobody asks again before then, unless somebody has come to a verdict meanwhile.
+                self.selector.claim_host_trial(domain, ended, until);
+                Some(Admission::Paused(until))
+            }
+            MayTry::Asking(settled) => {
+                let until = now.saturating_add(ASKING_MAX);
+                Some(Admission::Wait(Wait { until, why: Why::Trial, listener: Some(settled.0) }))
+            }
         }
     }
 

@@ -271,6 +271,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             if let Some(sink) = selector.sink() {
                 sink.host_pause(&trial.domain, None, now);
             }
+            selector.tell_lifted(&trial.domain);
             trial.settle();
         }
         let _ = self.end(Ended::Delivered, now);
@@ -300,6 +301,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
+                selector.tell_paused(self.domain(), until, now);
             });
             if let Some(trial) = self.host_trial.take() {
                 trial.settle();
@@ -324,6 +326,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 if let Some(sink) = selector.sink() {
                     sink.host_pause(self.domain(), Some(until), now);
                 }
+                selector.tell_paused(self.domain(), until, now);
             },
         );
         if until.is_some()

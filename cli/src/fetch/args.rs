@@ -62,6 +62,9 @@ pub(crate) struct FetchArgs {
     /// stdin, ignore for those on the command line]
     #[arg(long, value_name = "obey|delay|ignore", value_parser = RobotsUse::from_str)]
     pub(crate) robots: Option<RobotsUse>,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(crate) fleet: crate::fleet::FleetArgs,
     #[command(flatten)]
     pub(crate) request: RequestArgs,
     /// Try this fetcher first, for every URL

@@ -16,6 +16,8 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::failure::{Exit, Failure};
+#[cfg(feature = "fleet")]
+use super::fleet;
 use super::out::{Out, plain};
 use super::settings::Settings;
 use super::upkeep;
@@ -74,6 +76,8 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
         let total = feed.total;
         let metrics = metrics.map(|metrics| metrics.begin(&crawler, total)).transpose()?;
+        #[cfg(feature = "fleet")]
+        let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         let upkeep = upkeep::start(settings, crawler.journal.dir())?;
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),
@@ -102,6 +106,10 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let ended = run.go().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
         let dir = crawler.journal.dir().to_owned();
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = fleet {
+            fleet.end().await;
+        }
         let closed = crawler.close().await;
         let exit = ended?;
         closed?;

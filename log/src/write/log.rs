@@ -245,6 +245,16 @@ impl Log {
         self.shared.lost()
     }
 
+    /// The last record that is known to be on disk, so that no loss of power takes it back; 0 before the first.
+    pub fn durable_seq(&self) -> u64 {
+        self.shared.acks.durable().saturating_sub(1)
+    }
+
+    /// The sequence number that the next record gets.
+    pub fn next_seq(&self) -> u64 {
+        self.shared.next_seq()
+    }
+
     /// Whether records reach the disk.
     pub fn health(&self) -> Health {
         self.shared.acks.health()

@@ -16,7 +16,7 @@ mod verdict;
 pub use ban_rate::BanRateJson;
 pub(crate) use dashboard::{BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, SeriesJson};
 pub use decision::{DecisionJson, Unavailable};
-pub use explanation::{Asked, ExplanationJson, rule_text};
+pub use explanation::{Asked, ExplanationJson, own_total, rule_text};
 pub use hosts::{HostJson, ReleasedJson};
 pub use links::{ForgotJson, LinkJson};
 pub use pace::PaceJson;

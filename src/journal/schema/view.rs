@@ -87,6 +87,7 @@ impl Observed for Clamped<'_> {
         let Clamped(AttemptView { archived, hint }, now) = self;
         Facts {
             url: archived.url.as_str(),
+            kind: None,
             fetcher: archived.fetcher.as_str(),
             at: time_of(archived.attempted_at).min(*now),
             weight: archived.weight.to_native(),

@@ -1,0 +1,7 @@
+//! The consumer: what others say is kept, learned from once, and asked for where it is missing.
+
+mod reader;
+mod report;
+mod shares;
+
+pub(crate) use reader::Consumer;

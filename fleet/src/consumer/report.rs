@@ -1,0 +1,61 @@
+//! How a consumer and those whom it reads are, for whoever asks.
+
+use std::time::Duration;
+
+use super::reader::{Consumer, LOST_AFTER, Seen};
+use crate::book::Peer;
+use crate::origin::Origin;
+use crate::status::PeerStatus;
+
+/// A node is counted among those that may own a site for so long after it was seen.
+pub(crate) const OWNER_FOR: Duration = Duration::from_secs(600);
+
+impl Consumer {
+    /// Whether everything that is known of has been learned.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.is_starting
+            && self.known().into_iter().all(|origin| {
+                let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
+                lost || self.holes(origin).is_empty() && !self.is_stale(origin)
+            })
+    }
+
+    /// The nodes among which sites are divided.
+    pub(crate) fn owners(&self) -> Vec<Origin> {
+        let is_recent = |seen: &Seen| seen.seen_at.is_some_and(|at| at.elapsed() < OWNER_FOR);
+        let mut all: Vec<Origin> = self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
+        all.push(self.own);
+        all.sort_unstable();
+        all
+    }
+
+    /// How the others are.
+    pub(crate) fn status(&self) -> Vec<PeerStatus> {
+        let nobody = Peer::default();
+        let all = self.known().into_iter().filter(|origin| *origin != self.own);
+        all.map(|origin| {
+            let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
+            let seen = self.seen.get(&origin).cloned().unwrap_or_default();
+            let presence = seen.presence.unwrap_or_default();
+            let holes: u64 = self.holes(origin).iter().map(|(_, first, last)| last - first + 1).sum();
+            let missing = seen.missing.filter(|_| holes > 0);
+            PeerStatus {
+                origin: origin.to_string(),
+                position: peer.top(peer.epoch().max(presence.epoch)).max(peer.base(peer.epoch())),
+                published: presence.position,
+                share: presence.share,
+                holes,
+                lost: if missing.is_some_and(|m| m.asked >= LOST_AFTER) { holes } else { 0 },
+                lag_s: missing.map_or(0.0, |missing| missing.since.elapsed().as_secs_f64()),
+                version: presence.version,
+                present: self.is_there(origin),
+                excluded: peer.is_excluded,
+                aside: peer.aside.clone(),
+                rejected: seen.rejected,
+                egress: presence.egress,
+                clock_ahead_s: presence.clock_ahead_ms as f64 / 1000.0,
+            }
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! Shares of others: which are taken.
+//!
+//! Invariant: a share that lacks what is known, and what nobody could send again, is left. Must not know how shares become evidence.
+
+use std::collections::BTreeSet;
+
+use super::reader::Consumer;
+use crate::error::FleetError;
+use crate::origin::Origin;
+use crate::peers::SHARE_MAX;
+use crate::share::{Note, forgot, unpack};
+use crate::transport::BlobInfo;
+
+impl Consumer {
+    /// Takes the shares of all who have one that says more than is known.
+    pub(super) async fn start(&mut self, shares: &[BlobInfo]) -> Result<(), FleetError> {
+        for info in shares {
+            let Ok(origin) = info.name.parse::<Origin>() else { continue };
+            let Ok(note) = serde_json::from_str::<Note>(&info.note) else { continue };
+            let peer = self.book().and_then(|book| book.peers.get(&origin)).cloned().unwrap_or_default();
+            if origin == self.own || !peer.is_heard() || peer.top(note.epoch) >= note.position {
+                continue;
+            }
+            self.take_share(origin, info).await?;
+        }
+        self.is_starting = false;
+        Ok(())
+    }
+
+    /// Takes a share, if it fills something in that is missing.
+    pub(super) async fn take_share(&mut self, origin: Origin, info: &BlobInfo) -> Result<bool, FleetError> {
+        let note = serde_json::from_str::<Note>(&info.note).unwrap_or_default();
+        if origin == self.own || self.seen.get(&origin).is_some_and(|seen| seen.bad_share == Some(note)) {
+            return Ok(false);
+        }
+        let Some(bytes) = self.transport.blobs().get(&info.name, SHARE_MAX).await? else { return Ok(false) };
+        let (now, is_there) = (self.selector.now(), self.is_there(origin));
+        let half_life_ms = self.selector.half_life_ms();
+        let taken = self
+            .with_peers(move |peers| {
+                let (head, share) = match unpack(&bytes) {
+                    Ok(read) => read,
+                    Err(what) => return Ok(Err(what.to_owned())),
+                };
+                if head.half_life_ms != half_life_ms {
+                    return Ok(Err("its half-life is another one".to_owned()));
+                }
+                let (fills, lacks) = peers.lacks(origin, &head.covers);
+                let fills = fills || peers.refreshes(origin, &head);
+                // What it lacks is asked for again, or comes out of `peers/`; nobody can be asked who is not there.
+                if !fills || (lacks > 0 && !is_there && !peers.has_messages_for(origin, &head.covers)?) {
+                    return Ok(Ok(false));
+                }
+                peers.share(origin, &bytes, &head, &share, now)?;
+                Ok(Ok(true))
+            })
+            .await?;
+        match taken {
+            Ok(taken) => {
+                self.counts.shares += u64::from(taken);
+                Ok(taken)
+            }
+            Err(what) => {
+                self.counts.rejected += 1;
+                let seen = self.seen.entry(origin).or_default();
+                (seen.rejected, seen.bad_share) = (Some(format!("its share: {what}")), Some(note));
+                Ok(false)
+            }
+        }
+    }
+
+    /// What was forgotten, as shares name it.
+    pub(crate) fn forgot(&self) -> BTreeSet<u64> {
+        let all = self.book().into_iter().flat_map(|book| &book.forgotten);
+        all.map(|(domain, until)| forgot(domain, *until)).collect()
+    }
+
+    pub(super) fn is_stale(&self, origin: Origin) -> bool {
+        self.book().and_then(|book| book.peers.get(&origin)).is_some_and(|peer| peer.is_stale && peer.is_heard())
+    }
+}

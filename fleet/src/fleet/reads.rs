@@ -1,0 +1,159 @@
+//! The task that reads: from where, and when it begins anew.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fetchwise::journal::Journal;
+use fetchwise::time::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::background::blocking;
+use crate::consumer::Consumer;
+use crate::error::FleetError;
+use crate::options::Options;
+use crate::transport::{Position, Transport};
+
+use super::shared::{AGAIN, Ask, Shared, lock};
+
+/// The task that reads.
+pub(super) struct Reads {
+    pub(super) consumer: Consumer,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) options: Options,
+    pub(super) shared: Arc<Shared>,
+    pub(super) told: mpsc::Receiver<Ask>,
+    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
+    pub(super) excluded: watch::Sender<bool>,
+    pub(super) forgets: watch::Sender<BTreeSet<u64>>,
+    /// Where the stream ended when a reader was silent before that.
+    pub(super) tried: Option<Position>,
+}
+
+impl Reads {
+    pub(super) async fn run(mut self) {
+        let mut keeping: Option<JoinHandle<()>> = None;
+        while !*self.stopped.borrow() {
+            match self.read(&mut keeping).await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.failed(&error);
+                    let mut stopped = self.stopped.clone();
+                    tokio::select! { _ = tokio::time::sleep(AGAIN) => {}, _ = stopped.changed() => {} }
+                }
+            }
+        }
+        if let Some(task) = keeping {
+            let _ = task.await;
+        }
+        if let Some(flushed) = self.consumer.flush() {
+            let _ = flushed.await;
+        }
+    }
+
+    fn failed(&self, error: &FleetError) {
+        let mut status = lock(&self.shared.status);
+        status.quiet = false;
+        if !matches!(error, FleetError::Transport(_)) {
+            status.stopped = Some(error.to_string());
+        }
+    }
+
+    /// Reads until it has to begin anew.
+    async fn read(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
+        use futures_util::StreamExt;
+        let timing = self.options.timing;
+        let transport = Arc::clone(&self.transport);
+        let mut stream = transport.read(self.consumer.cursor());
+        let mut stopped = self.stopped.clone();
+        let mut look = tokio::time::interval(timing.look);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut last = tokio::time::Instant::now();
+        self.consumer.must_reopen = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopped.changed() => return Ok(()),
+                ask = self.told.recv() => match ask {
+                    Some(Ask::Hear(origin, answer)) => {
+                        let _ = answer.send(self.consumer.include(origin).await);
+                    }
+                    Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
+                    None => return Ok(()),
+                },
+                _ = look.tick() => {
+                    if self.owns.has_changed().unwrap_or(false) {
+                        let own = self.owns.borrow_and_update().clone();
+                        self.consumer.set_own(own)?;
+                    }
+                    self.look().await?;
+                    self.keep(keeping);
+                    // A reader that hangs is told by what the stream has.
+                    if last.elapsed() >= timing.silence {
+                        let bounds = transport.bounds().await?;
+                        let cursor = self.consumer.cursor();
+                        let end = Position { incarnation: bounds.incarnation, seq: bounds.last };
+                        if end.incarnation != cursor.incarnation || end.seq >= cursor.seq.max(1) {
+                            if self.tried != Some(end) {
+                                self.tried = Some(end);
+                                return Ok(());
+                            }
+                            // A second reader got nothing either: what was there has aged out, or is lost. What is missing will be
+                            // asked for.
+                            self.consumer.pass(end)?;
+                        }
+                        last = tokio::time::Instant::now();
+                    }
+                }
+                delivery = stream.next() => {
+                    last = tokio::time::Instant::now();
+                    match delivery {
+                        Some(delivery) => self.consumer.deliver(delivery?).await?,
+                        None => return Ok(()),
+                    }
+                }
+            }
+            if self.consumer.must_reopen {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), FleetError> {
+        self.consumer.look().await?;
+        self.consumer.mend().await?;
+        let _ = self.excluded.send_replace(self.consumer.is_excluded);
+        let _ = self.forgets.send_replace(self.consumer.forgot());
+        *lock(&self.shared.nodes) = self.consumer.owners();
+        let bounds = self.transport.bounds().await?;
+        let cursor = self.consumer.cursor();
+        let is_read = bounds.last == 0 || bounds.incarnation == cursor.incarnation && bounds.last < cursor.seq;
+        let mut status = lock(&self.shared.status);
+        status.peers = self.consumer.status();
+        (status.excluded, status.starting) = (self.consumer.is_excluded, self.consumer.is_starting);
+        let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
+        status.quiet = status.broker && is_read && is_published && self.consumer.is_quiet();
+        status.counts = self.consumer.counts.clone();
+        Ok(())
+    }
+
+    /// Takes a snapshot of `peers/` beside everything else, where one is due.
+    fn keep(&mut self, keeping: &mut Option<JoinHandle<()>>) {
+        if keeping.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        if let Some(keeper) = self.consumer.keeper() {
+            let (now, flushed) = (Timestamp::now(), self.consumer.flush());
+            self.consumer.was_kept();
+            *keeping = Some(tokio::spawn(async move {
+                if let Some(flushed) = flushed {
+                    let _ = flushed.await;
+                }
+                // What failed is tried again when as much has come again.
+                let _ = blocking(move || keeper.keep(now)).await;
+            }));
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a node's tasks know of each other, and what is asked of them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::error::FleetError;
+use crate::origin::Origin;
+use crate::status::{Counts, Status};
+
+/// After a failure a task waits for so long before it tries again.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+/// Commands that wait.
+pub(super) const WAITING: usize = 16;
+
+/// What somebody asks of a task.
+pub(super) enum Ask {
+    /// Publish everything, and a share.
+    Leave(oneshot::Sender<Result<(), FleetError>>),
+    /// Listen to an origin that was set aside.
+    Hear(Origin, oneshot::Sender<Result<(), FleetError>>),
+}
+
+/// What the tasks know of each other and tell who asks.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) status: Mutex<Status>,
+    pub(super) nodes: Mutex<Vec<Origin>>,
+    pub(super) published: Mutex<Counts>,
+}
+
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

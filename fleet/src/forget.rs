@@ -1,0 +1,27 @@
+//! What is forgotten by all nodes of a pool: a cell a domain.
+
+use fetchwise::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::transport::{Table, Transport, TransportError};
+
+/// A cell of the table of forgotten domains.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct ForgetCell {
+    /// All that is not later, in milliseconds since 1970.
+    pub until: i64,
+}
+
+/// Tells all nodes that a domain is forgotten up to a time.
+///
+/// # Errors
+/// As the broker says.
+pub async fn tell_forgotten(transport: &dyn Transport, domain: &str, until: Timestamp) -> Result<(), TransportError> {
+    let held = transport.cells().get(Table::Forget, domain).await?;
+    let known = held.and_then(|cell| serde_json::from_slice::<ForgetCell>(&cell.value).ok());
+    if known.is_some_and(|known| known.until >= until.as_millis()) {
+        return Ok(());
+    }
+    let value = serde_json::to_vec(&ForgetCell { until: until.as_millis() }).unwrap_or_default();
+    transport.cells().put(Table::Forget, domain, value.into()).await.map(|_| ())
+}

@@ -1,0 +1,366 @@
+//! Pauses that hold for all who share an address, and the one trial after each.
+//!
+//! Each host that is paused has a cell at the broker. `rules` says what a cell may become, `board` what this node knows and owes, and
+//! [`SharedHosts`] says it to the broker and to the selector. Invariants: of a pause one node makes the trial while the broker can be
+//! asked; without a broker crawling goes on. Must not know: which broker it is, or what is learned from a host.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fetchwise::Selector;
+use fetchwise::neighbours::{MayTry, Neighbours, Settling};
+use fetchwise::time::Timestamp;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::origin::Origin;
+use crate::transport::{Cell, Change, Swapped, Table, Transport, TransportError};
+
+mod board;
+pub mod rules;
+
+use board::{Board, Local, Owed, Turn};
+use rules::{Claim, HostState, SHARED_FROM, Seen};
+
+/// A broker that is away is looked for so often.
+const AGAIN: Duration = Duration::from_millis(500);
+/// So many cells are asked about at once.
+const AT_ONCE: usize = 32;
+/// So many things to say may wait. With more, pauses stay this node's own.
+const WAITING: usize = 10_000;
+
+/// What a node shares with the others of its address. Dropping it stops it: hosts are this node's own then.
+pub struct SharedHosts {
+    task: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+/// How often what was done about hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Pauses of others that were taken over.
+    pub taken: u64,
+    /// Pauses that were told to the others.
+    pub told: u64,
+    /// Trials that this node has won.
+    pub trials: u64,
+    /// Trials that others have won.
+    pub lost: u64,
+    /// Trials that were made without asking, since no broker was there.
+    pub own_trials: u64,
+    /// Pauses of others that were not believed, since there were too many.
+    pub unbelieved: u64,
+}
+
+struct Shared {
+    own: Origin,
+    egress: String,
+    board: Mutex<Board>,
+    counts: Mutex<HostCounts>,
+    settling: Settling,
+    say: mpsc::Sender<Say>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedHosts").field("own", &self.own).field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+/// What the broker has to be told or asked.
+enum Say {
+    Paused(String, Timestamp, Timestamp),
+    Lifted(String),
+    Claim(String),
+    /// What could not be said before.
+    Owed(String, Owed),
+}
+
+impl SharedHosts {
+    /// Begins to share, as the neighbour of `selector`, with those who have the same `egress`. None where the selector has neighbours
+    /// already. Needs a tokio runtime.
+    pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: Origin, egress: &str) -> Option<Self> {
+        let (say, said) = mpsc::channel(WAITING);
+        let shared = Arc::new(Shared {
+            own,
+            egress: egress.to_owned(),
+            board: Mutex::new(Board::new(own)),
+            counts: Mutex::default(),
+            settling: Settling::default(),
+            say,
+        });
+        if !selector.set_neighbours(Arc::clone(&shared) as Arc<dyn Neighbours>) {
+            return None;
+        }
+        let driver = Driver { shared: Arc::clone(&shared), selector, transport };
+        Some(Self { task: tokio::spawn(async move { driver.run(said).await }), shared })
+    }
+
+    /// Stops it, and waits until it has let go of the selector.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> HostCounts {
+        let counts = *self.shared.counts();
+        let board = self.shared.board();
+        HostCounts { unbelieved: board.unbelieved, own_trials: board.own_trials, ..counts }
+    }
+}
+
+impl Drop for SharedHosts {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HostCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Neighbours for Shared {
+    fn paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+        if until.since(at) > SHARED_FROM {
+            drop(self.say.try_send(Say::Paused(domain.to_owned(), until, at)));
+        }
+    }
+
+    fn lifted(&self, domain: &str) {
+        drop(self.say.try_send(Say::Lifted(domain.to_owned())));
+    }
+
+    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry {
+        // Before the look, so that an end in between is not missed.
+        let settled = self.settling.wait();
+        if self.say.is_closed() {
+            return MayTry::Now;
+        }
+        let turn = self.board().turn(domain, ended, now);
+        match turn {
+            Turn::Now => MayTry::Now,
+            Turn::NotBefore(until) => MayTry::NotBefore(until),
+            Turn::Asking(false) => MayTry::Asking(settled),
+            Turn::Asking(true) => match self.say.try_send(Say::Claim(domain.to_owned())) {
+                Ok(()) => MayTry::Asking(settled),
+                Err(_) => {
+                    self.board().claimed(domain, false, now);
+                    MayTry::NotBefore(now.saturating_add(AGAIN))
+                }
+            },
+        }
+    }
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    selector: Arc<Selector>,
+    transport: Arc<dyn Transport>,
+}
+
+impl Driver {
+    async fn run(&self, mut said: mpsc::Receiver<Say>) {
+        let mut under_way = FuturesUnordered::new();
+        let mut again = tokio::time::interval(AGAIN);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let mut watch = match self.take_stock().await {
+                Ok(()) => Some(self.transport.cells().watch(Table::Hosts)),
+                Err(_) => None,
+            };
+            // Who waits for an answer asks again.
+            self.shared.settling.settled();
+            again.reset();
+            loop {
+                let change = async {
+                    match &mut watch {
+                        Some(watch) => watch.next().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    change = change => match change {
+                        Some(Ok(change)) => self.heard(change),
+                        // The brokers have gone, or the table has.
+                        _ => break,
+                    },
+                    say = said.recv(), if under_way.len() < AT_ONCE => match say {
+                        Some(say) => under_way.push(self.say(say)),
+                        None => return,
+                    },
+                    Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                    _ = again.tick() => {
+                        if watch.is_none() {
+                            break;
+                        }
+                        let owed = self.shared.board().settle();
+                        under_way.extend(owed.into_iter().map(|(domain, owed)| self.say(Say::Owed(domain, owed))));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares what is known with what the broker has, after a time without it.
+    async fn take_stock(&self) -> Result<(), TransportError> {
+        let listed = self.transport.cells().list(Table::Hosts).await?;
+        let newest = listed.iter().map(|(_, cell)| cell.revision).max().unwrap_or(0);
+        let mut missing = self.shared.board().domains();
+        // Revisions that begin anew mean that the table was lost, and not that hosts were found to be fine.
+        let is_another = newest < self.shared.board().newest();
+        missing.retain(|domain| {
+            let key = rules::key(&self.shared.egress, domain);
+            is_another || !listed.iter().any(|(listed, _)| *listed == key)
+        });
+        for domain in missing {
+            if is_another {
+                self.shared.board().lost(&domain, self.selector.now());
+            } else {
+                let local = self.shared.board().gone(&domain);
+                self.apply(&domain, local);
+            }
+        }
+        for (key, cell) in listed {
+            self.heard(Change { key, cell: Some(cell) });
+        }
+        Ok(())
+    }
+
+    /// A cell has changed.
+    fn heard(&self, change: Change) {
+        let Some(domain) = rules::domain_of(&self.shared.egress, &change.key) else { return };
+        match change.cell {
+            Some(cell) => drop(self.changed(domain, &cell)),
+            None => {
+                let local = self.shared.board().gone(domain);
+                self.apply(domain, local);
+            }
+        }
+        self.shared.settling.settled();
+    }
+
+    /// A cell is this now. None where it says nothing.
+    fn changed(&self, domain: &str, cell: &Cell) -> Option<Seen> {
+        let seen = Seen { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
+        let local = self.shared.board().changed(domain, seen, self.selector.now());
+        self.apply(domain, local);
+        Some(seen)
+    }
+
+    /// Does here what has to be done about what others did.
+    fn apply(&self, domain: &str, local: Local) {
+        match local {
+            Local::Nothing => {}
+            Local::Pause { until, applied, level } => {
+                let here = self.selector.host_pause(domain);
+                if here.is_none_or(|here| here < until || Some(here) == applied) {
+                    self.selector.set_host_pause(domain, Some(until));
+                    self.shared.counts().taken += 1;
+                }
+                self.selector.restore_host_levels([(domain.to_owned(), level)]);
+            }
+            Local::Lift(applied) => {
+                if self.selector.host_pause(domain) == Some(applied) {
+                    self.selector.set_host_pause(domain, None);
+                }
+                self.selector.restore_host_levels([(domain.to_owned(), 0)]);
+            }
+        }
+    }
+
+    async fn say(&self, say: Say) {
+        match say {
+            Say::Paused(domain, until, at) => {
+                if self.shared.board().may_say(at) {
+                    self.say_paused(&domain, until, at).await;
+                }
+            }
+            Say::Owed(domain, Owed::Pause(until, at)) => self.say_paused(&domain, until, at).await,
+            Say::Lifted(domain) | Say::Owed(domain, Owed::Lift(_)) => self.say_lifted(&domain).await,
+            Say::Claim(domain) => {
+                let is_answered = self.claim(&domain).await;
+                self.shared.board().claimed(&domain, is_answered, self.selector.now());
+            }
+        }
+        self.shared.settling.settled();
+    }
+
+    /// Swaps a cell, where it is still as it was seen, and knows afterwards what it is. None where nobody answered.
+    async fn swap(&self, domain: &str, seen: Option<u64>, state: HostState) -> Option<bool> {
+        let key = rules::key(&self.shared.egress, domain);
+        let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
+        let now = self.selector.now();
+        match swapped {
+            Ok(Swapped::Done(revision)) => {
+                let seen = Seen { state, stored: now, revision };
+                let local = self.shared.board().changed(domain, seen, now);
+                self.apply(domain, local);
+                Some(true)
+            }
+            Ok(Swapped::Lost(Some(cell))) => {
+                self.changed(domain, &cell);
+                // Its own words came back to it: the answer to them had got lost.
+                Some(HostState::decode(&cell.value) == Some(state))
+            }
+            Ok(Swapped::Lost(None)) => {
+                let local = self.shared.board().gone(domain);
+                self.apply(domain, local);
+                Some(false)
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn say_paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+        loop {
+            let seen = self.shared.board().seen(domain);
+            let Some(state) = rules::paused(seen.as_ref(), until, at, self.shared.own) else { return };
+            match self.swap(domain, seen.map(|seen| seen.revision), state).await {
+                Some(true) => {
+                    self.shared.counts().told += 1;
+                    return;
+                }
+                Some(false) if self.shared.board().seen(domain) == seen => return,
+                Some(false) => {}
+                None => return self.shared.board().owe(domain, Owed::Pause(until, at)),
+            }
+        }
+    }
+
+    async fn say_lifted(&self, domain: &str) {
+        let Some(seen) = self.shared.board().seen(domain) else { return };
+        let key = rules::key(&self.shared.egress, domain);
+        match self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await {
+            Ok(Swapped::Done(_) | Swapped::Lost(None)) => {
+                let local = self.shared.board().gone(domain);
+                self.apply(domain, local);
+            }
+            Ok(Swapped::Lost(Some(cell))) => drop(self.changed(domain, &cell)),
+            Err(_) => self.shared.board().owe(domain, Owed::Lift(seen.revision)),
+        }
+    }
+
+    /// Asks for the trial of a host. Says whether there was an answer.
+    async fn claim(&self, domain: &str) -> bool {
+        let Some(seen) = self.shared.board().seen(domain) else { return true };
+        let Claim::Take(state) = rules::claim(&seen, self.selector.now(), self.shared.own) else { return true };
+        match self.swap(domain, Some(seen.revision), state).await {
+            Some(true) => self.shared.counts().trials += 1,
+            // A pause of somebody who is not believed stands in the way: it does not hold here, and nobody here can end it.
+            Some(false) if self.shared.board().seen(domain) == Some(seen) => return false,
+            Some(false) => self.shared.counts().lost += 1,
+            None => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,170 @@
+//! Sets of positions, as the runs that they are made of.
+//!
+//! Owns: what has been seen of an origin's history, and what is missing. Invariant: runs are in order, and neither overlap nor touch.
+//! Must not know what stands at a position.
+
+use serde::{Deserialize, Serialize};
+
+/// A set of positions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
+pub struct Intervals {
+    runs: Vec<(u64, u64)>,
+}
+
+impl Intervals {
+    /// That of all positions from `first` to `last`; of none where `last` is before `first`.
+    pub fn of(first: u64, last: u64) -> Self {
+        let mut all = Self::default();
+        all.insert(first, last);
+        all
+    }
+
+    /// Adds the positions from `first` to `last`. Cost: a search, and where the run comes into the middle a move of those behind it.
+    pub fn insert(&mut self, first: u64, last: u64) {
+        if first > last {
+            return;
+        }
+        // The runs that overlap or touch it become one with it.
+        let begin = self.runs.partition_point(|run| run.1.checked_add(1).is_some_and(|next| next < first));
+        let end = self.runs.partition_point(|run| last.checked_add(1).is_none_or(|next| run.0 <= next));
+        if begin >= end {
+            self.runs.insert(begin, (first, last));
+            return;
+        }
+        let merged = (first.min(self.runs[begin].0), last.max(self.runs[end - 1].1));
+        self.runs[begin] = merged;
+        self.runs.drain(begin + 1..end);
+    }
+
+    /// Adds all of another set.
+    pub fn extend(&mut self, other: &Self) {
+        other.runs.iter().for_each(|(first, last)| self.insert(*first, *last));
+    }
+
+    /// Whether the position is in it.
+    pub fn contains(&self, position: u64) -> bool {
+        self.covers(position, position)
+    }
+
+    /// Whether all positions from `first` to `last` are in it.
+    pub fn covers(&self, first: u64, last: u64) -> bool {
+        if first > last {
+            return true;
+        }
+        let index = self.runs.partition_point(|run| run.1 < first);
+        self.runs.get(index).is_some_and(|run| run.0 <= first && last <= run.1)
+    }
+
+    /// Whether all of another set is in it.
+    pub fn includes(&self, other: &Self) -> bool {
+        other.runs.iter().all(|(first, last)| self.covers(*first, *last))
+    }
+
+    /// The greatest position; none of an empty set.
+    pub fn top(&self) -> Option<u64> {
+        self.runs.last().map(|run| run.1)
+    }
+
+    /// The runs, in order.
+    pub fn runs(&self) -> &[(u64, u64)] {
+        &self.runs
+    }
+
+    /// What is missing from `first` to `last`, in order.
+    pub fn holes(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut next = Some(first).filter(|first| *first <= last);
+        let mut runs = self.runs.iter().skip_while(move |run| run.1 < first);
+        std::iter::from_fn(move || {
+            while let Some(from) = next.filter(|from| *from <= last) {
+                match runs.next() {
+                    Some(run) if run.0 > last => {
+                        next = None;
+                        return Some((from, last));
+                    }
+                    Some(run) => {
+                        next = run.1.checked_add(1);
+                        if from < run.0 {
+                            return Some((from, run.0 - 1));
+                        }
+                    }
+                    None => {
+                        next = None;
+                        return Some((from, last));
+                    }
+                }
+            }
+            None
+        })
+    }
+
+    /// How many positions are missing from `first` to `last`.
+    pub fn missing(&self, first: u64, last: u64) -> u64 {
+        self.holes(first, last).map(|(a, b)| b - a + 1).sum()
+    }
+}
+
+impl From<Intervals> for Vec<(u64, u64)> {
+    fn from(all: Intervals) -> Self {
+        all.runs
+    }
+}
+
+impl TryFrom<Vec<(u64, u64)>> for Intervals {
+    type Error = &'static str;
+
+    fn try_from(runs: Vec<(u64, u64)>) -> Result<Self, Self::Error> {
+        let is_ordered = runs.windows(2).all(|pair| pair[0].1.checked_add(1).is_some_and(|next| next < pair[1].0));
+        match is_ordered && runs.iter().all(|run| run.0 <= run.1) {
+            true => Ok(Self { runs }),
+            false => Err("runs of positions that overlap, or end before they begin"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn they_hold_what_a_set_of_single_positions_holds(
+            runs in prop::collection::vec((0u64..200, 0u64..20), 0..60),
+            asked in (0u64..200, 0u64..40),
+        ) {
+            let (mut all, mut naive) = (Intervals::default(), BTreeSet::new());
+            for (first, len) in &runs {
+                all.insert(*first, first + len);
+                naive.extend(*first..=first + len);
+                prop_assert!(all.runs().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
+            }
+            let (first, last) = (asked.0, asked.0 + asked.1);
+            prop_assert_eq!(all.top(), naive.last().copied());
+            for position in 0..230 {
+                prop_assert_eq!(all.contains(position), naive.contains(&position));
+            }
+            prop_assert_eq!(all.covers(first, last), (first..=last).all(|p| naive.contains(&p)));
+            let holes: Vec<u64> = all.holes(first, last).flat_map(|(a, b)| a..=b).collect();
+            let missing: Vec<u64> = (first..=last).filter(|p| !naive.contains(p)).collect();
+            prop_assert_eq!(all.missing(first, last), missing.len() as u64);
+            prop_assert_eq!(holes, missing);
+            let again: Intervals = serde_json::from_str(&serde_json::to_string(&all).unwrap()).unwrap();
+            prop_assert!(again == all && all.includes(&again));
+        }
+    }
+
+    #[test]
+    fn the_greatest_position_is_one_like_any_other() {
+        let mut all = Intervals::of(u64::MAX, u64::MAX);
+        assert_eq!(all.holes(u64::MAX - 1, u64::MAX).collect::<Vec<_>>(), [(u64::MAX - 1, u64::MAX - 1)]);
+        all.insert(0, u64::MAX - 1);
+        assert_eq!(all.runs(), [(0, u64::MAX)]);
+        assert!(all.holes(0, u64::MAX).next().is_none());
+        assert!(serde_json::from_str::<Intervals>("[[5,9],[9,12]]").is_err());
+        assert!(serde_json::from_str::<Intervals>("[[5,4]]").is_err());
+    }
+}

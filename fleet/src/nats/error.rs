@@ -1,0 +1,110 @@
+//! What went wrong at the broker, in the words of the transport.
+//!
+//! Invariant: no error tells a password, a token, a key or what a credentials file says. Must not know: what is done about it.
+
+use std::error::Error;
+use std::fmt;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::{RequestError, RequestErrorKind};
+use serde::Deserialize;
+
+use crate::transport::TransportError;
+
+/// An error as JetStream writes it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Told {
+    pub(super) code: u16,
+    #[serde(default)]
+    pub(super) err_code: u64,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.description, self.err_code)
+    }
+}
+
+impl Told {
+    /// Whether it is that one.
+    pub(super) fn is(&self, code: ErrorCode) -> bool {
+        self.err_code == code.0
+    }
+
+    /// The cell, or the stream, is further on than the writer thought.
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE) || self.is(ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
+    }
+}
+
+/// What JetStream has answered when asked about `what`.
+pub(super) fn told(error: &Told, what: &str) -> TransportError {
+    let said = format!("{what}: {error}");
+    match ErrorCode(error.err_code) {
+        ErrorCode::STREAM_NOT_FOUND => TransportError::Missing(what.to_owned()),
+        ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+            TransportError::Refused(format!("{said}. The server runs without JetStream: start it with -js"))
+        }
+        ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM => TransportError::Invalid(said),
+        ErrorCode::INSUFFICIENT_RESOURCES
+        | ErrorCode::STORAGE_RESOURCES_EXCEEDED
+        | ErrorCode::MEMORY_RESOURCES_EXCEEDED
+        | ErrorCode::ACCOUNT_RESOURCES_EXCEEDED => TransportError::Refused(said),
+        _ if is_passing(error) => TransportError::Away(said),
+        _ if (400..500).contains(&error.code) => TransportError::Refused(said),
+        _ => TransportError::Invalid(said),
+    }
+}
+
+/// Whether it may go away by itself: no leader at the moment, a disk that is full.
+fn is_passing(error: &Told) -> bool {
+    let passing = [
+        ErrorCode::CLUSTER_NO_PEERS,
+        ErrorCode::CLUSTER_NOT_ASSIGNED,
+        ErrorCode::CLUSTER_NOT_LEADER,
+        ErrorCode::STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_NOT_READY,
+        ErrorCode::STREAM_TOO_MANY_REQUESTS,
+        ErrorCode::STREAM_OFFLINE,
+        ErrorCode::STREAM_OFFLINE_REASON,
+        ErrorCode::STREAM_STORE_FAILED,
+    ];
+    error.code == 503 || error.code == 408 || passing.into_iter().any(|code| error.is(code))
+}
+
+/// A request that has got no answer.
+pub(super) fn unanswered(error: &RequestError, what: &str) -> TransportError {
+    match error.kind() {
+        RequestErrorKind::NoResponders => TransportError::Away(format!(
+            "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
+        )),
+        RequestErrorKind::TimedOut => TransportError::Away(format!("{what}: no answer in time")),
+        RequestErrorKind::InvalidSubject => TransportError::Invalid(format!("{what}: not a subject")),
+        RequestErrorKind::MaxPayloadExceeded => {
+            TransportError::Invalid(format!("{what}: larger than the broker takes"))
+        }
+        RequestErrorKind::Other => TransportError::Away(format!("{what}: the connection is gone")),
+    }
+}
+
+/// What came of a message that should have been stored.
+#[derive(Debug)]
+pub(super) enum NotStored {
+    /// Nothing listens on its subject: its stream is not there, or has no leader.
+    Nobody,
+    /// The cell is at another revision.
+    Overtaken,
+    /// Anything else.
+    Failed(TransportError),
+}
+
+/// Anything else that the library says, with its causes.
+pub(super) fn other(error: &(dyn Error + 'static), what: &str) -> TransportError {
+    let (mut said, mut at) = (format!("{what}: {error}"), error.source());
+    while let Some(cause) = at {
+        said = format!("{said}: {cause}");
+        at = cause.source();
+    }
+    TransportError::Away(said)
+}

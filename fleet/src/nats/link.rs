@@ -1,0 +1,305 @@
+//! The connection: what JetStream is asked and what is stored there, each call within its time, and streams that are gone made anew.
+//!
+//! Invariants: no call is begun while there is no connection, or it would be made whenever one is back; an incarnation is never
+//! believed for longer than since the last look. Must not know: what a message or a cell says.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_nats::connection::State;
+use async_nats::header::HeaderMap;
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use async_nats::jetstream::{Context, context::ContextBuilder};
+use async_nats::{Client, ClientError, Event, Request, RequestErrorKind, ServerError};
+use bytes::Bytes;
+use fetchwise::time::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::{NotStored, Told, other, told, unanswered};
+use super::names::Names;
+use super::settings::{NatsSettings, shown};
+use super::setup;
+use crate::transport::{Bounds, TransportError};
+
+/// So many of the broker's complaints are remembered.
+const COMPLAINTS: usize = 8;
+
+/// A connection to the brokers of one pool.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) js: Context,
+    pub(super) names: Names,
+    pub(super) settings: NatsSettings,
+    /// Which stream of facts was there at the last look; 0 before the first.
+    pub(super) incarnation: AtomicU64,
+    /// The newest message of the stream of facts that is known of.
+    newest: AtomicU64,
+    heard: Arc<Mutex<Heard>>,
+    /// Held by who makes streams anew.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// What the brokers, or the way to them, have complained of.
+#[derive(Default)]
+struct Heard {
+    /// Why the last try to connect came to nothing.
+    unconnected: Option<String>,
+    complaints: VecDeque<(Instant, String)>,
+}
+
+/// What is answered to a request.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer<A> {
+    Error { error: Told },
+    Fine(A),
+}
+
+/// What a stream says of a message that it has.
+#[derive(Deserialize)]
+struct Stored {
+    seq: u64,
+    #[serde(default)]
+    duplicate: bool,
+}
+
+impl Heard {
+    fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Connected => self.unconnected = None,
+            Event::ClientError(ClientError::Other(why)) => self.unconnected = Some(why.clone()),
+            Event::ServerError(ServerError::AuthorizationViolation) => {
+                self.unconnected = Some("authorization violation".to_owned());
+            }
+            Event::ServerError(ServerError::Other(what)) => {
+                self.complaints.truncate(COMPLAINTS - 1);
+                self.complaints.push_front((Instant::now(), what.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Link {
+    /// Begins to connect, and goes on with that for as long as it takes.
+    pub(super) async fn new(settings: NatsSettings) -> Result<Self, TransportError> {
+        settings.check()?;
+        let (names, addresses) = (Names::new(&settings.pool)?, settings.addresses()?);
+        if addresses[0].tls_required() {
+            use async_nats::rustls::crypto::{CryptoProvider, ring};
+            // The client takes the process's; where nobody has chosen one it is the one that everything else here uses.
+            if CryptoProvider::get_default().is_none() {
+                drop(ring::default_provider().install_default());
+            }
+        }
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let hears = Arc::clone(&heard);
+        let options = settings.options(&addresses).await?.event_callback(move |event| {
+            hears.lock().unwrap_or_else(PoisonError::into_inner).hear(&event);
+            std::future::ready(())
+        });
+        let client = options
+            .connect(addresses)
+            .await
+            .map_err(|error| TransportError::Away(format!("{}: {}", where_to(&settings), error.kind())))?;
+        let js = ContextBuilder::new().timeout(settings.timeout).ack_timeout(settings.timeout).build(client.clone());
+        Ok(Self {
+            client,
+            js,
+            names,
+            settings,
+            incarnation: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            heard,
+            making: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Fails where there is no connection now.
+    pub(super) fn connected(&self) -> Result<(), TransportError> {
+        if self.is_up() {
+            return Ok(());
+        }
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = where_to(&self.settings);
+        match &heard.unconnected {
+            Some(why) if why.contains("authorization") || why.contains("signing") => {
+                Err(TransportError::Refused(format!("{place}: {why}; are its credentials right?")))
+            }
+            Some(why) => Err(TransportError::Away(format!("{place}: {why}"))),
+            None => Err(TransportError::Away(place)),
+        }
+    }
+
+    /// Sends something and waits for what is answered; a stream says of a message whether it has it.
+    async fn request<A: DeserializeOwned>(
+        &self,
+        subject: String,
+        headers: Option<HeaderMap>,
+        body: Bytes,
+        what: &str,
+    ) -> Result<Result<A, Told>, NotStored> {
+        self.connected().map_err(NotStored::Failed)?;
+        let (begun, time) = (Instant::now(), self.settings.timeout);
+        let mut request = Request::new().payload(body).timeout(Some(time));
+        if let Some(headers) = headers {
+            request = request.headers(headers);
+        }
+        // Its own time begins when it has been handed to the connection.
+        let asked = tokio::time::timeout(time * 2, self.client.send_request(subject.clone(), request)).await;
+        let forbidden = || self.forbidden(begun, &subject);
+        let message = match asked {
+            Ok(Ok(message)) => message,
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => return Err(NotStored::Nobody),
+            Ok(Err(error)) => return Err(NotStored::Failed(forbidden().unwrap_or_else(|| unanswered(&error, what)))),
+            Err(_) => return Err(NotStored::Failed(TransportError::Away(format!("{what}: it cannot be sent")))),
+        };
+        match serde_json::from_slice(&message.payload) {
+            Ok(Answer::Error { error }) => Ok(Err(error)),
+            Ok(Answer::Fine(answer)) => Ok(Ok(answer)),
+            Err(_) => Err(NotStored::Failed(TransportError::Invalid(format!("{what}: an answer that cannot be read")))),
+        }
+    }
+
+    /// Asks JetStream's own interface.
+    pub(super) async fn ask<A: DeserializeOwned>(
+        &self,
+        subject: &str,
+        question: &(impl Serialize + Sync),
+        what: &str,
+    ) -> Result<Result<A, Told>, TransportError> {
+        let body = serde_json::to_vec(question).map_err(|error| TransportError::Invalid(format!("{what}: {error}")))?;
+        match self.request(format!("$JS.API.{subject}"), None, body.into(), what).await {
+            Ok(answer) => Ok(answer),
+            Err(NotStored::Failed(error)) => Err(error),
+            Err(NotStored::Nobody | NotStored::Overtaken) => Err(TransportError::Away(format!(
+                "{what}: nobody answers for JetStream; is it switched on, and has it a leader?"
+            ))),
+        }
+    }
+
+    /// Whether the broker has said since then that this node may not do that. It says so beside the request, which is never answered.
+    pub(super) fn forbidden(&self, since: Instant, subject: &str) -> Option<TransportError> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = heard.complaints.iter().filter(|(at, _)| *at >= since);
+        let found =
+            recent.find(|(_, what)| what.to_ascii_lowercase().contains("permissions") && what.contains(subject))?;
+        Some(TransportError::Refused(format!("{}. `fetchwise fleet permissions` prints what a node needs", found.1)))
+    }
+
+    /// Stores a message, and says at which place and whether it had been there before.
+    pub(super) async fn store(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        body: Bytes,
+        what: &str,
+    ) -> Result<(u64, bool), NotStored> {
+        match self.request::<Stored>(subject, Some(headers), body, what).await? {
+            Ok(stored) => Ok((stored.seq, stored.duplicate)),
+            Err(error) if error.is_overtaken() => Err(NotStored::Overtaken),
+            Err(error) => Err(NotStored::Failed(told(&error, what))),
+        }
+    }
+
+    /// The last message of a subject, as the stream's leader has it.
+    pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
+        self.connected()?;
+        let begun = Instant::now();
+        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other(&error, name))?;
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::JetStream(answer) => {
+                    let answer = Told {
+                        code: u16::try_from(answer.code()).unwrap_or_default(),
+                        err_code: answer.error_code().0,
+                        description: answer.to_string(),
+                    };
+                    match told(&answer, name) {
+                        TransportError::Missing(_) => Err(self.nobody(name).await),
+                        error => Err(error),
+                    }
+                }
+                _ => {
+                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other(&error, name)))
+                }
+            },
+        }
+    }
+
+    /// What a stream holds now. One that is gone is made anew where this node may.
+    pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
+        self.info_of(stream).await?.bounds()
+    }
+
+    /// The same, with all that the broker says of it.
+    pub(super) async fn info_of(&self, stream: &str) -> Result<setup::Info, TransportError> {
+        for is_again in [false, true] {
+            match self.ask::<setup::Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
+                Ok(info) => return Ok(info),
+                Err(error) => match told(&error, stream) {
+                    TransportError::Missing(_) if self.settings.make && !is_again => self.make_anew().await?,
+                    error => return Err(error),
+                },
+            }
+        }
+        Err(TransportError::Missing(stream.to_owned()))
+    }
+
+    /// What the stream of facts holds now.
+    pub(super) async fn bounds(&self) -> Result<Bounds, TransportError> {
+        let bounds = self.bounds_of(&self.names.stream()).await?;
+        self.incarnation.store(bounds.incarnation, Ordering::Relaxed);
+        self.newest.store(bounds.last, Ordering::Relaxed);
+        Ok(bounds)
+    }
+
+    /// In which incarnation a message was just stored at `seq`. A place that is not beyond those that are known belongs to another
+    /// stream than the one that was looked at.
+    pub(super) async fn incarnation_at(&self, seq: u64, is_duplicate: bool) -> Result<u64, TransportError> {
+        let (known, newest) = (self.incarnation.load(Ordering::Relaxed), self.newest.fetch_max(seq, Ordering::Relaxed));
+        // Messages that are under way at once are acknowledged in any order.
+        if known != 0 && (is_duplicate || seq.saturating_add(4096) > newest) {
+            return Ok(known);
+        }
+        Ok(self.bounds().await?.incarnation)
+    }
+
+    /// Something was not there: makes everything that is missing, where this node may.
+    pub(super) async fn make_anew(&self) -> Result<(), TransportError> {
+        if !self.settings.make {
+            return Ok(());
+        }
+        // Whoever comes second finds what the first one has made.
+        let _making = self.making.lock().await;
+        setup::make_missing(self).await
+    }
+
+    /// What nobody listened on: says whether its stream is missing, and makes it anew where this node may.
+    pub(super) async fn nobody(&self, stream: &str) -> TransportError {
+        match self.bounds_of(stream).await {
+            Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
+            Err(error) => error,
+        }
+    }
+}
+
+/// The brokers, for a message.
+fn where_to(settings: &NatsSettings) -> String {
+    settings.urls.iter().map(|url| shown(url).to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// A time of the broker's.
+pub(super) fn timestamp(at: async_nats::datetime::DateTime) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default())
+}

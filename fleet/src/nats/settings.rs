@@ -1,0 +1,221 @@
+//! Where the brokers are, how a node proves who it is, and what the streams shall be like.
+//!
+//! Invariants: over a network nothing goes in the clear unless that was said; what is printed of an address has no password in it.
+//! Must not know: how a connection is made.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_nats::{ConnectOptions, ServerAddr};
+
+use super::names::unescaped_by;
+use crate::transport::TransportError;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longer than attempts are kept nothing may be kept elsewhere.
+const MAX_AGE_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Everything about a fleet's brokers.
+#[derive(Clone, Debug)]
+pub struct NatsSettings {
+    /// Their addresses: `nats://host:4222`, or `tls://host:4222`. One is enough; with several, one that is gone is no matter at start.
+    pub urls: Vec<String>,
+    /// The pool: letters, digits, `-` and `_`.
+    pub pool: String,
+    /// A file that says who this node is: one with a JWT and its key (`.creds`), or one with the seed of an NKey.
+    pub credentials: Option<PathBuf>,
+    /// Certificates (PEM) of those who may vouch for the brokers; those of the system when none.
+    pub roots: Option<PathBuf>,
+    /// This node's own certificate and its key (PEM), for brokers that ask for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether `nats://` may be used for another machine.
+    pub plaintext: bool,
+    /// Whether this node makes what is missing at the broker.
+    pub make: bool,
+    /// How many brokers keep each message: when none, 3 in a cluster and 1 where a broker is alone.
+    pub replicas: Option<usize>,
+    /// How long the stream keeps a message.
+    pub max_age: Duration,
+    /// How large the stream may get, in bytes; as large as the broker lets it when none.
+    pub max_bytes: Option<u64>,
+    /// How long a call may take.
+    pub timeout: Duration,
+}
+
+impl NatsSettings {
+    /// Those for the brokers at `urls`, with a week of messages.
+    pub fn new(urls: impl IntoIterator<Item = impl Into<String>>, pool: &str) -> Self {
+        Self {
+            urls: urls.into_iter().map(Into::into).collect(),
+            pool: pool.to_owned(),
+            credentials: None,
+            roots: None,
+            certificate: None,
+            plaintext: false,
+            make: true,
+            replicas: None,
+            max_age: 7 * DAY,
+            max_bytes: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// The brokers' addresses, checked.
+    pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, TransportError> {
+        let invalid = |why: String| Err(TransportError::Invalid(why));
+        let mut all = Vec::new();
+        for url in &self.urls {
+            // The parser's own words may repeat the address, and with it a password.
+            let Ok(address) = url.trim().parse::<ServerAddr>() else {
+                return invalid(format!("{} is not a broker's address: nats://host:4222 is one", shown(url)));
+            };
+            if !matches!(address.scheme(), "nats" | "tls") {
+                return invalid(format!("{} begins with neither nats:// nor tls://", shown(url)));
+            }
+            if address.scheme() == "nats" && !self.plaintext && !is_here(address.host()) {
+                return invalid(format!(
+                    "{} is another machine, and nats:// goes in the clear: use tls://, or allow it with plaintext = true \
+                     where the network is your own",
+                    shown(url)
+                ));
+            }
+            all.push(address);
+        }
+        if all.is_empty() {
+            return invalid("no broker's address is given".to_owned());
+        }
+        let tls = all.iter().filter(|address| address.scheme() == "tls").count();
+        if tls != 0 && tls != all.len() {
+            return invalid(
+                "some addresses are tls:// and some nats://: they are one cluster, which is one or the other"
+                    .to_owned(),
+            );
+        }
+        Ok(all)
+    }
+
+    /// Checks what needs no broker.
+    pub(super) fn check(&self) -> Result<(), TransportError> {
+        if self.max_age > MAX_AGE_MAX || self.max_age < Duration::from_secs(600) {
+            return Err(TransportError::Invalid(
+                "the stream's max_age has to lie between ten minutes and the 90 days that attempts are kept".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// How to connect: who this node is, and whom it believes.
+    pub(super) async fn options(&self, addresses: &[ServerAddr]) -> Result<ConnectOptions, TransportError> {
+        let is_tls = addresses.iter().any(ServerAddr::tls_required);
+        let mut options = ConnectOptions::new()
+            .name("fetchwise")
+            .retry_on_initial_connect()
+            .connection_timeout(self.timeout)
+            .request_timeout(Some(self.timeout))
+            .ping_interval(Duration::from_secs(5))
+            .require_tls(is_tls);
+        // The client leaves out who an address says that one is.
+        if let Some((name, password)) = addresses.iter().find_map(|url| Some((url.username()?, url.password()?))) {
+            let word = |text: &str| unescaped_by(b'%', text).unwrap_or_else(|| text.to_owned());
+            options = options.user_and_password(word(name), word(password));
+        }
+        if let Some(roots) = &self.roots {
+            readable(roots, "the file of certificates")?;
+            options = options.add_root_certificates(roots.clone());
+        }
+        if let Some((certificate, key)) = &self.certificate {
+            readable(certificate, "the certificate")?;
+            readable(key, "the certificate's key")?;
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        let Some(path) = &self.credentials else { return Ok(options) };
+        let unfit =
+            || TransportError::Refused(format!("{} is neither a .creds file nor an NKey's seed", path.display()));
+        let text = tokio::fs::read_to_string(path).await.map_err(|error| {
+            TransportError::Refused(format!("the credentials in {} cannot be read: {error}", path.display()))
+        })?;
+        if text.contains("BEGIN NATS USER JWT") {
+            // Its own error would quote the file.
+            return options.credentials(&text).map_err(|_| unfit());
+        }
+        let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU")).ok_or_else(unfit)?;
+        Ok(options.nkey(seed.to_owned()))
+    }
+}
+
+fn readable(path: &Path, what: &str) -> Result<(), TransportError> {
+    let cannot = |error| TransportError::Refused(format!("{what} {} cannot be read: {error}", path.display()));
+    std::fs::File::open(path).map(drop).map_err(cannot)
+}
+
+/// Whether that host is this machine.
+fn is_here(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// An address without who uses it.
+pub(super) fn shown(url: &str) -> Shown<'_> {
+    Shown(url.trim())
+}
+
+/// See [`shown`].
+pub(super) struct Shown<'u>(&'u str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", self.0));
+        // Whatever it is, nothing before the last @ is shown.
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        if !scheme.is_empty() {
+            write!(f, "{}://", scheme.escape_debug())?;
+        }
+        write!(f, "{}", host.escape_debug())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(urls: &[&str]) -> String {
+        NatsSettings::new(urls.iter().copied(), "p").addresses().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_goes_over_a_network_goes_encrypted() {
+        for fine in ["nats://127.0.0.1:4222", "nats://localhost", "nats://[::1]:4222", "tls://broker.example:4222"] {
+            assert!(NatsSettings::new([fine], "p").addresses().is_ok(), "{fine}");
+        }
+        assert!(error(&["nats://broker.example"]).contains("tls://"));
+        let plain = NatsSettings { plaintext: true, ..NatsSettings::new(["nats://broker.example"], "p") };
+        assert!(plain.addresses().is_ok());
+        assert!(error(&["tls://a", "nats://127.0.0.1"]).contains("one cluster"));
+        assert!(error(&["ws://a"]).contains("neither"));
+        assert!(error(&[]).contains("no broker"));
+    }
+
+    #[test]
+    fn no_password_is_told() {
+        for url in
+            ["nats://me:secret@broker.example", "http://me:secret@x", "me:secret@", "nats://me:sec ret:secret@@x"]
+        {
+            let error = error(&[url]);
+            assert!(!error.contains("secret") && !error.contains("me:"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_credentials_is_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.creds");
+        for text in ["hunter2", "-----BEGIN NATS USER JWT-----\nhunter2\n"] {
+            std::fs::write(&path, text).unwrap();
+            let settings =
+                NatsSettings { credentials: Some(path.clone()), ..NatsSettings::new(["nats://127.0.0.1"], "p") };
+            let error = settings.options(&[]).await.unwrap_err().to_string();
+            assert!(error.contains("node.creds") && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

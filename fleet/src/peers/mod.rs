@@ -1,0 +1,15 @@
+//! `peers/`: what others have told, as a log of its own beside the node's.
+//!
+//! Owns what is kept of others, and what of it counts. Must not know brokers.
+
+mod event;
+mod fold;
+mod keep;
+mod learn;
+mod store;
+
+pub use fold::FOLDER;
+pub(crate) use fold::SHARE_MAX;
+pub(crate) use keep::{Keeper, with_own_past};
+pub use keep::{Kept, foreign};
+pub(crate) use store::Peers;

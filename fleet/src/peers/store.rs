@@ -1,0 +1,292 @@
+//! `peers/`, open for writing.
+//!
+//! Owns the order of things: first the record, then the evidence, then the book. Invariant: evidence and book are both folds of the
+//! log, so that they agree whenever the process dies. Must not know brokers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fetchwise::evidence::Share;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record};
+
+use super::Keeper;
+use super::event::{Event, FINGERPRINT, SCHEMA, TakenShare};
+use super::fold::{self, FOLDER, fold};
+use super::learn::{Apart, FactsOf, OwnedFact, Teaches};
+use crate::book::{Book, Counted};
+use crate::codec::Batch;
+use crate::error::FleetError;
+use crate::intervals::Intervals;
+use crate::origin::Origin;
+use crate::share::{Head, forgot};
+use crate::transport::Position;
+
+/// `peers/`, opened.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    dir: PathBuf,
+    log: Log,
+    /// What has come from others.
+    pub(crate) book: Book,
+    own: (Origin, BTreeMap<u32, Intervals>),
+    selector: Arc<Selector>,
+    /// Records behind the newest snapshot, and their bytes.
+    pub(crate) behind: (u64, u64),
+    shares: u64,
+    /// A switch for tests: whether what is late moves memories of what came last.
+    pub(crate) late_is_news: bool,
+}
+
+impl Peers {
+    /// Opens `peers/` in the data directory, which is made when there is none, and teaches the selector what is in it.
+    pub(crate) fn open(
+        data: &Path,
+        own: (Origin, BTreeMap<u32, Intervals>),
+        selector: Arc<Selector>,
+    ) -> Result<Self, FleetError> {
+        let dir = data.join(FOLDER);
+        let mut options = LogOptions::default();
+        (options.fingerprint, options.durability) = (FINGERPRINT, Durability::default());
+        (options.on_full, options.check) = (OnFull::Error, OpenCheck::Tail);
+        let (log, recovery) = Log::open(&dir, options)?;
+        let (book, last) = fold(&dir, &own, None, u64::MAX, &mut Teaches { selector: &selector })?;
+        let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+        let behind = (last.saturating_sub(covers), 0);
+        let shares = recovery.next_seq;
+        Ok(Self { dir, log, book, own, selector, behind, shares, late_is_news: false })
+    }
+
+    /// Appends an event; the log takes it, or nothing has happened.
+    fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
+        let (kind, payload) = event.encode();
+        let key_hash = match event {
+            Event::Message { origin, .. } => u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8])),
+            _ => 0,
+        };
+        let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
+        let taken = self.log.append(record);
+        let failed = |error: fetchwise_log::AppendError| FleetError::Record(error.to_string());
+        match taken {
+            Ok(_) => {}
+            Err(fetchwise_log::AppendError::Full) => {
+                // It is read faster than the disk writes: wait until there is room.
+                let _ = self.log.flush().wait();
+                self.log.append(record).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        self.behind = (self.behind.0 + 1, self.behind.1 + payload.len() as u64);
+        Ok(())
+    }
+
+    /// Takes a message that was decoded to `batch`.
+    pub(crate) fn message(
+        &mut self,
+        origin: Origin,
+        (position, at): (Position, Timestamp),
+        body: &Bytes,
+        batch: &Batch,
+    ) -> Result<Counted, FleetError> {
+        self.append(&Event::Message { origin, position, at, body }, at)?;
+        let (selector, late_is_news) = (&self.selector, self.late_is_news);
+        let counted = self.book.message(origin, batch, |fact| match late_is_news {
+            true => selector.learn_fact_as_news(fact),
+            false => selector.learn_fact(fact),
+        });
+        self.book.cursor = position;
+        Ok(counted)
+    }
+
+    /// What was read up to here had nothing new. Kept only where `keep` says so: reading it again does no harm.
+    pub(crate) fn passed(&mut self, position: Position, keep: bool, now: Timestamp) -> Result<(), FleetError> {
+        if keep {
+            self.append(&Event::Cursor(position), now)?;
+        }
+        self.book.cursor = position;
+        Ok(())
+    }
+
+    pub(crate) fn set_aside(&mut self, origin: Origin, why: String, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Aside { origin, why: why.clone() }, now)?;
+        self.book.set_aside(origin, why);
+        Ok(())
+    }
+
+    /// Everything that counts of one origin, folded apart. Blocks.
+    fn evidence_of(&self, origin: Origin) -> Result<Share, FleetError> {
+        let _ = self.log.flush().wait();
+        let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let mut apart = Apart { selector: blank, newest: Timestamp::default() };
+        fold(&self.dir, &self.own, Some(origin), u64::MAX, &mut apart)?;
+        Ok(apart.selector.share(apart.newest, 0.0))
+    }
+
+    /// Takes an origin's evidence back out. Blocks.
+    pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
+        let evidence = self.evidence_of(origin)?;
+        self.append(&Event::Exclude(origin), now)?;
+        self.selector.give_share_back(&evidence);
+        self.book.exclude(origin);
+        Ok(())
+    }
+
+    /// Listens to an origin again. What it has said is read anew: from its share, and from the beginning of the stream.
+    pub(crate) fn include(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Include(origin), now)?;
+        self.book.include(origin);
+        let begin = Position { seq: 0, ..self.book.cursor };
+        self.passed(begin, true, now)
+    }
+
+    /// The node's own log goes on in another history.
+    pub(crate) fn set_own(&mut self, own: (Origin, BTreeMap<u32, Intervals>)) {
+        self.own = own.clone();
+        self.book.own = Some(own);
+    }
+
+    /// Whether what a share lacks of what is known stands in messages that `peers/` still has.
+    pub(crate) fn has_messages_for(
+        &self,
+        origin: Origin,
+        covers: &BTreeMap<u32, Intervals>,
+    ) -> Result<bool, FleetError> {
+        let mut all = covers.clone();
+        for (_, body) in self.messages_behind(origin, covers)? {
+            if let Ok(header) = crate::codec::peek(&body) {
+                all.entry(header.epoch).or_default().insert(header.first, header.last);
+            }
+        }
+        Ok(self.lacks(origin, &all).1 == 0)
+    }
+
+    /// Whether a share would fill something in, and how much of what is known it lacks: what it lacks is asked for again.
+    pub(crate) fn lacks(&self, origin: Origin, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
+        let Some(peer) = self.book.peers.get(&origin) else { return (true, 0) };
+        let nothing = Intervals::default();
+        let seen = |epoch: &u32| peer.seen.get(epoch).unwrap_or(&nothing);
+        let fills = covers.iter().any(|(epoch, covered)| !seen(epoch).includes(covered));
+        let lacked = peer.seen.iter().map(|(epoch, seen)| {
+            let covered = covers.get(epoch).unwrap_or(&nothing);
+            seen.runs().iter().map(|(first, last)| covered.missing(*first, *last)).sum::<u64>()
+        });
+        (fills, lacked.sum())
+    }
+
+    /// Puts a share in the place of all that was known of an origin. The messages behind it that are still in `peers/` are taken again.
+    /// Blocks.
+    pub(crate) fn share(
+        &mut self,
+        origin: Origin,
+        bytes: &Bytes,
+        head: &Head,
+        share: &Share,
+        now: Timestamp,
+    ) -> Result<(), FleetError> {
+        let known = self.book.peers.get(&origin).is_some_and(|peer| !peer.seen.is_empty());
+        let evidence = if known { Some(self.evidence_of(origin)?) } else { None };
+        let again = if known { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
+        self.shares += 1;
+        let file = format!("share-{origin}-{:016x}.fwp", self.shares);
+        write_synced(&self.dir, &file, bytes)?;
+        let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
+        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file };
+        self.append(&Event::Share(taken), now)?;
+        if let Some(evidence) = evidence {
+            self.selector.give_share_back(&evidence);
+        }
+        let mut share = share.clone();
+        let is_stale = fold::without_forgotten(&self.book, head, &mut share);
+        self.selector.take_share(&share);
+        self.book.share(origin, &covers, (epoch, base), is_stale);
+        let cursor = self.book.cursor;
+        for (at, body) in again {
+            if let Ok(batch) = Batch::decode(&body) {
+                self.message(origin, (cursor, at), &body, &batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a share is without everything that was forgotten, and what is known of its origin is not.
+    pub(crate) fn refreshes(&self, origin: Origin, head: &Head) -> bool {
+        let book = &self.book;
+        book.peers.get(&origin).is_some_and(|peer| peer.is_stale)
+            && book.forgotten.iter().all(|(domain, until)| head.forgot.contains(&forgot(domain, *until)))
+    }
+
+    /// The messages of an origin in `peers/` that say more than a share.
+    fn messages_behind(
+        &self,
+        origin: Origin,
+        covers: &BTreeMap<u32, Intervals>,
+    ) -> Result<Vec<(Timestamp, Bytes)>, FleetError> {
+        let _ = self.log.flush().wait();
+        let reader = fetchwise_log::Reader::open(&self.dir)?;
+        let mut found = Vec::new();
+        fold::each(&reader, 0, u64::MAX, |_, record| {
+            if let Ok(Event::Message { origin: by, at, body, .. }) =
+                Event::decode(record.kind, record.schema, record.payload)
+                && by == origin
+                && let Ok(header) = crate::codec::peek(body)
+                && !covers.get(&header.epoch).is_some_and(|all| all.covers(header.first, header.last))
+            {
+                found.push((at, Bytes::copy_from_slice(body)));
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Forgets a domain up to a time: of what others have told, all that is not later. Blocks.
+    pub(crate) fn forget(&mut self, domain: &str, until: Timestamp, now: Timestamp) -> Result<bool, FleetError> {
+        if self.book.forgotten.get(domain).is_some_and(|known| *known >= until) {
+            return Ok(false);
+        }
+        let (counted, mixed) = self.facts_of(domain, until)?;
+        self.append(&Event::Forget { domain: domain.to_owned(), until }, now)?;
+        self.book.forget(domain, until);
+        for origin in mixed {
+            self.book.peers.entry(origin).or_default().is_stale = true;
+        }
+        self.selector.forget_domain(domain);
+        counted.iter().for_each(|fact| fact.with(|fact| self.selector.take_back_fact(fact, false)));
+        Ok(true)
+    }
+
+    /// The facts of a domain that count, as far as `peers/` still has them one by one.
+    fn facts_of(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedFact>, Vec<Origin>), FleetError> {
+        let _ = self.log.flush().wait();
+        let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+        fold(&self.dir, &self.own, None, u64::MAX, &mut of)?;
+        Ok((of.found, of.mixed))
+    }
+
+    /// Asks that everything be synced.
+    pub(crate) fn flush(&self) -> fetchwise_log::Acknowledgement {
+        self.log.flush()
+    }
+
+    /// What is needed to take a snapshot beside everything else.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper { dir: self.dir.clone(), own: self.own.clone(), selector: Arc::clone(&self.selector) }
+    }
+}
+
+/// Writes a file as a whole, synced, with its name.
+fn write_synced(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FleetError> {
+    use std::io::Write;
+    let (tmp, path) = (dir.join(format!("tmp-{name}")), dir.join(name));
+    let written = (|| {
+        let mut file = fs::File::create(&tmp)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&tmp, &path)?;
+        fs::File::open(dir)?.sync_all()
+    })();
+    written.map_err(|error| FleetError::io(&path, error))
+}

@@ -1,0 +1,512 @@
+//! Publishers and consumers driven step by step over a broker that fails, held against the naive fold of all logs; and each safeguard
+//! switched off, which must show.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::evidence::Share;
+use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
+use fetchwise::selector::Selector;
+use fetchwise::time::{Clock, Timestamp};
+use futures_util::{FutureExt, StreamExt};
+use proptest::prelude::*;
+
+use crate::consumer::Consumer;
+use crate::memory::{Faults, Memory, Node as Hands};
+use crate::options::{Options, Safeguards};
+use crate::origin::Origin;
+use crate::peers::Peers;
+use crate::publisher::Publisher;
+use crate::state::State;
+use crate::transport::{Cells, Delivery, Table, Transport, Want};
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+fn later(ms: i64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() + ms)
+}
+
+fn blank(clock: &Arc<Clock>) -> Selector {
+    Selector::builder().around(NOW).clock(Arc::clone(clock)).build().unwrap()
+}
+
+struct Live {
+    selector: Arc<Selector>,
+    journal: Arc<Journal>,
+    hands: Arc<Hands>,
+    publisher: Publisher,
+    consumer: Consumer,
+}
+
+struct Node {
+    dir: PathBuf,
+    origin: Origin,
+    live: Option<Live>,
+}
+
+struct World {
+    root: tempfile::TempDir,
+    clock: Arc<Clock>,
+    broker: Arc<Memory>,
+    nodes: Vec<Node>,
+    options: Options,
+    copies: u32,
+    luck: u64,
+}
+
+impl World {
+    async fn new(nodes: usize, safeguards: Safeguards) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Clock::fixed(NOW));
+        let broker = Memory::new(Arc::clone(&clock), 11);
+        let mut options = Options { safeguards, ..Options::default() };
+        options.timing.hole = std::time::Duration::ZERO;
+        let mut world = Self { root, clock, broker, nodes: Vec::new(), options, copies: 0, luck: 5 };
+        for n in 0..nodes {
+            let dir = world.root.path().join(format!("node{n}"));
+            std::fs::create_dir_all(&dir).unwrap();
+            let state = State::new(Origin::from_bytes([n as u8 + 1; 16]));
+            state.save(&dir).unwrap();
+            world.nodes.push(Node { dir, origin: state.origin, live: None });
+        }
+        world
+    }
+
+    async fn start(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let options = JournalOptions::default().durability(Durability::Memory).linger(std::time::Duration::ZERO);
+        let (journal, _) = Journal::open(&node.dir, options).unwrap();
+        let (journal, selector) = (Arc::new(journal), Arc::new(blank(&self.clock)));
+        journal::load(&node.dir, &selector, NOW).unwrap();
+        let hands = Arc::new(self.broker.node(node.origin));
+        let state = State::load(&node.dir).unwrap().unwrap();
+        let transport: Arc<dyn Transport> = Arc::clone(&hands) as Arc<dyn Transport>;
+        let (a, b, c) = (Arc::clone(&journal), Arc::clone(&selector), Arc::clone(&transport));
+        let mut publisher = Publisher::new(a, b, c, self.options.clone(), state);
+        while publisher.find_fork().await.is_err() {}
+        let own = (node.origin, publisher.state.own());
+        let peers = Peers::open(&node.dir, own, Arc::clone(&selector)).unwrap();
+        let logs = (Arc::clone(&journal), Arc::clone(&selector));
+        let consumer = Consumer::new(node.origin, peers, logs, transport, self.options.clone());
+        node.live = Some(Live { selector, journal, hands, publisher, consumer });
+    }
+
+    /// Ends a node as `kill -9` or a loss of power does: what is not in its files is gone.
+    async fn crash(&mut self, n: usize) {
+        self.copies += 1;
+        let to = self.root.path().join(format!("copy{}", self.copies));
+        copy(&self.nodes[n].dir, &to);
+        self.nodes[n].live = None;
+        std::fs::remove_dir_all(&self.nodes[n].dir).unwrap();
+        self.nodes[n].dir = to;
+    }
+
+    fn record(&mut self, n: usize, ms: i64) {
+        self.luck = self.luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let luck = self.luck >> 33;
+        let site = luck % 5;
+        let path = ["a/b", "", "x.pdf"][(luck / 5 % 3) as usize];
+        let url = url::Url::parse(&format!("https://site{site}.example/{path}")).unwrap();
+        let fetcher = ["direct_access", "playwright"][(luck / 15 % 2) as usize];
+        let mut attempt = Attempt::new(&url, fetcher, later(ms)).unwrap();
+        attempt.duration_ms = luck % 3000;
+        let attempt = match luck / 30 % 4 {
+            0 => attempt.failed(ErrorKind::BlockedCaptcha),
+            1 => attempt.failed(ErrorKind::Timeout),
+            _ => attempt.delivered(),
+        };
+        let node = &self.nodes[n];
+        if let Some(live) = &node.live {
+            live.selector.observe(&attempt);
+            live.journal.append_attempt(&attempt).unwrap();
+        }
+    }
+
+    async fn publish(&mut self, n: usize) {
+        let Some(live) = &mut self.nodes[n].live else { return };
+        if self.options.safeguards.sync {
+            let _ = live.journal.flush().await;
+        } else {
+            // What is written and not synced is what such a publisher reads.
+            let _ = live.journal.settled().await;
+        }
+        let _ = live.publisher.turn(true).await;
+        let presence = live.publisher.presence("holder", "directory");
+        let name = live.publisher.origin().to_string();
+        let _ = live.hands.put(Table::Nodes, &name, presence.encode()).await;
+    }
+
+    async fn read(&mut self, n: usize, most: usize) {
+        let Some(live) = &mut self.nodes[n].live else { return };
+        let transport = Arc::clone(&live.hands);
+        let mut stream = transport.read(live.consumer.cursor());
+        for _ in 0..most {
+            match stream.next().now_or_never() {
+                Some(Some(Ok(delivery))) => {
+                    let is_wiped = matches!(delivery, Delivery::Wiped(_));
+                    live.consumer.deliver(delivery).await.unwrap();
+                    if is_wiped {
+                        continue;
+                    }
+                }
+                _ => break,
+            }
+        }
+    }
+
+    async fn mend(&mut self, n: usize) {
+        let Some(live) = &mut self.nodes[n].live else { return };
+        let _ = live.consumer.look().await;
+        let _ = live.consumer.mend().await;
+        live.publisher.forgot = live.consumer.forgot();
+        live.publisher.is_excluded = live.consumer.is_excluded;
+    }
+
+    /// An operator takes a node's evidence out of all others, or lets it in again.
+    async fn exclude(&mut self, n: usize, is_out: bool) {
+        let (operator, name) = (self.broker.node(Origin::from_bytes([99; 16])), self.nodes[n].origin.to_string());
+        let _ = match is_out {
+            true => operator.put(Table::Excluded, &name, "".into()).await.map(drop),
+            false => operator.delete(Table::Excluded, &name, None).await.map(drop),
+        };
+    }
+
+    /// Delivers what is asked for.
+    async fn answer(&mut self, wants: &mut VecDeque<(Origin, Want)>) {
+        while let Some((to, want)) = wants.pop_front() {
+            let live = self.nodes.iter_mut().find(|node| node.origin == to).and_then(|node| node.live.as_mut());
+            if let Some(live) = live {
+                let _ = live.publisher.answer(want).await;
+            }
+        }
+    }
+
+    /// Without further faults, until nobody misses anything; whether it came to that.
+    async fn settle(&mut self) -> bool {
+        self.broker.set_faults(Faults::default());
+        for n in 0..self.nodes.len() {
+            self.exclude(n, false).await;
+            if self.nodes[n].live.is_none() {
+                self.start(n).await;
+            }
+        }
+        for _ in 0..40 {
+            for n in 0..self.nodes.len() {
+                self.publish(n).await;
+            }
+            for n in 0..self.nodes.len() {
+                self.read(n, usize::MAX).await;
+                self.mend(n).await;
+            }
+            let mut wants: VecDeque<_> = self.broker.take_signals().into();
+            let asked = !wants.is_empty();
+            self.answer(&mut wants).await;
+            let is_calm = self
+                .nodes
+                .iter()
+                .filter_map(|node| node.live.as_ref())
+                .all(|live| live.consumer.is_quiet() && live.publisher.is_done());
+            if is_calm && !asked {
+                for n in 0..self.nodes.len() {
+                    self.read(n, usize::MAX).await;
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn evidence(&self, n: usize) -> Share {
+        self.nodes[n].live.as_ref().unwrap().selector.share(NOW, 0.0)
+    }
+
+    fn naive(&self, counts: impl Fn(usize, &Attempt) -> bool) -> Share {
+        let oracle = blank(&self.clock);
+        for (n, node) in self.nodes.iter().enumerate() {
+            journal::replay(&node.dir, |_, entry| {
+                if let Entry::Attempt(attempt) = entry
+                    && counts(n, &attempt)
+                {
+                    oracle.observe(&attempt);
+                }
+            })
+            .unwrap();
+        }
+        oracle.share(NOW, 0.0)
+    }
+
+    /// How far the worst node is from the naive fold.
+    async fn distance(&mut self) -> f64 {
+        for node in &self.nodes {
+            let _ = node.live.as_ref().unwrap().journal.flush().await;
+        }
+        let expected = self.naive(|_, _| true);
+        (0..self.nodes.len()).map(|n| self.evidence(n).distance(&expected).0).fold(0.0, f64::max)
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            // A file may be given its name, or be removed, in this moment.
+            let _ = std::fs::copy(entry.path(), target);
+        }
+    }
+}
+
+fn run<T>(of: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(of)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Record(usize, usize),
+    Publish(usize),
+    Read(usize, usize),
+    Mend(usize),
+    Answer,
+    Crash(usize),
+    Start(usize),
+    WipeStream,
+    WipeBlobs,
+    WipeCells,
+    AgeOut(u64),
+    Lose(u64),
+    Keep(usize),
+    Share(usize),
+    Exclude(usize),
+    Include(usize),
+    Faults(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = || 0usize..3;
+    prop_oneof![
+        6 => (n(), 1usize..12).prop_map(|(n, count)| Step::Record(n, count)),
+        6 => n().prop_map(Step::Publish),
+        6 => (n(), 1usize..20).prop_map(|(n, most)| Step::Read(n, most)),
+        3 => n().prop_map(Step::Mend),
+        2 => Just(Step::Answer),
+        2 => n().prop_map(Step::Crash),
+        3 => n().prop_map(Step::Start),
+        1 => Just(Step::WipeStream),
+        1 => Just(Step::WipeBlobs),
+        1 => Just(Step::WipeCells),
+        1 => (0u64..30).prop_map(Step::AgeOut),
+        2 => (1u64..30).prop_map(Step::Lose),
+        1 => n().prop_map(Step::Keep),
+        1 => n().prop_map(Step::Share),
+        1 => n().prop_map(Step::Exclude),
+        1 => n().prop_map(Step::Include),
+        2 => any::<u8>().prop_map(Step::Faults),
+    ]
+}
+
+async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut world = World::new(3, Safeguards::default()).await;
+    for n in 0..3 {
+        world.start(n).await;
+    }
+    for (index, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Record(n, count) => (0..count).for_each(|k| world.record(n, (index * 100 + k) as i64 - 50_000)),
+            Step::Publish(n) => world.publish(n).await,
+            Step::Read(n, most) => world.read(n, most).await,
+            Step::Mend(n) => world.mend(n).await,
+            Step::Answer => {
+                let mut wants = world.broker.take_signals().into();
+                world.answer(&mut wants).await;
+            }
+            Step::Crash(n) if world.nodes[n].live.is_some() => world.crash(n).await,
+            Step::Start(n) if world.nodes[n].live.is_none() => world.start(n).await,
+            Step::Crash(_) | Step::Start(_) => {}
+            Step::WipeStream => world.broker.wipe_stream(),
+            Step::WipeBlobs => world.broker.wipe_blobs(),
+            Step::WipeCells => world.broker.wipe_cells(),
+            Step::AgeOut(upto) => world.broker.age_out(upto),
+            Step::Lose(seq) => drop(world.broker.lose(seq)),
+            Step::Keep(n) => {
+                if let Some(live) = &world.nodes[n].live {
+                    let _ = live.consumer.flush().unwrap().await;
+                    live.consumer.keep_now(NOW).unwrap();
+                }
+            }
+            Step::Share(n) => {
+                if let Some(live) = &mut world.nodes[n].live {
+                    let _ = live.publisher.share().await;
+                }
+            }
+            Step::Exclude(n) => world.exclude(n, true).await,
+            Step::Include(n) => world.exclude(n, false).await,
+            Step::Faults(bits) => world.broker.set_faults(Faults {
+                lose: if bits & 1 != 0 { 0.2 } else { 0.0 },
+                double: if bits & 2 != 0 { 0.5 } else { 0.0 },
+                shuffle: if bits & 4 != 0 { 1000 } else { usize::from(bits >> 5) },
+                forget_answer: if bits & 8 != 0 { 0.2 } else { 0.0 },
+                lose_signal: if bits & 16 != 0 { 0.5 } else { 0.0 },
+                ..Faults::default()
+            }),
+        }
+    }
+    let is_calm = world.settle().await;
+    let far = world.distance().await;
+    let states: Vec<String> = world
+        .nodes
+        .iter()
+        .map(|node| {
+            let live = node.live.as_ref().unwrap();
+            format!("{:?} {:?}", live.publisher.state, live.consumer.status())
+        })
+        .collect();
+    prop_assert!(is_calm && far <= 1e-9, "calm: {is_calm}, {far} apart\n{}", states.join("\n"));
+    Ok(())
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_all_nodes_know_what_all_logs_say(steps in prop::collection::vec(step(), 1..60)) {
+        run(play(&steps))?;
+    }
+}
+
+/// Two nodes; every message comes twice.
+async fn doubled(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    world.broker.set_faults(Faults { double: 1.0, ..Faults::default() });
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    (0..20).for_each(|k| world.record(k % 2, k as i64));
+    for n in 0..2 {
+        world.publish(n).await;
+    }
+    world.settle().await;
+    world.distance().await
+}
+
+/// A message that was acknowledged is lost, and no share has what it said.
+async fn lost(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..3 {
+        (0..10).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+    }
+    let last = world.broker.node(world.nodes[0].origin).bounds().await.unwrap().last;
+    assert!(world.broker.lose(last));
+    world.settle().await;
+    world.distance().await
+}
+
+/// Everything that the broker has is wiped, and then somebody joins who must live on what is published again.
+async fn wiped(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(3, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..2 {
+        (0..20).for_each(|k| world.record(k % 2, round * 100 + k as i64));
+        for n in 0..2 {
+            world.publish(n).await;
+            world.read(n, usize::MAX).await;
+        }
+    }
+    world.broker.wipe_stream();
+    world.broker.wipe_blobs();
+    world.broker.wipe_cells();
+    world.settle().await;
+    world.distance().await
+}
+
+/// Whether something was ever in the stream that was not on the disk.
+async fn published_unsynced(safeguards: Safeguards) -> bool {
+    let mut world = World::new(1, safeguards).await;
+    world.start(0).await;
+    let mut ever = false;
+    for round in 0..20 {
+        (0..5).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+        let hands = world.broker.node(world.nodes[0].origin);
+        let newest = hands.newest(world.nodes[0].origin).await.unwrap();
+        let last = newest.map_or(0, |body| crate::codec::peek(&body).unwrap().last);
+        ever |= last > world.nodes[0].live.as_ref().unwrap().journal.durable_seq();
+    }
+    ever
+}
+
+/// One records with a clock that is half an hour ahead now and then; how far the other is from the fold without that.
+async fn ahead(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    (0..20i64).for_each(|k| world.record(0, if k % 4 == 0 { 1_800_000 } else { -k }));
+    world.publish(0).await;
+    // Shares leave it out as well.
+    world.nodes[0].live.as_mut().unwrap().publisher.share().await.unwrap();
+    world.settle().await;
+    let expected = world.naive(|_, attempt| attempt.attempted_at <= NOW);
+    world.evidence(1).distance(&expected).0
+}
+
+/// How much the memory of what came last on a host is moved by what another node recorded there yesterday.
+async fn startled(safeguards: Safeguards) -> f64 {
+    use fetchwise::heuristic::url::ContentKind;
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for k in 0..200 {
+        world.record(0, k - 86_400_000);
+        world.record(1, k);
+    }
+    let recent = |world: &World| {
+        let selector = &world.nodes[1].live.as_ref().unwrap().selector;
+        let weights = selector.weights(("domain", "site1.example"), ContentKind::Page, "direct_access", NOW);
+        assert!(weights.total > 0.0);
+        (weights.recent_success, weights.recent_total)
+    };
+    let before = recent(&world);
+    world.settle().await;
+    assert!(world.distance().await <= 1e-9, "weights are exact either way");
+    let after = recent(&world);
+    (after.0 - before.0).abs() + (after.1 - before.1).abs()
+}
+
+#[test]
+fn each_safeguard_is_needed() {
+    let all = Safeguards::default();
+    run(async {
+        assert!(doubled(all).await <= 1e-9);
+        assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
+        assert!(lost(all).await <= 1e-9);
+        assert!(lost(Safeguards { want: false, ..all }).await > 0.1, "without asking for what is missing");
+        // Who is asked sends again what was wiped, so the two are looked at one by one.
+        let alone = Safeguards { want: false, ..all };
+        assert!(wiped(alone).await <= 1e-9);
+        assert!(wiped(Safeguards { rewind: false, ..alone }).await > 0.1, "with a cursor alone");
+        assert!(!published_unsynced(all).await);
+        assert!(published_unsynced(Safeguards { sync: false, ..all }).await, "without waiting for the disk");
+        assert!(ahead(all).await <= 1e-9);
+        assert!(ahead(Safeguards { withhold: false, ..all }).await > 0.1, "without withholding the future");
+        assert!(startled(all).await <= 1e-9);
+        assert!(startled(Safeguards { late: false, ..all }).await > 0.1, "with yesterday's news");
+    });
+}

@@ -1,0 +1,144 @@
+//! A share: what one origin's log has taught up to a position, as bytes.
+//!
+//! Owns the container. Invariant: any bytes are read or refused, and what they are decompressed to stays in proportion to them. Must not
+//! know where shares are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use fetchwise::evidence::Share;
+use fetchwise::journal::share::{decode, encode};
+use fetchwise::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::intervals::Intervals;
+use crate::transport::Position;
+
+const MAGIC: [u8; 4] = *b"FWs\x1a";
+const MAJOR: u8 = 1;
+const LEVEL: i32 = 3;
+/// Columns of numbers do not get smaller than this; what claims to was made to fill memory.
+const RATIO_MAX: u64 = 512;
+/// What the head may be long.
+const HEAD_MAX: usize = 1 << 20;
+
+/// What a share says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The history that goes on, and its base.
+    pub epoch: u32,
+    /// See `epoch`.
+    pub base: u64,
+    /// Which positions of each history are in it.
+    pub covers: BTreeMap<u32, Intervals>,
+    /// What is not in it was published behind this message of the stream.
+    pub incarnation: u64,
+    /// See `incarnation`.
+    pub seq: u64,
+    /// The half-life that its weights fade by.
+    pub half_life_ms: u64,
+    /// What was forgotten before it was made, by [`forgot`].
+    #[serde(default)]
+    pub forgot: BTreeSet<u64>,
+}
+
+/// What stands for a domain that is forgotten up to a time.
+pub fn forgot(domain: &str, until: Timestamp) -> u64 {
+    xxh3_64_with_seed(domain.as_bytes(), until.as_millis() as u64)
+}
+
+impl Head {
+    /// What is not in it was published behind this.
+    pub fn behind(&self) -> Position {
+        Position { incarnation: self.incarnation, seq: self.seq }
+    }
+
+    /// The last position of the present history that is in it.
+    pub fn position(&self) -> u64 {
+        self.covers.get(&self.epoch).and_then(Intervals::top).unwrap_or(self.base)
+    }
+}
+
+/// What stands beside a share in the broker's list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The history that goes on.
+    pub epoch: u32,
+    /// What it covers of it.
+    pub position: u64,
+}
+
+/// A share as bytes.
+///
+/// # Errors
+/// What the compressor says.
+pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
+    let (landmark_ms, half_life_ms, sections) = encode(share);
+    let mut raw = Vec::new();
+    raw.extend_from_slice(&landmark_ms.to_le_bytes());
+    raw.extend_from_slice(&half_life_ms.to_le_bytes());
+    for (kind, bytes) in &sections {
+        raw.extend_from_slice(&kind.to_le_bytes());
+        raw.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        raw.extend_from_slice(bytes);
+    }
+    let head = serde_json::to_vec(head)?;
+    let frame = zstd::bulk::compress(&raw, LEVEL)?;
+    let mut out = Vec::with_capacity(frame.len() + head.len() + 24);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[MAJOR, 0, 0, 0]);
+    out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(raw.len() as u64).to_le_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(&frame);
+    let crc = crc32c::crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    Ok(out.into())
+}
+
+/// Reads a share.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub fn unpack(bytes: &[u8]) -> Result<(Head, Share), &'static str> {
+    let (rest, crc) = bytes.split_last_chunk().ok_or("it is cut off")?;
+    if !rest.starts_with(&MAGIC) {
+        return Err("it is no share");
+    }
+    if rest.get(4).is_none_or(|major| *major > MAJOR) {
+        return Err("a newer release has written it");
+    }
+    if u32::from_le_bytes(*crc) != crc32c::crc32c(rest) {
+        return Err("its checksum does not fit");
+    }
+    let lens = rest.get(8..20).ok_or("it is cut off")?;
+    let (head_len, raw_len) = lens.split_first_chunk::<4>().ok_or("it is cut off")?;
+    let head_len = u32::from_le_bytes(*head_len) as usize;
+    let raw_len = raw_len.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+    let body = rest.get(20..).unwrap_or_default();
+    let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= HEAD_MAX).ok_or("it is cut off")?;
+    if raw_len > (frame.len() as u64).saturating_mul(RATIO_MAX) {
+        return Err("it would grow too large");
+    }
+    let head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
+    let raw_len = usize::try_from(raw_len).map_err(|_| "it would grow too large")?;
+    let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
+    let share = sections(&raw).ok_or("its columns do not add up")?;
+    Ok((head, share))
+}
+
+fn sections(raw: &[u8]) -> Option<Share> {
+    let (landmark_ms, rest) = raw.split_first_chunk()?;
+    let (half_life_ms, mut rest) = rest.split_first_chunk()?;
+    let mut sections = Vec::new();
+    while !rest.is_empty() {
+        let (kind, behind) = rest.split_first_chunk()?;
+        let (len, behind) = behind.split_first_chunk()?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+        let (bytes, behind) = behind.split_at_checked(len)?;
+        sections.push((u32::from_le_bytes(*kind), bytes));
+        rest = behind;
+    }
+    decode(i64::from_le_bytes(*landmark_ms), u64::from_le_bytes(*half_life_ms), &sections)
+}

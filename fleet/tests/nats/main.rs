@@ -1,0 +1,15 @@
+//! The transport over NATS, against real brokers on loopback that are killed, stopped and wiped.
+#![cfg(feature = "nats")]
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(unreachable_pub, reason = "its modules are used by other crates' tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod conformance;
+mod faults;
+mod hosts;
+mod nodes;
+mod proxy;
+mod servers;
+mod setup;
+mod suite;

@@ -1,0 +1,123 @@
+//! The streams: made, made again, compared, and who may not make them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise_fleet::nats::{How, Nats, NatsSettings};
+use fetchwise_fleet::origin::Origin;
+use fetchwise_fleet::transport::{Table, Transport, TransportError};
+
+use crate::conformance::conforms;
+use crate::servers::{Servers, free_port};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn settings(servers: &Servers) -> NatsSettings {
+    NatsSettings::new(servers.urls(), "test")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_broker_conforms() {
+    let servers = Servers::start(1);
+    let nats = Nats::connect(settings(&servers)).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    conforms(&nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_brokers_conform() {
+    let servers = Servers::start(3);
+    let nats = Nats::connect(settings(&servers)).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    conforms(&nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_makes_all_once_and_tells_what_differs() {
+    let servers = Servers::start(1);
+    let keeps = NatsSettings { make: false, ..settings(&servers) };
+    let nats = Nats::connect(keeps.clone()).await.unwrap();
+    let error = nats.ready(SOON).await.unwrap_err();
+    assert!(matches!(&error, TransportError::Missing(what) if what == "FW_test"), "{error:?}");
+    assert!(error.to_string().contains("fetchwise fleet init"));
+    let missing = nats.cells().put(Table::Hosts, "a", Bytes::new()).await.unwrap_err();
+    assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
+    let missing = nats.publish(Origin::random(), "a", Bytes::new()).await.unwrap_err();
+    assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
+    let made = nats.init(false).await.unwrap();
+    assert_eq!(made.len(), 6);
+    assert!(made.iter().all(|made| made.how == How::Made), "{made:?}");
+    let again = nats.init(false).await.unwrap();
+    assert!(again.iter().all(|made| made.how == How::There), "{again:?}");
+    let day = NatsSettings { max_age: Duration::from_secs(86_400), max_bytes: Some(1 << 30), ..keeps };
+    let day = Nats::connect(day).await.unwrap();
+    day.ready(SOON).await.unwrap();
+    let words =
+        vec!["max_age is 604800 s, not 86400 s".to_owned(), "max_bytes is unlimited, not 1073741824".to_owned()];
+    let found = day.init(false).await.unwrap();
+    assert_eq!(found[0].how, How::Differs(words.clone()));
+    assert!(found[1..].iter().all(|made| made.how == How::There), "{found:?}");
+    assert_eq!(nats.init(false).await.unwrap()[0].how, How::There, "looking changed nothing");
+    assert_eq!(day.init(true).await.unwrap()[0].how, How::Changed(words));
+    assert!(day.init(false).await.unwrap().iter().all(|made| made.how == How::There));
+}
+
+#[tokio::test]
+async fn nobody_there_is_away_and_says_where() {
+    let url = format!("nats://me:secret@127.0.0.1:{}", free_port());
+    let nats = Nats::connect(NatsSettings::new([url], "test")).await.unwrap();
+    let error = nats.ready(Duration::from_secs(2)).await.unwrap_err();
+    assert!(matches!(error, TransportError::Away(_)), "{error:?}");
+    assert!(error.to_string().contains("127.0.0.1") && !error.to_string().contains("secret"), "{error}");
+    assert!(!nats.is_up());
+    assert!(matches!(nats.cells().get(Table::Hosts, "a").await, Err(TransportError::Away(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_refused_without_being_told() {
+    let users = "authorization { users: [ { user: \"ops\", password: \"right\" } ] }";
+    let servers = Servers::start_with(1, users);
+    let url = |word: &str| vec![servers.urls()[0].replace("nats://", &format!("nats://ops:{word}@"))];
+    let wrong = Nats::connect(NatsSettings::new(url("wrongword"), "test")).await.unwrap();
+    let mut last = None;
+    for _ in 0..100 {
+        let error = wrong.ready(Duration::ZERO).await.unwrap_err();
+        let is_refused = matches!(error, TransportError::Refused(_));
+        last = Some(error);
+        if is_refused {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let error = last.unwrap();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+    assert!(!error.to_string().contains("wrongword"), "{error}");
+    Nats::connect(NatsSettings::new(url("right"), "test")).await.unwrap().ready(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_make_streams_is_told_what_is_missing() {
+    let users = "authorization { users: [ { user: \"ops\", password: \"ops\" }, { user: \"node\", password: \"node\", \
+                 permissions: { publish: { deny: [\"$JS.API.STREAM.CREATE.>\", \"$KV.FW_test_forget.>\"] } } } ] }";
+    let servers = Servers::start_with(1, users);
+    let of = |user: &str| {
+        let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:{user}@"));
+        NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url], "test") }
+    };
+    let node = Nats::connect(of("node")).await.unwrap();
+    let error = node.ready(SOON).await.unwrap_err();
+    assert!(matches!(error, TransportError::Missing(_)), "{error:?}");
+    let ops = Nats::connect(of("ops")).await.unwrap();
+    ops.ready(SOON).await.unwrap();
+    ops.init(false).await.unwrap();
+    node.ready(SOON).await.unwrap();
+    let error = node.cells().put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+    node.cells().put(Table::Hosts, "e.org", Bytes::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_broker_in_the_process_conforms() {
+    let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
+    conforms(&fetchwise_fleet::memory::Memory::new(clock, 1).node(Origin::random())).await;
+}

@@ -1,0 +1,187 @@
+//! Images side by side, and without a domain.
+//!
+//! Owns: what of two images is the same to within rounding, and which rows are a domain's own. Must not know how images come about.
+
+use std::collections::HashMap;
+
+use super::Key;
+use super::cell::Raw;
+use super::entry::Entry;
+use super::image::{BreakerRow, CellRow, EntryRow, FADED, Image, Place, take};
+
+impl Image {
+    /// Whether it has evidence of this domain itself.
+    pub(crate) fn has_domain(&self, domain: &str) -> bool {
+        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
+        let is_own = |whole: &Whole<'_>| {
+            whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
+        };
+        Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
+    }
+
+    /// Leaves out this domain itself. What other domains of the site of its name have shown stays.
+    pub(crate) fn forget_domain(&mut self, domain: &str) {
+        let place = Place { kind: Place::MAP, key: Key::domain(domain).0 };
+        self.days.retain(|row| row.key != place.key);
+        let Some(index) = self.entries.iter().position(|row| row.place == place) else { return };
+        let before = |of: fn(&EntryRow) -> u32| self.entries[..index].iter().map(|row| of(row) as usize).sum::<usize>();
+        let (first, first_breaker) = (before(|row| row.cells), before(|row| row.breakers));
+        let row = &mut self.entries[index];
+        let breakers = first_breaker..(first_breaker + row.breakers as usize).min(self.breakers.len());
+        self.breakers.drain(breakers);
+        let mut cells = self.cells.split_off(first.min(self.cells.len()));
+        let rest = cells.split_off((row.cells as usize).min(cells.len()));
+        cells.retain(|cell| Entry::split_tag(cell.tag).0.is_of_others());
+        (row.cells, row.breakers, row.attempts, row.shown) = (cells.len() as u32, 0, 0, [None; 4]);
+        self.cells.append(&mut cells);
+        self.cells.extend(rest);
+        if self.entries[index].cells == 0 {
+            self.entries.remove(index);
+        }
+    }
+
+    /// How far the exact weights of two images are apart at most, as a share of the larger total, and of which key.
+    pub(crate) fn distance(&self, other: &Self) -> (f64, u64) {
+        let scale = match (self.decay, other.decay) {
+            (Some(mine), Some(theirs)) => mine.rebase(&theirs),
+            _ => 1.0,
+        };
+        let mut all: HashMap<(Place, u64, &str), [Raw; 2]> = HashMap::new();
+        for (side, image) in [self, other].into_iter().enumerate() {
+            for whole in Rows::of(image) {
+                for cell in whole.cells {
+                    let (group, rank) = Entry::split_tag(cell.tag);
+                    let name = usize::try_from(rank).ok().and_then(|rank| image.fetchers.get(rank));
+                    let key = (whole.row.place, Entry::join_tag(group, 0), name.map_or("", String::as_str));
+                    all.entry(key).or_default()[side] = cell.raw;
+                }
+            }
+        }
+        let mut far = (0.0, 0);
+        for ((place, ..), [a, b]) in all {
+            let most = a.total.abs().max((b.total * scale).abs());
+            let apart = |a: f64, b: f64| if most > 0.0 { (a - b * scale).abs() / most } else { 0.0 };
+            let mut worst = apart(a.total, b.total).max(apart(a.success, b.success)).max(apart(a.blocked, b.blocked));
+            let longest = a.duration.abs().max((b.duration * scale).abs());
+            if longest > 0.0 {
+                worst = worst.max((a.duration - b.duration * scale).abs() / longest);
+            }
+            if a.attempts != b.attempts {
+                worst = worst.max(1.0);
+            }
+            if worst > far.0 {
+                far = (worst, place.key);
+            }
+        }
+        far
+    }
+
+    /// The decayed weight of all entries' own attempts by any fetcher as of the image's time: what a compaction must not change.
+    pub(crate) fn weight(&self) -> f64 {
+        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
+        self.cells.iter().map(|cell| cell.raw.total * down).sum()
+    }
+
+    /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
+    /// be of one scale and time.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {
+        let different =
+            self.days.iter().zip(&other.days).find(|(mine, theirs)| mine != theirs).map(|(mine, _)| mine.key);
+        let longer = || self.days.get(other.days.len()).or(other.days.get(self.days.len())).map(|row| row.key);
+        if let Some(key) = different.or_else(longer) {
+            return Some((key, "days differ"));
+        }
+        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
+        // Only fetchers that have a cell matter; a name that was merely seen may be in one of two.
+        let name = |image: &Self, rank: u64| image.fetchers.get(rank as usize).cloned();
+        let (mut mine, mut theirs) = (Rows::of(self), Rows::of(other));
+        let (mut a, mut b) = (mine.next(), theirs.next());
+        loop {
+            let (left, right) = match (&a, &b) {
+                (None, None) => return None,
+                (Some(left), Some(right)) if left.row.place == right.row.place => (left, right),
+                (Some(left), right) if right.as_ref().is_none_or(|right| left.row.place < right.row.place) => {
+                    if left.weight() * down > FADED + 1e-6 {
+                        return Some((left.row.place.key, "an entry is in one of the two only"));
+                    }
+                    a = mine.next();
+                    continue;
+                }
+                (_, Some(right)) => {
+                    if right.weight() * down > FADED + 1e-6 {
+                        return Some((right.row.place.key, "an entry is in one of the two only"));
+                    }
+                    b = theirs.next();
+                    continue;
+                }
+                (Some(_), None) => return None,
+            };
+            let key = left.row.place.key;
+            if left.cells.len() != right.cells.len() || left.breakers.len() != right.breakers.len() {
+                return Some((key, "cells are in one of the two only"));
+            }
+            let pair = |cells: &[CellRow], image: &Self| {
+                let mut named: Vec<_> = cells
+                    .iter()
+                    .map(|cell| {
+                        let (group, rank) = Entry::split_tag(cell.tag);
+                        ((Entry::join_tag(group, 0), name(image, rank)), cell.raw)
+                    })
+                    .collect();
+                named.sort_by(|x, y| x.0.cmp(&y.0));
+                named
+            };
+            for ((tag_a, raw_a), (tag_b, raw_b)) in pair(left.cells, self).iter().zip(&pair(right.cells, other)) {
+                if tag_a != tag_b {
+                    return Some((key, "cells are in one of the two only"));
+                }
+                if let Some(what) = raw_a.difference(raw_b) {
+                    return Some((key, what));
+                }
+            }
+            let named = |rows: &[BreakerRow], image: &Self| -> Vec<_> {
+                let named = rows.iter().map(|row| (name(image, u64::from(row.fetcher)), row.blocks, row.last));
+                named.collect()
+            };
+            if named(left.breakers, self) != named(right.breakers, other) {
+                return Some((key, "breakers differ"));
+            }
+            (a, b) = (mine.next(), theirs.next());
+        }
+    }
+}
+
+/// The entries of an image, each with its cells and breakers.
+struct Rows<'i> {
+    entries: std::slice::Iter<'i, EntryRow>,
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
+}
+
+struct Whole<'i> {
+    row: &'i EntryRow,
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
+}
+
+impl Whole<'_> {
+    fn weight(&self) -> f64 {
+        self.cells.iter().map(|cell| cell.raw.total).sum()
+    }
+}
+
+impl<'i> Rows<'i> {
+    fn of(image: &'i Image) -> Self {
+        Self { entries: image.entries.iter(), cells: &image.cells, breakers: &image.breakers }
+    }
+}
+
+impl<'i> Iterator for Rows<'i> {
+    type Item = Whole<'i>;
+
+    fn next(&mut self) -> Option<Whole<'i>> {
+        let row = self.entries.next()?;
+        let (cells, breakers) = (take(&mut self.cells, row.cells), take(&mut self.breakers, row.breakers));
+        Some(Whole { row, cells, breakers })
+    }
+}

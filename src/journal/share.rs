@@ -1,0 +1,270 @@
+//! What a fleet asks of a journal: its attempts as facts, and what all of them together have shown.
+//!
+//! Owns: which records become facts. Invariants: a record that a tombstone covers becomes none, nor does one that moves no weight; a
+//! record that a compaction has dropped is told apart from one that says nothing. Must not know where facts go.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::error::JournalError;
+use super::fold::Fold;
+use super::forgotten::Forgotten;
+use super::read::{open, pass};
+use super::schema::{self, Clamped};
+use super::snapshot::{Contents, decode_sections};
+use super::start::Start;
+use crate::evidence::decay::Decay;
+use crate::evidence::image::FADED;
+use crate::evidence::{Fact, Observed, Share};
+use crate::selector::Selector;
+use crate::time::Timestamp;
+
+/// No time is later.
+const NO_LIMIT: Timestamp = Timestamp::from_millis(i64::MAX);
+
+/// What stands at one position of a log.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// An attempt that others can learn from, and the hash of its link.
+    Fact(Fact<'a>, u64),
+    /// Nothing that others can learn from.
+    Nothing,
+    /// Somebody has forgotten a domain.
+    Forgotten(&'a str, Timestamp),
+    /// A compaction has dropped what stood there.
+    Gone,
+}
+
+/// The tombstones of a log, as far as somebody who reads facts has needed them.
+#[derive(Clone, Debug, Default)]
+pub struct Stones {
+    known: Forgotten,
+    /// Those from here on are known.
+    from: u64,
+    /// Up to here.
+    upto: u64,
+}
+
+impl Stones {
+    /// Gets to know those from `from` up to `upto`.
+    fn learn(&mut self, dir: &Path, from: u64, upto: u64) -> Result<(), JournalError> {
+        let is_first = self.upto == 0;
+        let wanted = |seq: u64| seq >= from && seq <= upto && (is_first || seq < self.from || seq > self.upto);
+        if is_first || from < self.from || upto > self.upto {
+            let start = if is_first || from < self.from { from } else { self.upto + 1 };
+            let mut found = Forgotten::default();
+            walk(dir, start, |seq, record| if wanted(seq) { found.look(seq, &record) } else { Ok(()) }, upto)?;
+            for (seq, target) in found.after(0) {
+                self.known.add(seq, target);
+            }
+            self.from = if is_first { from } else { self.from.min(from) };
+            self.upto = self.upto.max(upto);
+        }
+        Ok(())
+    }
+}
+
+/// Shows `f` what stands at each position from `from` to `upto`, in order, each once.
+///
+/// # Errors
+/// As [`replay`](super::replay).
+pub fn facts(
+    dir: &Path,
+    (from, upto): (u64, u64),
+    selector: &Selector,
+    stones: &mut Stones,
+    mut f: impl FnMut(u64, Place<'_>),
+) -> Result<(), JournalError> {
+    if from > upto {
+        return Ok(());
+    }
+    // What lies behind the range may have forgotten what lies in it.
+    let end = upto.max(stones.upto);
+    stones.learn(dir, from, end)?;
+    let mut next = from;
+    let known = &stones.known;
+    walk(
+        dir,
+        from,
+        |seq, record| {
+            if seq < next || seq > upto {
+                return Ok(());
+            }
+            (next..seq).for_each(|gone| f(gone, Place::Gone));
+            next = seq + 1;
+            if record.kind == schema::kind::TOMBSTONE {
+                match schema::decode(record.kind, record.schema, record.payload)? {
+                    super::Entry::Tombstone(super::Tombstone { target: super::TombstoneTarget::Domain(name), at }) => {
+                        f(seq, Place::Forgotten(&name, at));
+                    }
+                    _ => f(seq, Place::Nothing),
+                }
+                return Ok(());
+            }
+            let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
+                f(seq, Place::Nothing);
+                return Ok(());
+            };
+            let (link, is_file) = (view.link(), selector.is_file(view.url()));
+            let is_forgotten = known.covers_link(seq, link) || known.covers_domain(seq, view.domain());
+            let link = xxh3_64(link.as_bytes());
+            let whole = Clamped(view, NO_LIMIT);
+            let facts = whole.facts();
+            if is_forgotten || facts.weight <= 0.0 || !facts.weight.is_finite() {
+                f(seq, Place::Nothing);
+                return Ok(());
+            }
+            let mut heuristics = Vec::with_capacity(16);
+            whole.each_heuristic(&mut |kind, value| heuristics.push((kind, value)));
+            let fact = Fact {
+                at: facts.at,
+                fetcher: facts.fetcher,
+                // As evidence counts it.
+                weight: facts.weight.min(1.0),
+                success: facts.success,
+                is_banned: facts.is_banned,
+                duration_ms: facts.duration_ms,
+                hint: facts.hint,
+                is_file,
+                heuristics: &heuristics,
+            };
+            f(seq, Place::Fact(fact, link));
+            Ok(())
+        },
+        upto,
+    )?;
+    (next..=upto).for_each(|gone| f(gone, Place::Gone));
+    Ok(())
+}
+
+/// Shows `f` the records from `from` on, reading no further than the segment that `upto` is in.
+fn walk(
+    dir: &Path,
+    from: u64,
+    mut f: impl FnMut(u64, fetchwise_log::RecordRef<'_>) -> Result<(), schema::SchemaError>,
+    upto: u64,
+) -> Result<(), JournalError> {
+    use fetchwise_log::Error as LogError;
+    let (mut next, mut failed) = (from, None);
+    for _ in 0..=super::read::REOPENINGS_MAX {
+        let reader = open(dir)?;
+        let segments: Vec<_> = reader.segments().collect();
+        let mut is_replaced = false;
+        for (index, segment) in segments.iter().enumerate() {
+            if segment.first_seq > upto || segment.next_seq.is_some_and(|end| end <= next) {
+                continue;
+            }
+            let read = reader.segment_for_each(index, next, |seq, record| {
+                next = seq + 1;
+                if seq <= upto
+                    && failed.is_none()
+                    && let Err(error) = f(seq, record)
+                {
+                    failed = Some(JournalError::Record { seq, source: std::sync::Arc::new(error) });
+                }
+            });
+            match read {
+                Err(LogError::Replaced { .. }) => {
+                    is_replaced = true;
+                    break;
+                }
+                Ok(summary) if !summary.damage.is_empty() => {
+                    return Err(LogError::Corrupt { dir: dir.to_owned(), damage: summary.damage }.into());
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(error) = failed.take() {
+                return Err(error);
+            }
+        }
+        if !is_replaced {
+            return Ok(());
+        }
+    }
+    Err(LogError::Replaced { file: dir.to_owned() }.into())
+}
+
+/// What the records up to `upto` together have shown, tombstones heeded, without those that `leaves_out` names. `blank` is a new
+/// selector, which is used up. What has faded is judged by the newest record, or by `now` where that bears a later time.
+///
+/// # Errors
+/// As [`replay`](super::replay).
+pub fn fold(
+    dir: &Path,
+    blank: &Selector,
+    upto: u64,
+    leaves_out: Option<&dyn Fn(u64) -> bool>,
+    now: Timestamp,
+) -> Result<(u64, Share), JournalError> {
+    let mut fold = Fold::begin(Start::newest(dir)?, blank);
+    fold.advance(dir, blank, upto, NO_LIMIT, &mut |_| {})?;
+    let covers = fold.covers_seq;
+    if let Some(leaves_out) = leaves_out {
+        let mut forgotten = Forgotten::default();
+        pass(dir, |seq, record| if seq <= covers { forgotten.look(seq, &record) } else { Ok(()) })?;
+        pass(dir, |seq, record| {
+            if seq > covers || !leaves_out(seq) {
+                return Ok(());
+            }
+            if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
+                && !forgotten.covers_link(seq, view.link())
+                && !forgotten.covers_domain(seq, view.domain())
+            {
+                blank.take_back(&Clamped(view, NO_LIMIT), true);
+            }
+            Ok(())
+        })?;
+    }
+    Ok((covers.max(upto), blank.share(fold.newest.min(now), FADED)))
+}
+
+/// Takes back what the attempts of a domain before the record `before` have shown of what domains share: its own evidence is forgotten
+/// otherwise. What an older tombstone covers was taken back then. As far as attempts are still there.
+///
+/// # Errors
+/// As [`replay`](super::replay).
+pub fn take_back_domain(dir: &Path, selector: &Selector, domain: &str, before: u64) -> Result<u64, JournalError> {
+    let mut older = Forgotten::default();
+    pass(dir, |seq, record| if seq < before { older.look(seq, &record) } else { Ok(()) })?;
+    let mut taken = 0;
+    pass(dir, |seq, record| {
+        if seq >= before {
+            return Ok(());
+        }
+        if let Some(view) = schema::attempt(record.kind, record.schema, record.payload)?
+            && view.domain() == Some(domain)
+            && !older.covers_link(seq, view.link())
+            && !older.covers_domain(seq, Some(domain))
+        {
+            selector.take_back(&Clamped(view, NO_LIMIT), false);
+            taken += 1;
+        }
+        Ok(())
+    })?;
+    Ok(taken)
+}
+
+/// The last record that may be gone from the segments because snapshots hold what it taught.
+///
+/// # Errors
+/// As [`replay`](super::replay).
+pub fn floor_seq(dir: &Path) -> Result<u64, JournalError> {
+    Ok(open(dir)?.floor_seq())
+}
+
+/// The sections of a share, each with its number: those of a snapshot that hold evidence.
+pub fn encode(share: &Share) -> (i64, u64, Vec<(u32, Vec<u8>)>) {
+    let contents = Contents { image: share.0.clone(), ..Contents::default() };
+    let meta = contents.meta();
+    (meta.landmark_ms, meta.half_life_ms, contents.encode())
+}
+
+/// Reads a share; none for one that cannot be.
+pub fn decode(landmark_ms: i64, half_life_ms: u64, sections: &[(u32, &[u8])]) -> Option<Share> {
+    let mut image = decode_sections(sections, 0)?.image;
+    let half_life = std::time::Duration::from_millis(half_life_ms);
+    image.decay = Decay::at_landmark(half_life, Timestamp::from_millis(landmark_ms));
+    (image.decay.is_some() || image.entries.is_empty()).then_some(Share(image))
+}
