@@ -146,7 +146,7 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
-    /// How much of `total` this node's own log says, and how much others have told; of a node of a fleet only.
+    /// How much of `exact_total` this node's own log says, and how much others have told; of a node of a fleet only.
     #[serde(skip_serializing_if = "Option::is_none")]
     own_total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,7 +240,7 @@ fn explain(
     if explanation.steps.iter().any(|step| step.total > 0.0) {
         out.line(format_args!("\n{}", steps(&explanation)))?;
         if let Some(own) = &own {
-            let all: f64 = explanation.steps.iter().map(|step| step.total).sum();
+            let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
             let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
             let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
             out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;
@@ -369,14 +369,14 @@ fn candidate_json<'a>(c: &'a CandidateView, chosen: Option<&str>, decider: &Deci
 /// How much of a step the node's own log says.
 fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
     let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
-    own.steps.iter().find(is_same).map_or(0.0, |own| own.total)
+    own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)
 }
 
 fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanation>) -> StepJson<'a> {
     let own_total = own.map(|own| own_total(step, own));
     StepJson {
         own_total,
-        foreign_total: own_total.map(|own| (step.total - own).max(0.0)),
+        foreign_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,

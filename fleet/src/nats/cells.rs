@@ -190,6 +190,10 @@ impl Cells for Nats {
         .boxed()
     }
 
+    fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
+        Box::pin(async move { Ok(Some(self.link.bounds_of(&self.link.names.bucket_stream(table)).await?.incarnation)) })
+    }
+
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {
         Box::pin(async move {
             let listing = async {
