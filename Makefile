@@ -1,13 +1,14 @@
 # What a developer runs. `make` lists the targets.
 
 CARGO ?= cargo
+PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -93,6 +94,17 @@ uplot: ## Fetch the dashboard's chart library anew, in the pinned version
 
 pictures: chromium ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
+
+peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers.md (a quarter of an hour; wants an idle machine)
+	.ci/peers
+
+install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)
+	$(CARGO) build --locked --release -p fetchwise-cli
+	install -Dm755 $(or $(CARGO_TARGET_DIR),target)/release/fetchwise $(DESTDIR)$(PREFIX)/bin/fetchwise
+	.ci/manual $(DESTDIR)$(PREFIX)/bin/fetchwise $(DESTDIR)$(PREFIX)/share
+
+release: ## Do all of a release but the upload, into target/dist
+	.ci/release
 
 ci: ## Run all that CI runs
 	.ci/run

@@ -92,3 +92,30 @@ fn a_visit_after_a_failure_decides_again_without_allocating() {
     assert!(matches!(step, Some(Step::Fetch(_))), "{step:?}");
     assert_eq!(counted.count_total, 0);
 }
+
+/// With every feature on, metrics are counted on the way.
+#[test]
+fn recording_on_a_known_host_allocates_nothing() {
+    let selector = Selector::builder().build().unwrap();
+    let now = Timestamp::now();
+    let attempt = |n: usize| {
+        let url = Url::parse(&format!("https://www.site{}.co.uk/section/{n}?q=1", n % 5)).unwrap();
+        let attempt = Attempt::new(&url, ["direct_access", "playwright"][n % 2], now).unwrap();
+        let mut attempt = match n % 7 {
+            0 => attempt.failed(ErrorKind::Timeout),
+            1 => attempt.failed(ErrorKind::Blocked403),
+            2 => attempt.failed(ErrorKind::EmptyContent),
+            _ => attempt.delivered(),
+        };
+        (attempt.duration_ms, attempt.source) = (n as u64 * 37, Some("learned".into()));
+        attempt
+    };
+    for n in 0..1000 {
+        selector.record(attempt(n), now).unwrap();
+    }
+    for n in 1000..1200 {
+        let attempt = attempt(n);
+        let counted = allocation_counter::measure(|| selector.record(attempt, now).unwrap());
+        assert_eq!(counted.count_total, 0, "attempt {n}");
+    }
+}

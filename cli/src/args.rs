@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use super::global::GlobalArgs;
 use super::{
     attempts, ban_rate, classify, config, demo, explain, export, fetch, fetchers, hosts, import, importance, links,
-    maintain, manual, query, release, replay_policy, rollout, select, serve, simulate, stats, try_url,
+    maintain, manual, query, release, replay_policy, rollout, select, serve, simulate, stats, town, try_url,
 };
 
 /// Everything that can be written on the command line.
@@ -62,6 +62,7 @@ pub(crate) enum Command {
     #[cfg(feature = "fleet")]
     Fleet(super::fleet::FleetCommand),
     Demo(demo::DemoArgs),
+    Town(town::TownArgs),
     #[command(flatten)]
     Maintain(maintain::MaintainCommand),
     Simulate(simulate::SimulateArgs),

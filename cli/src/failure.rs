@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::beside::server_of;
 use super::patient;
 use fetchwise::config::ConfigError;
 use fetchwise::journal::{JournalError, LogError};
@@ -99,8 +100,15 @@ impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let exit = if error.is_refusal() { Exit::Refused } else { Exit::Failed };
         let advice = match &error {
-            JournalError::Log(LogError::Locked { .. }) => {
-                Some("another fetchwise writes there: wait until it is done, or use another --data-dir")
+            JournalError::Log(LogError::Locked { dir, .. }) => {
+                let failure = Self { exit, message: error.to_string(), advice: None };
+                return failure.advise(match server_of(dir) {
+                    Some(server) => format!(
+                        "the server at {} writes there, it seems: end it, or use another --data-dir; what only reads works beside it",
+                        server.escape_debug()
+                    ),
+                    None => "another fetchwise writes there: wait until it is done, or use another --data-dir".to_owned(),
+                });
             }
             JournalError::Log(LogError::Corrupt { .. }) => Some(
                 "nothing was changed: put the damaged file back from a backup, or keep what is good with repair --salvage",

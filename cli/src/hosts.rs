@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{DIM, Out, Table, note, plain, styled};
 use super::pacing::{rate, span};
 use super::settings::Settings;
 use fetchwise::pace::{Explained, Level};
-use fetchwise::rfc3339;
 use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
-use fetchwise_serve::shape::PaceJson;
+use fetchwise_serve::shape::HostJson;
 
 /// Show the hosts that are paused, and the pace of each host that was asked
 #[derive(Debug, Args)]
@@ -29,17 +27,6 @@ pub(crate) struct HostsArgs {
     /// Only these hosts
     #[arg(value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct HostJson<'a> {
-    host: &'a str,
-    paused_until: Option<String>,
-    /// Seconds from now.
-    paused_for_s: Option<f64>,
-    /// How often it was paused in a row.
-    times_paused: Option<u8>,
-    pace: Option<PaceJson>,
 }
 
 /// What is known of a host.
@@ -72,17 +59,7 @@ pub(crate) fn run(args: &HostsArgs, settings: &Settings, out: &mut Out) -> Resul
     known.retain(|host, of| (wanted.is_empty() || wanted.contains(host)) && (!args.paused || of.paused.is_some()));
     if out.json {
         for (host, of) in &known {
-            let until = of.paused.as_ref().map(|paused| paused.paused_until);
-            let paused_for_s = until.map(|until| until.since(now).as_secs_f64());
-            let times_paused = of.paused.as_ref().map(|paused| paused.times);
-            let paused_until = until.map(rfc3339::format);
-            out.object(&HostJson {
-                host,
-                paused_until,
-                paused_for_s,
-                times_paused,
-                pace: of.pace.as_ref().map(PaceJson::from),
-            })?;
+            out.object(&HostJson::new(host, of.paused.as_ref(), of.pace.as_ref(), now))?;
         }
         return Ok(Exit::Done);
     }

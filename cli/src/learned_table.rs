@@ -1,4 +1,7 @@
-//! What was learned, as a router table: for each domain in the log the fetcher that would be taken there.
+//! What was learned, as a router table: for each domain that is known the fetcher that would be taken there.
+//!
+//! Evidence has no names of domains, only what they come to: names are those of attempts, and, where compaction has dropped these,
+//! those of paces, pauses and links, which snapshots keep.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -6,6 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
+use url::Url;
 
 use super::failure::{Exit, Failure};
 use super::out::{Out, note, plain};
@@ -15,8 +19,10 @@ use fetchwise::attempt::Attempt;
 use fetchwise::config::{LearnedRoute, learned_table};
 use fetchwise::decision::Source;
 use fetchwise::heuristic::url::parse;
+use fetchwise::pace::{Level, Pace};
 use fetchwise::score;
 use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
 
 /// What is asked for.
 pub(crate) struct Wish<'p> {
@@ -36,11 +42,11 @@ struct WrittenJson {
     left_out: usize,
 }
 
-/// What the log has of a domain.
+/// What is known of a domain beside evidence.
 #[derive(Default)]
 struct Seen {
-    /// The front page of its newest attempt.
-    front: String,
+    /// The front page of its newest attempt; none where there is none any more.
+    front: Option<Url>,
     attempts: HashMap<String, u64>,
 }
 
@@ -59,9 +65,12 @@ pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result
         try_all_the_same: 0.0,
         ..settings.config.settings()
     };
-    let (selector, _) = settings.learned_with(|builder| builder.settings(quiet))?;
+    let (selector, _) = settings.learned_with(|builder| builder.settings(quiet).pace(settings.seen_pace()))?;
     let mut domains: BTreeMap<String, Seen> = BTreeMap::new();
     pass::attempts(&settings.existing_dir()?, |attempt| see(&mut domains, &attempt))?;
+    for domain in named(&selector, settings.clock.now()) {
+        domains.entry(domain).or_default();
+    }
     let all = domains.len();
     let routes: Vec<LearnedRoute> =
         domains.iter().filter_map(|(domain, seen)| route(wish, settings, &selector, domain, seen)).collect();
@@ -91,23 +100,35 @@ fn see(domains: &mut BTreeMap<String, Seen>, attempt: &Attempt) {
         domains.insert(domain.to_owned(), Seen::default());
     }
     let Some(seen) = domains.get_mut(domain) else { return };
-    if let Ok(url) = parse(&attempt.url) {
-        seen.front = url.join("/").map_or_else(|_| String::new(), String::from);
-    }
+    seen.front = parse(&attempt.url).ok().and_then(|url| url.join("/").ok());
     match seen.attempts.get_mut(&attempt.fetcher) {
         Some(count) => *count += 1,
         None => drop(seen.attempts.insert(attempt.fetcher.clone(), 1)),
     }
 }
 
+/// The domains that something else than attempts names.
+fn named(selector: &Selector, now: Timestamp) -> Vec<String> {
+    let paces = selector.pace().map(Pace::known).unwrap_or_default();
+    let paces = paces.into_iter().filter(|(level, _)| *level == Level::Host).map(|(_, name)| name.into());
+    let paused = selector.paused_hosts(now).into_iter().map(|host| host.domain);
+    let links = selector.links_at_risk().into_iter().filter_map(|link| link.domain);
+    paces.chain(paused).chain(links).collect()
+}
+
 /// The route of a domain, where enough is known of it.
 fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str, seen: &Seen) -> Option<LearnedRoute> {
-    let url = parse(&seen.front).ok()?;
+    let front = || parse(&format!("https://{domain}/")).ok();
+    let url = seen.front.clone().or_else(front)?;
     // A pause says when, not by whom.
     let situation = Situation { host_trial: true, ..Situation::first(settings.clock.now()) };
     let take = selector.select(&url, &situation).ok()?.taken()?;
     let fetcher = selector.fetcher_name(take.fetcher).to_owned();
+    // Evidence counts those that are compacted away, but only those at pages.
+    let explanation = selector.explain(&url, &situation).ok()?;
+    let of_domain = explanation.steps.iter().find(|step| step.kind == "domain" && step.fetcher == fetcher);
     let attempts = seen.attempts.get(&fetcher).copied().unwrap_or_default();
+    let attempts = attempts.max(of_domain.map_or(0, |step| step.attempts.into()));
     let is_known = take.source == Source::Learned || wish.all && take.source == Source::Inferred;
     is_known.then(|| LearnedRoute { domain: domain.to_owned(), fetcher, confidence: take.confidence, attempts })
 }

@@ -1,15 +1,14 @@
 //! `links`: which links are paused or at risk, and why.
 
 use clap::Args;
-use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{Out, Table, note, plain};
 use super::pacing::span;
 use super::settings::Settings;
-use fetchwise::rfc3339;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
+use fetchwise_serve::shape::LinkJson;
 
 /// Show the links that are paused or failed the last time, with countdown and reason
 ///
@@ -29,21 +28,6 @@ pub(crate) struct LinksArgs {
     pub(crate) links: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct LinkJson<'a> {
-    link: &'a str,
-    domain: Option<&'a str>,
-    paused_until: Option<String>,
-    /// Seconds from now.
-    paused_for_s: Option<f64>,
-    risk_level: u8,
-    attempts: u32,
-    last_attempt_at: Option<String>,
-    reason: &'static str,
-    /// Its host's pause holds for it as well.
-    host_paused_until: Option<String>,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     settings.existing_dir()?;
@@ -60,23 +44,16 @@ pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Out) -> Resul
     };
     if out.json {
         for of in &links {
-            let paused_until = of.state.pause_at(now);
-            out.object(&LinkJson {
-                link: &of.link,
-                domain: of.domain.as_deref(),
-                paused_until: paused_until.map(rfc3339::format),
-                paused_for_s: paused_until.map(|until| until.since(now).as_secs_f64()),
-                risk_level: of.state.risk_level,
-                attempts: of.state.attempt_count,
-                last_attempt_at: of.state.last_attempt_at.map(rfc3339::format),
-                reason: of.reason().name(),
-                host_paused_until: host_pause(of).map(rfc3339::format),
-            })?;
+            out.object(&LinkJson::new(of, host_pause(of), now))?;
         }
         return Ok(Exit::Done);
     }
     if links.is_empty() {
-        note(if args.links.is_empty() { "no such link" } else { "none of these links is paused or at risk" });
+        note(if args.links.is_empty() {
+            "no link is paused or at risk"
+        } else {
+            "none of these links is paused or at risk"
+        });
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["link", ">paused for", ">risk", "reason", ">host paused for"]);

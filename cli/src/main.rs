@@ -23,6 +23,7 @@ mod args;
 mod attempts;
 mod available;
 mod ban_rate;
+mod beside;
 mod classify;
 mod config;
 mod decide;
@@ -41,6 +42,7 @@ mod importance;
 mod input;
 mod learned_table;
 mod links;
+mod listen;
 mod maintain;
 mod manual;
 #[cfg(feature = "otlp")]
@@ -63,6 +65,7 @@ mod settings;
 mod simulate;
 mod sqlite;
 mod stats;
+mod town;
 mod try_url;
 mod upkeep;
 mod when;
@@ -101,6 +104,7 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Completions(args) => return manual::completions(args, Cli::command(), out),
         Command::Man(args) => return manual::man(args, Cli::command(), out),
         Command::Simulate(args) => return simulate::run(args, out),
+        Command::Town(args) => return town::run(args, out),
         // Whoever asks what is wrong with the settings wants more than the first thing.
         Command::Config(args) => return config::run(args, &cli.global, out),
         _ => {}
@@ -133,6 +137,8 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Fleet(args) => fleet::run(args, &settings, out),
         Command::Demo(args) => demo::run(args, &settings, out),
         Command::Maintain(command) => maintain::run(command, &settings, out),
-        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) => Ok(Exit::Done),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Town(_) => {
+            Ok(Exit::Done)
+        }
     }
 }

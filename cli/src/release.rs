@@ -1,19 +1,20 @@
 //! `release`: ending a pause before its time.
 
 use std::fs;
-use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::beside::server_of;
 use super::failure::{Exit, Failure};
 use super::input::read_domain;
 use super::out::{Out, plain};
 use super::settings::Settings;
 use fetchwise::journal::{JournalError, LogError, ReleaseTarget, maintain};
 use fetchwise::rfc3339;
+use fetchwise_serve::shape::ReleasedJson;
 
 /// End the pause of a host or a link now
 ///
@@ -41,23 +42,18 @@ pub(crate) struct ReleaseArgs {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// The file of a data directory in which a server says where it listens.
-const SERVER_FILE: &str = "SERVE";
 /// A server answers within this, or it does not.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No answer that means anything is longer.
 const ANSWER_MAX: u64 = 64 << 10;
 
+/// What the hash of a token begins with, in a file of tokens that a server reads.
+const HASHED: &str = "sha256:";
+
 #[derive(Serialize)]
 struct ReleaseJson<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<&'a str>,
-    /// Whether there was a pause to end.
-    released: bool,
-    /// Until when it would have been.
-    was_paused_until: Option<String>,
+    #[serde(flatten)]
+    released: ReleasedJson<'a>,
     /// The server that did it; null where it was done in the log.
     server: Option<&'a str>,
 }
@@ -68,7 +64,7 @@ struct ReleaseJson<'a> {
 struct Answer {
     released: Option<bool>,
     was_paused_until: Option<String>,
-    error: Option<serde_json::Value>,
+    error: Option<String>,
 }
 
 /// Runs the command.
@@ -93,12 +89,6 @@ pub(crate) fn run(args: &ReleaseArgs, settings: &Settings, out: &mut Out) -> Res
         )),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Where the server of a data directory listens, if it says so.
-fn server_of(dir: &Path) -> Option<String> {
-    let text = fs::read_to_string(dir.join(SERVER_FILE)).ok()?;
-    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| line.starts_with("http"))
 }
 
 /// Lets a server do it.
@@ -141,7 +131,7 @@ fn ask(server: &str, args: &ReleaseArgs, target: &ReleaseTarget, out: &mut Out) 
         401 | 403 => Err(failed("it wants a token, or another one".to_owned())
             .advise("give it with --token-file, or in FETCHWISE_TOKEN")),
         _ => {
-            let why = answer.error.map_or_else(String::new, |error| format!(": {}", plain(&error.to_string())));
+            let why = answer.error.map_or_else(String::new, |error| format!(": {}", plain(&error)));
             Err(failed(format!("it answered {status}{why}")))
         }
     }
@@ -153,7 +143,17 @@ fn token(args: &ReleaseArgs) -> Result<Option<String>, Failure> {
     };
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))?;
-    Ok(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned))
+    let token = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with(HASHED));
+    match token {
+        None if text.contains(HASHED) => Err(Failure::usage(format_args!(
+            "{} has hashes of tokens, from which no token can be told",
+            plain(&path.display().to_string())
+        ))
+        .advise(
+            "put the token itself, as `serve --new-token` has printed it, in FETCHWISE_TOKEN or in a file of its own",
+        )),
+        token => Ok(token.map(str::to_owned)),
+    }
 }
 
 fn show(
@@ -168,7 +168,8 @@ fn show(
         ReleaseTarget::Link(link) => (None, Some(link.as_str())),
     };
     if out.json {
-        out.object(&ReleaseJson { host, link, released, was_paused_until, server })?;
+        let released = ReleasedJson::new(host, link, released, was_paused_until);
+        out.object(&ReleaseJson { released, server })?;
         return Ok(Exit::Done);
     }
     let name = plain(host.or(link).unwrap_or_default());

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use super::available::{Available, BrowserArgs, NoBrowser};
+use super::beside::ADDRESS_FILE;
 use super::failure::{Exit, Failure};
 use super::fetch::args::{PaceArgs, parse_size, parse_time};
 use super::fetch::assemble::{about_guard, journal_options, pace, visits};
 use super::fetch::stop;
 use super::fetch::wishes::Wishes;
+use super::listen::{Advice, listen, tokens};
 use super::out::{Out, note, plain};
 use super::reload::{self, Reload};
 use super::settings::{Settings, say_torn};
@@ -30,20 +31,19 @@ use fetchwise::rollout::Guard;
 use fetchwise::selector::{Selector, SelectorBuilder};
 use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
 
-/// The variable that holds the tokens.
-const TOKEN: &str = "FETCHWISE_TOKEN";
 /// Where a server listens unless told otherwise.
 const LISTEN: &str = "127.0.0.1:7117";
-/// The file in the data directory that says where the server is.
-const ADDRESS_FILE: &str = "SERVE";
+/// When it cannot listen.
+const ADVICE: Advice = Advice {
+    example: "--listen 127.0.0.1:7117",
+    token: "make a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
+};
 /// Descriptors for everything that is no connection: the log, its segments, the runtime.
 const RESERVED: u64 = 128;
 /// Requests a second of each client, where others than this machine's own can come.
 const RATE: u32 = 2000;
 /// How often what upkeep did is looked at.
 const UPKEEP_TICK: Duration = Duration::from_secs(2);
-/// A token is guessed the harder the longer it is.
-const TOKEN_LEAST: usize = 16;
 
 /// Answer over HTTP: which fetcher, what came of it, why, and how it goes
 ///
@@ -118,11 +118,11 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
     if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
         return new_token(file, out);
     }
-    let tokens = tokens(args)?;
+    let tokens = tokens(args.token_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
         let mut stop = stop::listen().map_err(Failure::failed)?;
-        let listener = listen(args, &tokens).await?;
+        let listener = listen(&args.listen, &tokens, &ADVICE).await?;
         let address = listener.local_addr().map_err(Failure::failed)?;
         let (server, journal) = assemble(args, settings, tokens, address)?;
         let address_file = tell(journal.dir(), address);
@@ -173,31 +173,6 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
     Ok(Exit::Done)
 }
 
-/// The tokens of the file and of the environment.
-fn tokens(args: &ServeArgs) -> Result<Tokens, Failure> {
-    let wrong = |error: fetchwise_serve::TokenError| Failure::usage(error);
-    let of_file = args.token_file.as_deref().map(Tokens::from_file).transpose().map_err(wrong)?.unwrap_or_default();
-    if of_file.plain() > 0 {
-        note(format_args!(
-            "warning: {} of the tokens in the file stand there as they are: whoever reads it can use them (--new-token keeps hashes)",
-            of_file.plain()
-        ));
-    }
-    let text = match std::env::var(TOKEN) {
-        Ok(text) => Some(text).filter(|text| !text.is_empty()),
-        Err(std::env::VarError::NotPresent) => None,
-        Err(std::env::VarError::NotUnicode(_)) => {
-            return Err(Failure::usage(format_args!("{TOKEN} is not valid UTF-8")));
-        }
-    };
-    if text.as_deref().is_some_and(|text| text.split_whitespace().any(|token| token.len() < TOKEN_LEAST)) {
-        note(format_args!("warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters, and can be guessed"));
-    }
-    let of_variable = text.as_deref().map(Tokens::from_text).transpose();
-    let of_variable = of_variable.map_err(|error| Failure::usage(format_args!("{TOKEN}: {error}")))?;
-    Ok(of_file.and(of_variable.unwrap_or_default()))
-}
-
 /// Makes a token, and keeps its hash.
 fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let token =
@@ -209,23 +184,6 @@ fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
         false => out.line(&token)?,
     }
     Ok(Exit::Done)
-}
-
-async fn listen(args: &ServeArgs, tokens: &Tokens) -> Result<TcpListener, Failure> {
-    let wrong = |error: std::io::Error| {
-        Failure::usage(format_args!("cannot listen on {}: {error}", args.listen))
-            .advise("name an address and a port of this machine, as in --listen 127.0.0.1:7117")
-    };
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&args.listen).await.map_err(wrong)?.collect();
-    if tokens.is_empty()
-        && let Some(open) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
-    {
-        return Err(Failure::usage(format_args!("{} can be reached from elsewhere, and there are no tokens", open.ip()))
-            .advise(format!(
-                "make one with `fetchwise serve --new-token --token-file tokens.txt`, or set {TOKEN}, or listen on 127.0.0.1"
-            )));
-    }
-    TcpListener::bind(&addresses[..]).await.map_err(wrong)
 }
 
 /// Notes in the data directory where the server is, for commands that want something of it. Gone with what is returned.

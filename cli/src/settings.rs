@@ -257,9 +257,12 @@ impl Settings {
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names and those seen in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
-        // A pace that is switched off for crawls is still one that can be looked at.
-        let pace = PaceSettings { mode: PaceMode::Learn, ..self.config.pace() };
-        self.learned_with(|builder| builder.pace(Pace::new(pace)))
+        self.learned_with(|builder| builder.pace(self.seen_pace()))
+    }
+
+    /// A pace to look at: one that is switched off for crawls still can be.
+    pub(crate) fn seen_pace(&self) -> Pace {
+        Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() })
     }
 
     /// As [`Settings::learned`], built with more than the config says.
@@ -352,8 +355,7 @@ impl Settings {
 
     /// The same, with the paces of hosts.
     pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
-        let pace = Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() });
-        let builder = self.config.selector().around(self.clock.now()).keys_max(None).pace(pace);
+        let builder = self.config.selector().around(self.clock.now()).keys_max(None).pace(self.seen_pace());
         builder.build().map_err(Failure::usage)
     }
 

@@ -16,7 +16,7 @@ use fetchwise_testsite::origin::{Origin, Site};
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
-use support::{Place, lines, wait_for};
+use support::{PATIENCE, Place, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
 const PLAIN: [&str; 7] = ["--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
@@ -49,8 +49,8 @@ fn stalled(place: &Place, input: &str) -> Child {
         })
     };
     // It stands still once the pipe is full, long before the end.
-    let mut before = (0, Instant::now());
-    while before.1.elapsed() < Duration::from_secs(2) {
+    let (begun, mut before) = (Instant::now(), (0, Instant::now()));
+    while before.1.elapsed() < Duration::from_secs(2) || before.0 == 0 && begun.elapsed() < PATIENCE {
         let now = size();
         if now != before.0 {
             before = (now, Instant::now());

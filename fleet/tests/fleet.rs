@@ -321,7 +321,7 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     use fetchwise_fleet::codec::Builder;
     use fetchwise_fleet::transport::Transport;
     let dir = tempfile::tempdir().unwrap();
-    let (broker, clock, mut nodes) = town(2, dir.path());
+    let (broker, _, mut nodes) = town(2, dir.path());
     let mut luck = Luck(9);
     for node in &mut nodes {
         node.start(options()).await.unwrap();

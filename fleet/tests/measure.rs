@@ -3,7 +3,6 @@
 //! `cargo test --release -p fetchwise-fleet --test measure -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
-#[allow(dead_code)]
 mod common;
 
 use std::collections::HashMap;
@@ -177,4 +176,36 @@ fn facts_a_second() {
         rate(learned),
         selector.keys()
     );
+}
+
+/// What a fuzzer begins with.
+#[test]
+#[ignore = "writes fuzz/seeds/fleet_decode"]
+fn seeds() {
+    use fetchwise_fleet::share::{Head, pack};
+    use fetchwise_fleet::state::State;
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/fleet_decode");
+    std::fs::create_dir_all(&dir).unwrap();
+    let write = |name: &str, way: u8, bytes: &[u8]| std::fs::write(dir.join(name), [&[way], bytes].concat()).unwrap();
+    for (rate, body) in [3, 40].into_iter().zip([messages(3, 1), messages(40, 1)]) {
+        write(&format!("message-{rate}"), 0, &body[0]);
+        // As columns, which the target puts a header and a checksum around.
+        let raw_len = u32::from_le_bytes(body[0][40..44].try_into().unwrap()) as usize;
+        let mut columns = vec![1, 200];
+        columns.extend_from_slice(&body[0][28..36]);
+        columns.push(body[0][36]);
+        columns.resize(26, 0);
+        columns.extend(zstd::bulk::decompress(&body[0][48..], raw_len).unwrap());
+        write(&format!("columns-{rate}"), 1, &columns);
+    }
+    let selector = Selector::builder().around(NOW).build().unwrap();
+    for body in messages(20, 1) {
+        Batch::decode(&body).unwrap().each(|_, fact, _| selector.learn_fact(fact));
+    }
+    let packed = pack(&Head::default(), &selector.share(NOW, 0.0)).unwrap();
+    write("share", 2, &packed[..packed.len() - 4]);
+    let mut state = State::new(Origin::from_bytes([3; 16]));
+    state.begin_epoch(1, 40);
+    state.withheld.insert(7, 9);
+    write("state", 3, &state.encode());
 }

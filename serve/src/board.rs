@@ -88,6 +88,11 @@ impl Board {
         self.with(|kept| kept.rollout = Some((Instant::now(), found.to_vec())));
     }
 
+    /// Nobody is shown any more what was worked out before something was forgotten.
+    pub(crate) fn forget(&self) {
+        self.with(|kept| (kept.heuristics, kept.rollout) = (None, None));
+    }
+
     /// When the last sync was seen. [`Board::watch`] has to look often enough.
     pub(crate) fn synced_at(&self) -> Option<Timestamp> {
         self.with(|kept| kept.synced.1)

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -76,6 +77,17 @@ impl Connection {
     /// Ends when it is to close.
     pub(crate) async fn is_to_close(&self) {
         self.close.notified().await;
+    }
+
+    /// Ends when no request was under way on it for so long.
+    pub(crate) async fn is_idle_for(&self, span: Duration) {
+        loop {
+            let before = self.last.load(Ordering::Relaxed);
+            tokio::time::sleep(span).await;
+            if !self.is_busy.load(Ordering::Acquire) && self.last.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Server`] takes a selector, its journal and a detector, and answers until it is asked to stop. It decides nothing and judges
 //! nothing itself: a route reads a request, asks the library as any embedding crawler does, and writes down what that says.
 //!
-//! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `server` looks after connections,
+//! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `front` looks after connections,
 //! `kept` knows what is in the log, `series` its figures over time, `assets` has the dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
 //!
 //! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
@@ -13,6 +13,8 @@ mod assets;
 mod board;
 mod bodies;
 mod connections;
+mod exporter;
+mod front;
 mod gate;
 mod ids;
 mod kept;
@@ -29,6 +31,7 @@ mod state;
 mod token;
 mod visits;
 
+pub use exporter::{CRAWL_FAMILIES, Crawl, Exporter};
 pub use metrics::FAMILIES;
 pub use options::Options;
 pub use server::{Handle, Parts, Server};

@@ -18,8 +18,9 @@ use prometheus_client::metrics::family::Family as Rows;
 use prometheus_client::registry::Registry;
 
 use super::problem::Problem;
-use super::state::State;
+use fetchwise::journal::Journal;
 use fetchwise::metrics::{Durations, Family, Kind, Metrics};
+use fetchwise::selector::Selector;
 
 /// What this server counts itself.
 pub const FAMILIES: &[Family] = &[REQUESTS, DURATIONS];
@@ -58,10 +59,9 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// For a server with nothing answered yet.
-    pub(crate) fn new(state: &State) -> Self {
-        let mut registry = Registry::default();
-        Metrics::new(Arc::clone(&state.selector)).with_journal(Arc::clone(state.journal())).register(&mut registry);
+    /// With nothing answered yet; `registry` has what else is to be shown.
+    pub(crate) fn new(selector: Arc<Selector>, journal: Arc<Journal>, mut registry: Registry) -> Self {
+        Metrics::new(selector).with_journal(journal).register(&mut registry);
         let answered = Rows::default();
         let durations = Rows::new_with_constructor((|| Durations::between(BOUNDS.0, BOUNDS.1)) as fn() -> Durations);
         registry.register(REQUESTS.name, REQUESTS.help, answered.clone());
@@ -90,7 +90,7 @@ impl Counted {
 }
 
 /// The route.
-pub(crate) fn routes(counted: Arc<Counted>) -> Router<Arc<State>> {
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>(counted: Arc<Counted>) -> Router<S> {
     Router::new().route("/metrics", get(metrics)).layer(axum::Extension(counted))
 }
 

@@ -1,42 +1,25 @@
-//! The server: it accepts connections, answers on them, and stops so that nothing is lost.
+//! The server: it is put together, answers for as long as it is wanted, and stops so that nothing is lost.
 //!
-//! Owns connections: how many, how long they may idle or stall, and their end. Must not know what routes do.
+//! Owns what goes on beside requests: sweeping visits, watching the log, counting it anew. Must not know what routes do.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::Request;
-use axum::response::{IntoResponse, Response};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tower::ServiceExt;
+use tokio::net::TcpListener;
 
-use super::connections::{Connection, Connections};
+use super::front::Front;
 use super::gate::Gate;
 use super::kept::Kept;
 use super::missing::Missing;
 use super::options::Options;
 use super::routes;
-use super::stalled::Unstalled;
 use super::state::State;
 use super::token::Tokens;
 use fetchwise::detect::Detector;
 use fetchwise::journal::{Journal, JournalError};
 use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
-
-/// The head of a request, its URL included, is no longer than this.
-const HEAD_MAX_BYTES: usize = 64 << 10;
-/// After an accept that failed, for want of a descriptor for one, the next one is tried so much later.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// How often visits are looked for that nobody came back to.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -86,13 +69,13 @@ impl Server {
         let _ = getrandom::fill(&mut seed);
         let kept = Kept::new(journal, Arc::clone(&missing), Arc::clone(selector.clock()), u64::from_ne_bytes(seed));
         let kept = Arc::new(kept);
-        selector.set_sink(match guard {
+        selector.set_sink(match &guard {
             Some(guard) => Box::new(guard.watched(Arc::clone(&kept))),
             None => Box::new(Arc::clone(&kept)),
         });
         let gate = Gate::new(tokens, &options);
         let detectors = (detector, classifier);
-        let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, options, gate));
+        let state = Arc::new(State::new(Arc::new(selector), kept, missing, detectors, guard, options, gate));
         let end = state.kept.end()?;
         Ok(Self { state, end })
     }
@@ -113,42 +96,8 @@ impl Server {
         let sweeper = tokio::spawn(sweep(Arc::clone(&state)));
         let watching = tokio::spawn(watch_log(Arc::clone(&state)));
         let router = routes::router(Arc::clone(&state));
-        let connections = Arc::new(Connections::default());
-        let (tell, told) = watch::channel(false);
-        tokio::pin!(stop);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        let connection = connections.add(state.options.max_connections);
-                        let served = Served {
-                            state: Arc::clone(&state),
-                            router: router.clone(),
-                            connections: Arc::clone(&connections),
-                            connection,
-                            from: from.ip().to_canonical(),
-                        };
-                        tokio::spawn(served.run(stream, told.clone()));
-                    }
-                    // The client has gone, or there are no descriptors: what is there goes on.
-                    Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
-                },
-            }
-        }
-        drop(listener);
-        state.stop();
-        tell.send_replace(true);
-        let grace = tokio::time::sleep(state.options.grace);
-        tokio::pin!(grace);
-        while connections.len() > 0 {
-            tokio::select! {
-                () = &mut grace => break,
-                () = tokio::time::sleep(Duration::from_millis(5)) => {}
-            }
-        }
-        let cut = connections.len();
+        let front = Front { gate: Arc::clone(&state.gate), options: Arc::clone(&state.options), router };
+        let cut = front.run(listener, stop, || state.stop()).await;
         sweeper.abort();
         watching.abort();
         // What was handed out and not reported is as if it had never been.
@@ -201,61 +150,5 @@ async fn watch_log(state: Arc<State>) {
     loop {
         ticks.tick().await;
         state.board.watch(&state.journal().metrics(), state.selector.now());
-    }
-}
-
-/// A connection that is served.
-struct Served {
-    state: Arc<State>,
-    router: Router,
-    connections: Arc<Connections>,
-    connection: Arc<Connection>,
-    from: IpAddr,
-}
-
-impl Served {
-    async fn run(self, stream: TcpStream, mut stop: watch::Receiver<bool>) {
-        // An answer is one write: there is nothing to gather.
-        let _ = stream.set_nodelay(true);
-        let stream = Unstalled::new(stream, self.state.options.write_time);
-        let this = &self;
-        let service = service_fn(|request: Request<Incoming>| this.answer(request));
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(self.state.options.idle_time).max_buf_size(HEAD_MAX_BYTES);
-        let serving = builder.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(serving);
-        let stopping = async {
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        tokio::pin!(stopping);
-        let ended = tokio::select! {
-            // How a client breaks off is its own affair.
-            _ = &mut serving => true,
-            () = self.connection.is_to_close() => false,
-            () = &mut stopping => false,
-        };
-        if !ended {
-            serving.as_mut().graceful_shutdown();
-            let _ = serving.await;
-        }
-        self.connections.remove(&self.connection);
-    }
-
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response, std::convert::Infallible> {
-        self.connections.busy(&self.connection, true);
-        let (mut parts, body) = request.into_parts();
-        let response = match self.state.gate.admit(&parts, self.from) {
-            Err(problem) => problem.into_response(),
-            Ok(client) => {
-                parts.extensions.insert(client);
-                let request = Request::from_parts(parts, Body::new(body));
-                match self.router.clone().oneshot(request).await {
-                    Ok(response) => response,
-                    Err(never) => match never {},
-                }
-            }
-        };
-        self.connections.busy(&self.connection, false);
-        Ok(response)
     }
 }

@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::visits::Visits;
 use fetchwise::detect::Detector;
 use fetchwise::journal::Journal;
+use fetchwise::rollout::Guard;
 use fetchwise::selector::Selector;
 
 /// What all requests share.
@@ -30,12 +31,14 @@ pub(crate) struct State {
     pub(crate) detector: Arc<Detector>,
     /// Reads what is only to be classified: all of a page, as the command does.
     pub(crate) classifier: Arc<Detector>,
+    /// Who compares the arms of a rollout, if somebody does.
+    pub(crate) guard: Option<Arc<Guard>>,
     /// What the dashboard has looked up.
     pub(crate) board: Board,
     /// What clients are allowed.
-    pub(crate) options: Options,
+    pub(crate) options: Arc<Options>,
     /// Who may come in.
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     /// The visits under way.
     pub(crate) visits: Visits,
     /// Places for work that takes longer than a request may hold up others.
@@ -57,6 +60,7 @@ impl State {
         kept: Arc<Kept>,
         missing: Arc<Missing>,
         (detector, classifier): (Arc<Detector>, Arc<Detector>),
+        guard: Option<Arc<Guard>>,
         options: Options,
         gate: Gate,
     ) -> Self {
@@ -70,8 +74,9 @@ impl State {
             missing,
             detector,
             classifier,
-            options,
-            gate,
+            guard,
+            options: Arc::new(options),
+            gate: Arc::new(gate),
             visits,
             workers: Semaphore::new(threads),
             reader: Semaphore::new(1),

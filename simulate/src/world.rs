@@ -425,43 +425,43 @@ impl World {
 
 /// The worlds that the project ships, as name and text of the file.
 pub const SHIPPED: [(&str, &str); 7] = [
-    ("W1", include_str!("../../worlds/W1.toml")),
-    ("W2", include_str!("../../worlds/W2.toml")),
-    ("W3", include_str!("../../worlds/W3.toml")),
-    ("W4", include_str!("../../worlds/W4.toml")),
-    ("W5", include_str!("../../worlds/W5.toml")),
-    ("W6", include_str!("../../worlds/W6.toml")),
-    ("W7", include_str!("../../worlds/W7.toml")),
+    ("W1", include_str!("../worlds/W1.toml")),
+    ("W2", include_str!("../worlds/W2.toml")),
+    ("W3", include_str!("../worlds/W3.toml")),
+    ("W4", include_str!("../worlds/W4.toml")),
+    ("W5", include_str!("../worlds/W5.toml")),
+    ("W6", include_str!("../worlds/W6.toml")),
+    ("W7", include_str!("../worlds/W7.toml")),
 ];
 
 /// More worlds, made to catch a policy that is good at [`SHIPPED`] only: as name and text of the file.
 pub const MORE: [(&str, &str); 17] = [
-    ("newsroom", include_str!("../../worlds/newsroom.toml")),
-    ("flaky", include_str!("../../worlds/flaky.toml")),
-    ("restless", include_str!("../../worlds/restless.toml")),
-    ("scripted", include_str!("../../worlds/scripted.toml")),
-    ("sparse", include_str!("../../worlds/sparse.toml")),
-    ("thrifty", include_str!("../../worlds/thrifty.toml")),
-    ("still", include_str!("../../worlds/still.toml")),
-    ("captcha-flip", include_str!("../../worlds/captcha-flip.toml")),
-    ("app-drift", include_str!("../../worlds/app-drift.toml")),
-    ("V1", include_str!("../../worlds/V1.toml")),
-    ("V2", include_str!("../../worlds/V2.toml")),
-    ("V3", include_str!("../../worlds/V3.toml")),
-    ("V4", include_str!("../../worlds/V4.toml")),
-    ("N1", include_str!("../../worlds/N1.toml")),
-    ("strict", include_str!("../../worlds/strict.toml")),
-    ("motley", include_str!("../../worlds/motley.toml")),
-    ("fickle", include_str!("../../worlds/fickle.toml")),
+    ("newsroom", include_str!("../worlds/newsroom.toml")),
+    ("flaky", include_str!("../worlds/flaky.toml")),
+    ("restless", include_str!("../worlds/restless.toml")),
+    ("scripted", include_str!("../worlds/scripted.toml")),
+    ("sparse", include_str!("../worlds/sparse.toml")),
+    ("thrifty", include_str!("../worlds/thrifty.toml")),
+    ("still", include_str!("../worlds/still.toml")),
+    ("captcha-flip", include_str!("../worlds/captcha-flip.toml")),
+    ("app-drift", include_str!("../worlds/app-drift.toml")),
+    ("V1", include_str!("../worlds/V1.toml")),
+    ("V2", include_str!("../worlds/V2.toml")),
+    ("V3", include_str!("../worlds/V3.toml")),
+    ("V4", include_str!("../worlds/V4.toml")),
+    ("N1", include_str!("../worlds/N1.toml")),
+    ("strict", include_str!("../worlds/strict.toml")),
+    ("motley", include_str!("../worlds/motley.toml")),
+    ("fickle", include_str!("../worlds/fickle.toml")),
 ];
 
 /// The shipped worlds of [`PaceWorld`](crate::PaceWorld)s, as name and text of the file.
 pub const PACE_WORLDS: [(&str, &str); 5] = [
-    ("pace", include_str!("../../worlds/pace.toml")),
-    ("pace-8h", include_str!("../../worlds/pace-8h.toml")),
-    ("pace-again", include_str!("../../worlds/pace-again.toml")),
-    ("pace-held-out", include_str!("../../worlds/pace-held-out.toml")),
-    ("pace-others", include_str!("../../worlds/pace-others.toml")),
+    ("pace", include_str!("../worlds/pace.toml")),
+    ("pace-8h", include_str!("../worlds/pace-8h.toml")),
+    ("pace-again", include_str!("../worlds/pace-again.toml")),
+    ("pace-held-out", include_str!("../worlds/pace-held-out.toml")),
+    ("pace-others", include_str!("../worlds/pace-others.toml")),
 ];
 
 #[cfg(test)]

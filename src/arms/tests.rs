@@ -202,19 +202,28 @@ fn a_margin_is_what_it_may_be_worse_without_a_word() {
 #[ignore = "takes minutes: the tables of docs/rollout.md"]
 fn the_table_of_false_alarms_and_delays() {
     const RUNS: u64 = 400;
-    println!("share  false alarms of {RUNS}  (each look by itself)");
+    println!("| share of learning | false alarms of {RUNS} | each look by itself |\n|---|---|---|");
     for share in [0.05, 0.5, 0.95] {
         let honest = falls(RUNS, 1000, share, 0.0, VISITS, &settings()).len();
         let naive: usize = (0..RUNS).filter(|run| looks_by_themselves(*run, share)).count();
-        println!("{share:>5}  {honest:>5}  ({naive})");
+        println!("| {:.0} % | {honest} | {naive} |", 100.0 * share);
         assert!(honest <= most(RUNS as f64), "{honest}");
     }
-    println!("share  worse by  found of 100  visits until then: median, 90 %");
-    for (share, worse) in [0.05, 0.5].into_iter().flat_map(|s| [0.05, 0.1, 0.2, 0.4].map(|w| (s, w))) {
+    println!(
+        "\n| share of learning | worse by | found of 100 | after visits, half within | 90 % within |\n|---|---|---|---|---|"
+    );
+    for (share, worse) in [0.05, 0.5, 0.95].into_iter().flat_map(|s| [0.05, 0.1, 0.2, 0.4].map(|w| (s, w))) {
         let mut delays = falls(100, 1000, share, worse, VISITS, &GuardSettings::default());
         delays.sort_unstable();
-        let at = |q: f64| delays.get(((delays.len() as f64 - 1.0) * q) as usize).copied();
-        println!("{share:>5}  {worse:>8}  {:>12}  {:?} {:?}", delays.len(), at(0.5), at(0.9));
+        let at = |q: f64| delays.get(((delays.len() as f64 - 1.0) * q) as usize).map_or("-".to_owned(), u64::to_string);
+        println!(
+            "| {:.0} % | {:.0} points | {} | {} | {} |",
+            100.0 * share,
+            100.0 * worse,
+            delays.len(),
+            at(0.5),
+            at(0.9)
+        );
     }
 }
 

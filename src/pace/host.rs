@@ -121,6 +121,13 @@ impl HostEntry {
         }
     }
 
+    /// Forgets everything but who it is. Returns how many requests were under way.
+    pub(super) fn forget(&mut self) -> u8 {
+        let in_flight = self.hot().map_or(0, |hot| hot.in_flight);
+        self.cool_to(Remembered::default());
+        in_flight
+    }
+
     /// Ends a hold that lasts beyond `now`, and says until when it would have been.
     pub(super) fn end_hold(&mut self, now: i64) -> Option<i64> {
         match self {

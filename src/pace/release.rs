@@ -1,11 +1,13 @@
-//! Ending a hold before its time, because an operator says so.
+//! Ending a hold before its time, and forgetting a host, because an operator says so.
 //!
-//! Invariant: nothing else is forgotten: the rate stays what was learned, and the request after a hold is one alone, as ever. Must
-//! not know who asks.
+//! Invariants: with a hold nothing else is forgotten: the rate stays what was learned, and the request after it is one alone, as ever.
+//! Of a host that is forgotten only what is under way stays. Must not know who asks.
 
 use super::Pace;
 use super::answer::{Cause, Level};
+use super::host::HostEntry;
 use super::levels::end_hold;
+use super::round::Round;
 use crate::time::Timestamp;
 
 impl Pace {
@@ -36,5 +38,23 @@ impl Pace {
             self.keep(level, &name, state, Cause::Released, now);
         }
         longest.map(Timestamp::from_millis)
+    }
+
+    /// Forgets what was learned of a host itself: it begins as one that was never asked, and nothing of it goes to the keeper any more.
+    /// Requests that are under way still count as such. What its site and its address have shown is not its own, and stays.
+    pub fn forget(&self, host: &str, now: Timestamp) {
+        let key = self.key(host);
+        let is_under_way = |entry: &HostEntry| entry.hot().is_some_and(|hot| hot.in_flight > 0);
+        if self.hosts.remove_if(&key, |_, entry| !is_under_way(entry)).is_some() {
+            return;
+        }
+        let Some(mut entry) = self.hosts.get_mut(&key) else { return };
+        let (settings, host) = (&self.settings, &mut *entry);
+        let in_flight = host.forget();
+        let mut round = Round { settings, key, host, site: None, address: None, now: now.as_millis() };
+        round.wake();
+        if let Some(live) = round.live(Level::Host) {
+            live.hot.in_flight = in_flight;
+        }
     }
 }

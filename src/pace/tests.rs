@@ -530,3 +530,24 @@ fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
     let alone = pace.hosts.iter().filter(|entry| entry.who().is_alone(at.as_millis())).count();
     assert_eq!((pace.hosts.len(), alone), (2000, 0), "four hosts a site, and each of them knows");
 }
+
+#[test]
+fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 40);
+    let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
+    let limited = crawl.permit("a.org");
+    let answer = Answer { retry_after: Some(Duration::from_secs(600)), ..Answer::new(Heard::Limited, FETCHER) };
+    assert!(matches!(crawl.say(limited, answer), Done::Event { .. }));
+    assert!(crawl.explain("a.org").hold_until.is_some());
+    crawl.pace.forget("a.org", crawl.at());
+    let after = crawl.explain("a.org");
+    assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
+    assert_eq!((after.hold_until, after.event, after.limit, after.in_flight), (None, None, None, 1));
+    // Its answer is one like any other.
+    assert_eq!(crawl.say(under_way, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.explain("a.org").in_flight, 0);
+    crawl.pace.forget("a.org", crawl.at());
+    assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.asked().is_empty());
+    crawl.pace.forget("never.org", crawl.at());
+}

@@ -124,6 +124,25 @@ impl Guard {
         self.lock().kept.clone()
     }
 
+    /// An operator puts learning back into service: a new stage begins, with nothing held against it. Says what was lifted; none where
+    /// learning was in service.
+    ///
+    /// # Errors
+    /// [`RolloutError`] when that does not outlive this process, in which learning is back all the same.
+    pub fn resume(&self, selector: &Selector) -> Result<Option<FallBack>, RolloutError> {
+        let (mut state, now) = (self.lock(), selector.now());
+        let lifted = state.kept.resume(now).map(|fallen| fallen.why());
+        selector.resume();
+        if lifted.is_none() {
+            return Ok(None);
+        }
+        let since = state.kept.stage.as_ref().map(|stage| stage.began);
+        state.fold = state.fold.anew(Window { since: since.or(Some(now)), until: None });
+        state.kept.write(&self.dir)?;
+        state.written = written(&self.dir);
+        Ok(lifted)
+    }
+
     /// Does what is due, and says what an operator should hear. Cost: looks at one file's time; a look that is due works for a moment,
     /// while attempts go on being counted.
     pub fn tick(&self, selector: &Selector) -> Vec<Event> {

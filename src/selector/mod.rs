@@ -261,18 +261,6 @@ impl Selector {
         self.policy.observe(attempt);
     }
 
-    /// Drops at once what is known of a domain itself: its evidence, its paths and suffixes, its host's pause. Its share of what
-    /// domains have in common goes when a journal with a tombstone for it is loaded.
-    pub fn forget_domain(&self, domain: &str) {
-        self.evidence.forget_domain(domain);
-    }
-
-    /// Drops the state of a link, by the caller's name for it.
-    pub fn forget_link(&self, link: &str) {
-        let recorded = crate::attempt::bounds::link_name(link);
-        self.state.links.forget(|known| known == link || *known == *recorded);
-    }
-
     /// The priors, in the order they were added.
     pub fn priors(&self) -> &[Prior] {
         &self.prior_list

@@ -1,5 +1,5 @@
-//! What an operator looks at and steers: paused hosts, links at risk, ban rates, and ending a pause before its time. Nothing here
-//! decides, and nothing of it is on the way of a request.
+//! What an operator looks at and steers: paused hosts, links at risk, ban rates, ending a pause before its time, and forgetting. Nothing
+//! here decides, and nothing of it is on the way of a request.
 //!
 //! Invariant: what is released here is what a replay of the log ends up with, since the sink is told under the lock that the change
 //! is made under.
@@ -8,6 +8,7 @@ use std::fmt;
 
 use super::{Released, Selector};
 use crate::attempt::Hint;
+use crate::attempt::bounds::link_name;
 use crate::backoff::LinkState;
 use crate::evidence::BanRate;
 use crate::heuristic::url::{domain_of, parse};
@@ -50,7 +51,7 @@ pub enum RiskReason {
 impl LinkAtRisk {
     /// A link in a state.
     pub fn new(link: String, state: LinkState) -> Self {
-        let domain = parse(&link).ok().and_then(|url| Some(domain_of(url.host_str()?).to_owned()));
+        let domain = of_url(&link);
         Self { link, domain, state }
     }
 
@@ -141,10 +142,13 @@ impl Selector {
         Some(until)
     }
 
-    /// Ends the pause of a link now. It stays at risk: when it fails again, its pause is the next longer one. Its host's pause is
-    /// another matter. Returns until when it would have been; none, and nothing changed, when it was not paused. The sink is told.
+    /// Ends the pause of a link now: by the caller's name for it, or by a URL in any spelling. It stays at risk: when it fails again, its
+    /// pause is the next longer one. Its host's pause is another matter. Returns until when it would have been; none, and nothing
+    /// changed, when it was not paused. The sink is told.
     pub fn release_link(&self, link: &str, now: Timestamp) -> Option<Timestamp> {
-        let until = self.state.links.get(link).pause_at(now)?;
+        let recorded = link_name(link);
+        let mut names = [link, &*recorded].into_iter();
+        let (link, until) = names.find_map(|name| Some((name, self.state.links.get(name).pause_at(now)?)))?;
         let release = |state: LinkState| LinkState { paused_until: None, ..state };
         self.state.links.change(link, release, |_| {
             if let Some(sink) = &self.sink {
@@ -153,4 +157,30 @@ impl Selector {
         });
         Some(until)
     }
+
+    /// Drops at once what is known of a domain itself: its evidence, its paths and suffixes, its host's pause and pace, the states of its
+    /// links. Of links whose names are no URLs nobody here knows whose they are: [`forget_link`](Self::forget_link) takes them one by one.
+    /// Its share of what domains have in common goes when a journal with a tombstone for it is loaded. Cost: a look at each link at risk.
+    pub fn forget_domain(&self, domain: &str) {
+        self.evidence.forget_domain(domain);
+        self.state.hosts.forget(domain);
+        self.state.links.forget(|link| of_url(link).is_some_and(|of| of == domain));
+        #[cfg(feature = "pace")]
+        if let Some(pace) = &self.pace {
+            pace.forget(domain, self.now());
+        }
+    }
+
+    /// Drops the state of a link, by the caller's name for it. Cost: a look at each link and host at risk.
+    pub fn forget_link(&self, link: &str) {
+        let recorded = link_name(link);
+        let is_it = |known: &str| known == link || *known == *recorded;
+        self.state.links.forget(is_it);
+        self.state.hosts.forget_links(is_it);
+    }
+}
+
+/// The domain of a link whose name is its URL.
+fn of_url(link: &str) -> Option<String> {
+    parse(link).ok().and_then(|url| Some(domain_of(url.host_str()?).to_owned()))
 }

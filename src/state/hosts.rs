@@ -109,6 +109,16 @@ impl Hosts {
         self.at_risk.remove_if(domain, |_, host| host.is_idle());
     }
 
+    /// Forgets a host. Its pause is lifted by whoever keeps pauses.
+    pub(crate) fn forget(&self, domain: &str) {
+        self.at_risk.remove(domain);
+    }
+
+    /// Forgets that links which `is_forgotten` were blocked.
+    pub(crate) fn forget_links(&self, is_forgotten: impl Fn(&str) -> bool) {
+        self.at_risk.iter_mut().for_each(|mut host| host.blocks.retain(|(link, _)| !is_forgotten(link)));
+    }
+
     /// How often each host was paused in a row.
     #[cfg(test)]
     pub(crate) fn levels(&self) -> HashMap<String, u8> {

@@ -47,6 +47,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 Err(Stop::Failed(error)) => return Step::End(self.fail(error, now)),
                 Err(Stop::NobodyGetsPast) => return Step::End(self.nobody_gets_past(now)),
                 Err(Stop::Wait(wait)) => return Step::Wait(wait),
+                Err(Stop::Again) => continue,
             };
             if host == HostSeen::AtRisk && self.attempts == 0 && self.host_trial.is_none() {
                 match self.admit(now) {
@@ -188,6 +189,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn behind_trial(&self, until: Timestamp, now: Timestamp) -> Stop {
         match self.follow_trial(now).or_else(|| self.pace_holds_until(until, now)) {
             Some(wait) => Stop::Wait(wait),
+            // The trial has come to a verdict since the pause was read, so that there was nobody to follow.
+            None if self.selector.host_pause(self.domain()) != Some(until) => Stop::Again,
             None => Stop::Ended(Ended::Paused { until, whom: Whom::Host }),
         }
     }
@@ -316,4 +319,6 @@ enum Stop {
     /// Nobody is worth even a first try.
     NobodyGetsPast,
     Wait(Wait),
+    /// What it was decided by holds no more.
+    Again,
 }

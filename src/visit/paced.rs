@@ -180,6 +180,29 @@ fn a_limit_holds_the_host_ends_the_link_and_is_held_against_nobody() {
 }
 
 #[test]
+fn nobody_is_turned_away_by_a_trial_that_ends_meanwhile() {
+    for _ in 0..300 {
+        let world = World::known(8);
+        world.run("/a", limited(Some(60)));
+        world.clock.set(world.selector.host_pause("e.org").unwrap());
+        let (mut b, mut c) = (world.visit("/b"), world.visit("/c"));
+        let trial = world.fetch(&mut b);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                loop {
+                    match c.next() {
+                        Step::Wait(wait) if wait.why() == Why::Trial => {}
+                        step => return matches!(step, Step::End(_)),
+                    }
+                }
+            });
+            b.report(trial, Outcome::Content);
+            assert!(!other.join().unwrap(), "the host is open");
+        });
+    }
+}
+
+#[test]
 fn requests_that_were_under_way_at_a_limit_are_part_of_it() {
     let world = World::new(PaceSettings { mode: PaceMode::Fixed, start: 20.0, ..PaceSettings::default() });
     for page in 0..3 {

@@ -73,6 +73,10 @@ pub(crate) struct FetchArgs {
     /// What is known of the URLs beside themselves, such as video_platform=vimeo: learned from, and decided by; repeatable
     #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
     pub(crate) tag: Vec<Heuristic>,
+    /// While it runs, answer Prometheus at http://ADDR/metrics, such as 127.0.0.1:9117. Others than this machine want the token in
+    /// $FETCHWISE_TOKEN
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
     /// Start from the beginning, though an earlier run was interrupted
     #[arg(long)]
     pub(crate) restart: bool,

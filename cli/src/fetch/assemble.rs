@@ -37,6 +37,7 @@ use fetchwise::time::Clock;
 pub(crate) struct Crawler {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) journal: Arc<Journal>,
+    /// Who decides, for those who only look.
     pub(crate) selector: Arc<Selector>,
     children: Children,
     guard: Arc<Guard>,

@@ -22,6 +22,7 @@ use super::out::{Out, plain};
 use super::settings::Settings;
 use super::upkeep;
 use assemble::Crawler;
+use exported::{Exported, Listening};
 use feed::{Feed, Item, Place};
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::fetch::browser::BrowserFetcher;
@@ -39,6 +40,7 @@ pub(crate) use args::{FetchArgs, PaceArgs};
 pub(super) mod args;
 pub(super) mod assemble;
 mod eta;
+mod exported;
 pub(super) mod feed;
 mod files;
 pub(super) mod make;
@@ -68,10 +70,12 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
     let ended = runtime.block_on(async {
         let stop = stop::listen().map_err(Failure::failed)?;
+        let metrics = Listening::open(args.metrics.as_deref()).await?;
         let crawler = Crawler::open(settings, &Wishes::from(args), store)?;
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
             .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
         let total = feed.total;
+        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total)).transpose()?;
         #[cfg(feature = "fleet")]
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
         let upkeep = upkeep::start(settings, crawler.journal.dir())?;
@@ -97,6 +101,7 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             shown: 0,
             is_degraded: false,
             upkeep,
+            metrics,
         };
         let ended = run.go().await;
         let (health, lost) = (crawler.journal.health(), crawler.journal.lost());
@@ -165,6 +170,8 @@ struct Run<'o> {
     browser_said: bool,
     /// Upkeep of the log.
     upkeep: Option<upkeep::Running>,
+    /// Who is told how far it is.
+    metrics: Option<Exported>,
 }
 
 /// A link that was read.
@@ -193,6 +200,9 @@ impl Run<'_> {
         if let Some(upkeep) = self.upkeep.take() {
             upkeep.stop();
         }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.close().await;
+        }
         let interrupted = ended?;
         self.look_at_browsers();
         self.show_all_done().await?;
@@ -214,6 +224,7 @@ impl Run<'_> {
         let mut health = tokio::time::interval(HEALTH_TIME);
         loop {
             let wake = self.begin_those_that_may();
+            self.count();
             if !more && self.under_way.is_empty() && self.queue.len() == 0 {
                 return Ok(interrupted);
             }
@@ -274,6 +285,14 @@ impl Run<'_> {
                     }
                 },
             }
+        }
+    }
+
+    /// Says how far it is to whoever counts.
+    fn count(&self) {
+        if let Some(metrics) = &self.metrics {
+            let done = self.shown + self.show.sum.skipped;
+            metrics.count(self.queue.len(), self.under_way.len(), self.queue.host_count(), done);
         }
     }
 

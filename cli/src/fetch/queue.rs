@@ -38,8 +38,9 @@ struct Host<T> {
     /// So many at once.
     at_once: usize,
     /// One at a time, until one has ended: of a host that is new, or that was left alone, the others would only wait for what the first
-    /// one meets, and take places meanwhile.
-    is_tried_out: bool,
+    /// one meets, and take places meanwhile. So many were under way before: they do not count, since they may wait for what that one
+    /// meets, too.
+    tried_out_beside: Option<usize>,
 }
 
 /// Where a host stands.
@@ -99,7 +100,10 @@ impl<T> Queue<T> {
         let entry = self.host(host);
         entry.under_way = entry.under_way.saturating_sub(1);
         entry.at = until;
-        entry.is_tried_out |= is_long;
+        if is_long || entry.tried_out_beside.is_some() {
+            let before = entry.tried_out_beside.unwrap_or(usize::MAX);
+            entry.tried_out_beside = Some(before.min(entry.under_way));
+        }
         entry
     }
 
@@ -140,7 +144,7 @@ impl<T> Queue<T> {
         entry.under_way = entry.under_way.saturating_sub(1);
         if entry.at.since(self.time) <= LONG {
             // Its place may be what the others have waited for: they ask again.
-            (entry.is_tried_out, entry.at) = (false, Timestamp::default());
+            (entry.tried_out_beside, entry.at) = (None, Timestamp::default());
         }
         if entry.under_way == 0 && entry.links.is_empty() {
             // Whoever comes next is told anew until when to wait. It is listed nowhere, for want of links.
@@ -166,6 +170,11 @@ impl<T> Queue<T> {
         self.hosts.iter().filter(|(_, host)| !host.links.is_empty()).map(|(name, host)| (&**name, host.links.len()))
     }
 
+    /// How many hosts have links that wait or are under way.
+    pub(super) fn host_count(&self) -> usize {
+        self.hosts.len()
+    }
+
     fn host(&mut self, host: &Arc<str>) -> &mut Host<T> {
         self.hosts.entry(Arc::clone(host)).or_insert_with(|| Host {
             links: VecDeque::new(),
@@ -173,7 +182,7 @@ impl<T> Queue<T> {
             listed: Listed::Nowhere,
             under_way: 0,
             at_once: usize::MAX,
-            is_tried_out: true,
+            tried_out_beside: Some(0),
         })
     }
 
@@ -209,7 +218,7 @@ impl<T> Queue<T> {
 
 impl<T> Host<T> {
     fn limit(&self) -> usize {
-        if self.is_tried_out { 1 } else { self.at_once }
+        self.tried_out_beside.map_or(self.at_once, |beside| beside + 1)
     }
 }
 
@@ -307,6 +316,19 @@ mod tests {
         assert_eq!((all(&mut queue, after(59_999)), all(&mut queue, after(60_000))), (vec![], vec![2]));
         queue.ended(&a);
         assert_eq!(all(&mut queue, after(60_000)), [3, 4, 1], "what was refused goes last");
+    }
+
+    #[test]
+    fn a_link_that_waits_for_what_others_meet_does_not_keep_them_from_it() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
+        let a = Arc::from("a");
+        assert_eq!((queue.pop(NOW).unwrap().1, queue.pop(NOW).unwrap().1), (1, 2));
+        // The first one has met a wall, and waits to hear whether another one meets it; the second one is told to wait.
+        queue.back(&a, 2, after(3_000));
+        assert_eq!((all(&mut queue, after(2_999)), all(&mut queue, after(3_000))), (vec![], vec![2]));
+        queue.refused(&a, 2, after(20_000));
+        queue.refused(&a, 1, after(20_000));
+        assert_eq!(all(&mut queue, after(20_000)), [3], "now there is nobody else");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `forget`: what is known of a domain or a link goes.
 
 use clap::Args;
-use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
 use crate::input::read_domain;
@@ -9,6 +8,7 @@ use crate::out::{Out, plain};
 use crate::settings::Settings;
 use fetchwise::journal::TombstoneTarget;
 use fetchwise::journal::maintain;
+use fetchwise_serve::shape::ForgotJson;
 
 /// Forget a domain or a link
 ///
@@ -27,15 +27,6 @@ pub(crate) struct ForgetArgs {
     pub(crate) link: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ForgetJson<'a> {
-    domain: Option<&'a str>,
-    link: Option<&'a str>,
-    attempts: u64,
-    states: u64,
-    in_snapshot: bool,
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let target = match (&args.domain, &args.link) {
@@ -44,16 +35,12 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
         (None, None) => return Err(Failure::usage("forget what? name --domain D or --link L")),
     };
     let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), settings.clock.now())?;
-    let (domain, link) = match &target {
-        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
-        TombstoneTarget::Link(link) => (None, Some(link.as_str())),
-    };
     if out.json {
-        let (attempts, states, in_snapshot) = (forgot.attempts, forgot.states, forgot.in_snapshot);
-        out.object(&ForgetJson { domain, link, attempts, states, in_snapshot })?;
+        out.object(&ForgotJson::new(&target, &forgot))?;
         return Ok(Exit::Done);
     }
-    let name = plain(domain.or(link).unwrap_or_default());
+    let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = &target;
+    let name = plain(name);
     if forgot.is_nothing() {
         out.line(format_args!("{name}: nothing is known of it"))?;
     } else {

@@ -306,7 +306,7 @@ fn an_archive_that_a_crash_has_cut_goes_on_after_its_last_whole_record() {
 }
 
 /// Sends a signal to a process that this test has started.
-fn signal(child: &std::process::Child, name: &str) {
+pub(crate) fn signal(child: &std::process::Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }

@@ -1,14 +1,14 @@
 //! `snapshot`, `compact`, `verify`, `repair`, `forget`: on a log that is whole, damaged, in use, or cut off in the middle.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use fetchwise::journal::{Journal, JournalOptions};
 use serde_json::{Value, json};
 
-use crate::support::{DAY, Place, now, segments};
+use crate::support::{DAY, Place, lines, now, segments, wait_for};
 
 /// `count` attempts at ten hosts, every other one 120 days old.
 fn history(count: i64) -> impl Iterator<Item = Value> {
@@ -301,4 +301,28 @@ fn the_format_page_is_enough_for_a_reader_of_its_own() {
         assert_eq!(millis, at.as_millis());
         assert_eq!(read, own);
     }
+}
+
+#[test]
+fn a_crawl_compacts_by_itself_what_is_older_than_is_kept() {
+    let place = Place::new();
+    place.write("c.toml", "[log]\nsegment_bytes = '64KiB'\n");
+    // As a log comes to be: what is older stands before what is newer.
+    let (old, new): (Vec<Value>, Vec<Value>) =
+        history(4000).partition(|of| of["attempted_at"].as_i64().unwrap() < now() - 90 * DAY);
+    for part in [old, new] {
+        let text: String = part.iter().map(|line| format!("{line}\n")).collect();
+        assert_eq!(place.run_with(&["import", "-", "--config", "c.toml"], text).code, 0);
+    }
+    let before = choice(&place);
+    let fetch = ["fetch", "-", "--no-browser", "--json", "--config", "c.toml"];
+    let mut crawl = place.command(&fetch).stdin(Stdio::piped()).spawn().unwrap();
+    let said = lines(crawl.stderr.take().unwrap());
+    wait_for(&said, "compacted the attempt log in the background");
+    drop(crawl.stdin.take());
+    assert_eq!(crawl.wait().unwrap().code(), Some(0));
+    // Whole segments go: the last one of the old attempts has new ones in it.
+    let left = exported(&place);
+    assert!((2000..2500).contains(&left), "{left} of 4000 are left");
+    assert_near(&before, &choice(&place));
 }

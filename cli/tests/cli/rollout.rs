@@ -285,6 +285,34 @@ fn what_was_learned_comes_out_as_a_table_that_is_read_back() {
 }
 
 #[test]
+fn a_table_has_domains_whose_attempts_are_compacted_away() {
+    let place = Place::new();
+    let origin = Origin::start([(host(0), Site::Static)]).unwrap();
+    let urls: String = (0..15).map(|n| origin.url(&host(0), &format!("/a/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let ran = place.run(&[
+        "fetch",
+        "--input",
+        &input,
+        "--allow-network",
+        "127.0.0.0/8",
+        "--no-browser",
+        "--robots",
+        "ignore",
+        "--rate",
+        "200",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let table = || place.run(&["export", "--router", "-"]).stdout;
+    let before = table();
+    assert!(before.lines().any(|line| line.starts_with(&format!("{},direct_access,", host(0)))), "{before}");
+    let compacted = place.run(&["compact", "--retain", "0", "--trust-clock", "--json"]).one();
+    assert_eq!(compacted["attempts_after"], 0, "{compacted}");
+    assert!(place.run(&["export"]).stdout.is_empty());
+    assert_eq!(table(), before, "with the same number of attempts");
+}
+
+#[test]
 fn a_table_may_have_more_columns_in_any_order_and_says_so() {
     let place = Place::new();
     place.write("t.csv", "owner,fetcher,domain\nme,playwright,a.example\n");

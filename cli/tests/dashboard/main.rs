@@ -232,6 +232,13 @@ fn it_shows_the_log_and_follows_what_is_recorded() {
     chrome.until("document.querySelector('#tiles').textContent.includes('407 requests')");
     assert_eq!(row(&mut chrome, "domains", "harbour.example")[1], "7");
     chrome.until("document.querySelector('#busy').textContent.includes('harbour.example')");
+    // A click on a domain explains its front page.
+    chrome.eval("document.querySelector('[data-key=\"explain bank.example\"]').click()");
+    chrome.until("document.querySelectorAll('.gates li').length === 6");
+    assert_eq!(chrome.eval("document.querySelector('#explain-url').value"), json!("https://bank.example/"));
+    let chosen = server.get("/v1/explain?url=https%3A%2F%2Fbank.example%2F")["fetcher"].clone();
+    let verdict = chrome.eval("document.querySelector('#verdict').textContent");
+    assert!(verdict.as_str().unwrap().starts_with(chosen.as_str().unwrap()), "{verdict} {chosen}");
     kept_to_itself(&mut chrome, &server);
     // The server goes: that is said, and it is seen when it is back.
     server.kill();

@@ -83,6 +83,28 @@ impl Server {
         std::fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
+    /// Waits until it has said `words`, after the first `from` bytes of what it said. Returns everything that it has said.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, words: &str, from: usize) -> String {
+        let begun = Instant::now();
+        loop {
+            let said = self.stderr();
+            if said.get(from..).is_some_and(|later| later.contains(words)) {
+                return said;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no {words:?} in {said}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Sends SIGHUP and waits until it has said `words`.
+    #[track_caller]
+    pub(crate) fn hang_up(&self, words: &str) -> String {
+        let from = self.stderr().len();
+        assert!(Command::new("kill").args(["-HUP", &self.child.id().to_string()]).status().unwrap().success());
+        self.wait_for(words, from)
+    }
+
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

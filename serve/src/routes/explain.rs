@@ -63,7 +63,7 @@ async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Respon
     };
     let pace =
         selector.pace().and_then(|pace| pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now()));
-    let asked = Asked { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref() };
+    let asked = Asked { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
     let is_available = |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
     Ok(answer::json(&ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available)))
 }

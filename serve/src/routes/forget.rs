@@ -1,5 +1,6 @@
 //! `POST /v1/forget`: what is known of a domain or a link goes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -7,13 +8,14 @@ use axum::body::Body;
 use axum::extract::State as Get;
 use axum::response::Response;
 use axum::routing::post;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Shared;
 use super::situation::wrong;
 use crate::answer;
 use crate::bodies;
 use crate::problem::Problem;
+use crate::shape::ForgotJson;
 use crate::state::State;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::journal::maintain::{self, Forgot};
@@ -27,15 +29,6 @@ pub(super) fn routes() -> Router<Arc<State>> {
 struct Asked {
     domain: Option<String>,
     link: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ForgetJson<'a> {
-    domain: Option<&'a str>,
-    link: Option<&'a str>,
-    attempts: u64,
-    states: u64,
-    in_snapshot: bool,
 }
 
 async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
@@ -57,12 +50,7 @@ async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     if let Some(end) = forgot.1 {
         state.look(end);
     }
-    let (domain, link) = match &target {
-        TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
-        TombstoneTarget::Link(link) => (None, Some(link.as_str())),
-    };
-    let Forgot { attempts, states, in_snapshot, .. } = forgot.0;
-    Ok(answer::json(&ForgetJson { domain, link, attempts, states, in_snapshot }))
+    Ok(answer::json(&ForgotJson::new(&target, &forgot.0)))
 }
 
 /// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
@@ -70,16 +58,23 @@ fn bury(state: &State, target: &TombstoneTarget) -> Result<(Forgot, Option<u64>)
     let journal = state.journal();
     // What was taken a moment ago counts, too.
     let _ = journal.settled().wait();
-    let forgot = maintain::would_forget(journal.dir(), target)?;
+    let mut links = HashSet::new();
+    let forgot = maintain::would_forget_links(journal.dir(), target, &mut |link| {
+        links.insert(link.to_owned());
+    })?;
     let end = match forgot.is_nothing() {
         true => None,
         false => Some(state.kept.bury(&Tombstone { target: target.clone(), at: state.selector.now() })?),
     };
     let _ = journal.settled().wait();
     match target {
-        TombstoneTarget::Domain(domain) => state.selector.forget_domain(domain),
+        TombstoneTarget::Domain(domain) => {
+            state.selector.forget_domain(domain);
+            links.iter().for_each(|link| state.selector.forget_link(link));
+        }
         TombstoneTarget::Link(link) => state.selector.forget_link(link),
     }
+    state.board.forget();
     Ok((forgot, end))
 }
 

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Path, Query, State as Get};
 use axum::response::Response;
 use axum::routing::{get, post};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Shared;
 use super::forget::read_domain;
@@ -17,11 +17,12 @@ use super::situation::wrong;
 use crate::answer;
 use crate::bodies;
 use crate::problem::Problem;
-use crate::shape::{HostJson, LinkJson};
+use crate::shape::{HostJson, LinkJson, ReleasedJson};
 use crate::state::State;
 use fetchwise::names::UnknownName;
 use fetchwise::pace::{Explained, Level};
 use fetchwise::rfc3339;
+use fetchwise::selector::{LinkAtRisk, PausedHost};
 use fetchwise::time::Timestamp;
 
 pub(super) fn routes() -> Router<Arc<State>> {
@@ -52,9 +53,10 @@ async fn hosts(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Respons
 fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
     let now = state.selector.now();
     let is_wanted = |name: &str| host.is_none_or(|host| host == name);
-    let mut known: BTreeMap<String, (Option<Timestamp>, Option<Explained>)> = BTreeMap::new();
+    let mut known: BTreeMap<String, (Option<PausedHost>, Option<Explained>)> = BTreeMap::new();
     for paused in state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain)) {
-        known.entry(paused.domain).or_default().0 = Some(paused.paused_until);
+        let host = paused.domain.clone();
+        known.entry(host).or_default().0 = Some(paused);
     }
     if let Some(pace) = state.selector.pace() {
         for (level, name) in pace.known() {
@@ -65,7 +67,7 @@ fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
         }
     }
     let hosts: Vec<HostJson<'_>> =
-        known.iter().map(|(host, (until, pace))| HostJson::new(host, *until, pace.as_ref())).collect();
+        known.iter().map(|(host, (paused, pace))| HostJson::new(host, paused.as_ref(), pace.as_ref(), now)).collect();
     answer::json(&hosts)
 }
 
@@ -89,21 +91,13 @@ async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Re
         links.retain(|link| {
             (!is_paused_only || link.state.pause_at(now).is_some()) && (domain.is_none() || link.domain == domain)
         });
-        answer::json(&links.iter().map(|link| LinkJson::new(link, now)).collect::<Vec<_>>())
+        let host_pause = |link: &LinkAtRisk| {
+            let until = link.domain.as_deref().and_then(|domain| state.selector.host_pause(domain));
+            until.filter(|until| *until > now)
+        };
+        answer::json(&links.iter().map(|link| LinkJson::new(link, host_pause(link), now)).collect::<Vec<_>>())
     });
     listed.await
-}
-
-#[derive(Serialize)]
-struct ReleasedJson<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<&'a str>,
-    /// Whether there was a pause to end.
-    released: bool,
-    /// Until when it would have been.
-    was_paused_until: Option<String>,
 }
 
 /// Ends a host's pause. Answers once that is in the log.
@@ -136,5 +130,5 @@ async fn released(
         Problem::unavailable("log_degraded", format!("released in memory, and not in the log yet: {error}"))
     })?;
     let (released, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
-    Ok(answer::json(&ReleasedJson { host, link, released, was_paused_until }))
+    Ok(answer::json(&ReleasedJson::new(host, link, released, was_paused_until)))
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
+use prometheus_client::registry::Registry;
 
 use super::metrics::{self, Counted};
 use super::problem::Problem;
@@ -35,7 +36,8 @@ pub(crate) type Shared = axum::extract::State<Arc<State>>;
 
 /// All routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
-    let counted = Arc::new(Counted::new(&state));
+    let (selector, journal) = (Arc::clone(&state.selector), Arc::clone(state.journal()));
+    let counted = Arc::new(Counted::new(selector, journal, Registry::default()));
     Router::new()
         .merge(metrics::routes(Arc::clone(&counted)))
         .merge(health::routes())

@@ -80,7 +80,20 @@ async fn change(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     router.split_share = wish.split_share.unwrap_or(router.split_share);
     state.selector.set_router(router).map_err(|error| wrong(error.to_string()))?;
     if wish.resume {
-        state.selector.resume();
+        resume(&state)?;
     }
     Ok(mode(Get(state)).await)
+}
+
+/// Puts learning back into service. Where a guard has taken it out, the guard is told: it would do so again otherwise.
+fn resume(state: &State) -> Result<(), Problem> {
+    match &state.guard {
+        None => state.selector.resume(),
+        Some(guard) => {
+            guard.resume(&state.selector).map_err(|error| {
+                Problem::internal(format!("learning is back in service until the server ends, and not longer: {error}"))
+            })?;
+        }
+    }
+    Ok(())
 }

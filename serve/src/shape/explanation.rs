@@ -37,12 +37,14 @@ pub struct Asked<'a> {
     pub explanation: &'a Explanation,
     /// How fast the host may be asked.
     pub pace: Option<&'a Explained>,
+    /// What the node's own log alone says; of a node of a fleet only.
+    pub own: Option<&'a Explanation>,
 }
 
 impl<'a> ExplanationJson<'a> {
     /// The explanation of `decision`. `is_available` says which candidates are to be had.
     pub fn new(decision: DecisionJson<'a>, asked: Asked<'a>, is_available: impl Fn(&str) -> bool) -> Self {
-        let Asked { selector, routed, explanation, pace } = asked;
+        let Asked { selector, routed, explanation, pace, own } = asked;
         let bounds = Bounds::of(selector);
         let chosen = routed.decision.taken().map(|take| selector.fetcher_name(take.fetcher));
         let heuristics = explanation.heuristics.iter();
@@ -54,7 +56,7 @@ impl<'a> ExplanationJson<'a> {
             policy: selector.policy_name(),
             heuristics: heuristics.map(|h| HeuristicJson { r#type: &h.kind, value: &h.value }).collect(),
             candidates: candidates.map(|c| candidate_json(c, chosen, bounds, is_available(&c.fetcher))).collect(),
-            steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at))).collect(),
+            steps: steps.map(|(at, step)| step_json(step, explanation.deciding == Some(at), own)).collect(),
             counterfactuals: explanation
                 .counterfactuals
                 .iter()
@@ -151,6 +153,11 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
+    /// How much of `exact_total` this node's own log says, and how much others have told; of a node of a fleet only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_total: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -226,7 +233,8 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
     })
 }
 
-fn rule_text(routed: &Routed) -> &'static str {
+/// The rule of a decision, in words.
+pub fn rule_text(routed: &Routed) -> &'static str {
     match routed.decision {
         Decision::Take(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
@@ -264,8 +272,17 @@ fn candidate_json<'a>(
     }
 }
 
-fn step_json(step: &EvidenceStep, deciding: bool) -> StepJson<'_> {
+/// How much of a step the node's own log says.
+pub fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
+    let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
+    own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)
+}
+
+fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanation>) -> StepJson<'a> {
+    let own_total = own.map(|own| own_total(step, own));
     StepJson {
+        own_total,
+        foreign_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,

@@ -1,10 +1,11 @@
-//! A host that is paused, or whose pace is known.
+//! A host that is paused, or whose pace is known; and what ended a pause.
 
 use serde::Serialize;
 
 use super::PaceJson;
 use fetchwise::pace::Explained;
 use fetchwise::rfc3339;
+use fetchwise::selector::PausedHost;
 use fetchwise::time::Timestamp;
 
 /// A host.
@@ -12,12 +13,42 @@ use fetchwise::time::Timestamp;
 pub struct HostJson<'a> {
     host: &'a str,
     paused_until: Option<String>,
+    /// Seconds from now.
+    paused_for_s: Option<f64>,
+    /// How often it was paused in a row.
+    times_paused: Option<u8>,
     pace: Option<PaceJson>,
 }
 
 impl<'a> HostJson<'a> {
-    /// What is known of `host`.
-    pub fn new(host: &'a str, paused_until: Option<Timestamp>, pace: Option<&Explained>) -> Self {
-        Self { host, paused_until: paused_until.map(rfc3339::format), pace: pace.map(PaceJson::from) }
+    /// What is known of `host` at `now`.
+    pub fn new(host: &'a str, paused: Option<&PausedHost>, pace: Option<&Explained>, now: Timestamp) -> Self {
+        Self {
+            host,
+            paused_until: paused.map(|of| rfc3339::format(of.paused_until)),
+            paused_for_s: paused.map(|of| of.paused_until.since(now).as_secs_f64()),
+            times_paused: paused.map(|of| of.times),
+            pace: pace.map(PaceJson::from),
+        }
+    }
+}
+
+/// What came of ending a pause.
+#[derive(Debug, Serialize)]
+pub struct ReleasedJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<&'a str>,
+    /// Whether there was a pause to end.
+    released: bool,
+    /// Until when it would have been.
+    was_paused_until: Option<String>,
+}
+
+impl<'a> ReleasedJson<'a> {
+    /// Of a host, or of a link. `was_paused_until` is RFC 3339.
+    pub fn new(host: Option<&'a str>, link: Option<&'a str>, released: bool, was_paused_until: Option<String>) -> Self {
+        Self { host, link, released, was_paused_until }
     }
 }

@@ -1,7 +1,9 @@
-//! A link that is at risk.
+//! A link that is at risk; and what was forgotten.
 
 use serde::Serialize;
 
+use fetchwise::journal::TombstoneTarget;
+use fetchwise::journal::maintain::Forgot;
 use fetchwise::rfc3339;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
@@ -13,23 +15,52 @@ pub struct LinkJson<'a> {
     domain: Option<&'a str>,
     /// Until when; null where it is not paused now.
     paused_until: Option<String>,
+    /// Seconds from now.
+    paused_for_s: Option<f64>,
     risk_level: u8,
     attempts: u32,
     last_attempt_at: Option<String>,
     reason: &'static str,
+    /// Its host's pause holds for it as well.
+    host_paused_until: Option<String>,
 }
 
 impl<'a> LinkJson<'a> {
-    /// A link as it is at `now`.
-    pub fn new(of: &'a LinkAtRisk, now: Timestamp) -> Self {
+    /// A link as it is at `now`, with its host's pause, if that is going on.
+    pub fn new(of: &'a LinkAtRisk, host_pause: Option<Timestamp>, now: Timestamp) -> Self {
+        let paused_until = of.state.pause_at(now);
         Self {
             link: &of.link,
             domain: of.domain.as_deref(),
-            paused_until: of.state.pause_at(now).map(rfc3339::format),
+            paused_until: paused_until.map(rfc3339::format),
+            paused_for_s: paused_until.map(|until| until.since(now).as_secs_f64()),
             risk_level: of.state.risk_level,
             attempts: of.state.attempt_count,
             last_attempt_at: of.state.last_attempt_at.map(rfc3339::format),
             reason: of.reason().name(),
+            host_paused_until: host_pause.map(rfc3339::format),
         }
+    }
+}
+
+/// What was forgotten of a domain or a link.
+#[derive(Debug, Serialize)]
+pub struct ForgotJson<'a> {
+    domain: Option<&'a str>,
+    link: Option<&'a str>,
+    attempts: u64,
+    states: u64,
+    in_snapshot: bool,
+}
+
+impl<'a> ForgotJson<'a> {
+    /// What came of forgetting `target`.
+    pub fn new(target: &'a TombstoneTarget, forgot: &Forgot) -> Self {
+        let (domain, link) = match target {
+            TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
+            TombstoneTarget::Link(link) => (None, Some(link.as_str())),
+        };
+        let Forgot { attempts, states, in_snapshot, .. } = *forgot;
+        Self { domain, link, attempts, states, in_snapshot }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::chance::Stream;
 use crate::world::WorldError;
 
-/// A world of hosts with limits. `worlds/pace.toml` has every key.
+/// A world of hosts with limits. `simulate/worlds/pace.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaceWorld {

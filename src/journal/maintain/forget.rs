@@ -55,6 +55,18 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
 /// # Errors
 /// Damaged, or what the system says.
 pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, JournalError> {
+    would_forget_links(dir, target, &mut |_| {})
+}
+
+/// The same, and calls `link` with the name of each link whose state goes, some of them more than once: a name need not show whose it is.
+///
+/// # Errors
+/// As [`would_forget`].
+pub fn would_forget_links(
+    dir: &Path,
+    target: &TombstoneTarget,
+    link: &mut dyn FnMut(&str),
+) -> Result<Forgot, JournalError> {
     let mut forgot = Forgot::default();
     let mut seen = Forgotten::default();
     seen.add(u64::MAX, target.clone());
@@ -62,6 +74,10 @@ pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, Jour
         if seen.covers(seq, &entry) {
             match entry {
                 Entry::Attempt(_) => forgot.attempts += 1,
+                Entry::Link(of) => {
+                    forgot.states += 1;
+                    link(&of.link);
+                }
                 _ => forgot.states += 1,
             }
         }
@@ -69,6 +85,7 @@ pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, Jour
     if let Some(contents) = Start::newest(dir)?.contents {
         match target {
             TombstoneTarget::Domain(domain) => {
+                contents.links.iter().filter(|of| of.domain == *domain).for_each(|of| link(&of.link));
                 forgot.in_snapshot = contents.image.has_domain(domain)
                     || contents.hosts.iter().any(|host| host.domain == *domain)
                     || contents.paces.iter().any(|pace| pace.level == 0 && pace.name == *domain)

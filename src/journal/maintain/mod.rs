@@ -34,7 +34,7 @@ mod verify;
 
 pub use compact::{COMPACT_AT_DEFAULT, CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
 pub use fetchwise_log::{Brake, RepairOptions, RepairReport, VerifyReport};
-pub use forget::{Forgot, forget, would_forget};
+pub use forget::{Forgot, forget, would_forget, would_forget_links};
 pub use look::{cutoff, is_outdated, torn_tail, unfolded};
 pub use release::release;
 pub use room::Room;

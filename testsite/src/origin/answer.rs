@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::Response;
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, LOCATION, RETRY_AFTER, SERVER};
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, LOCATION, RETRY_AFTER, SERVER};
 use tokio::io::AsyncWriteExt;
 use url::form_urlencoded;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, status, whole, with_header};
+use super::body::{Body, HTML, broken_after, drip, endless, gzip_bomb, response, status, text, whole, with_header};
 use super::files;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, RENDERED, Shown, is_page};
 use super::site::{Coding, Site};
 use crate::pages::article::Article;
 use crate::pages::html::{self, Wall};
@@ -46,9 +46,17 @@ pub(super) enum Answer {
 /// Asks `site`.
 pub(super) async fn answer(site: &Site, asked: &Asked<'_>) -> Answer {
     // Sites made of other sites lead to the one that answers.
-    let mut site = site;
+    let (mut site, mut is_watched) = (site, false);
     loop {
         site = match site {
+            Site::Watched(behind) => {
+                if asked.path.starts_with(RENDERED) {
+                    let script = whole(200, "text/javascript; charset=utf-8", Bytes::new());
+                    return Answer::Response(with_header(script, CACHE_CONTROL, "no-store"));
+                }
+                is_watched = true;
+                behind
+            }
             Site::Slow { wait, behind } => {
                 tokio::time::sleep(*wait).await;
                 behind
@@ -59,7 +67,7 @@ pub(super) async fn answer(site: &Site, asked: &Asked<'_>) -> Answer {
                 behind
             }
             Site::Flaky { every, failing, otherwise } => {
-                if *every > 0 && asked.number.is_multiple_of(*every) {
+                if *every > 0 && is_page(asked.path) && asked.number.is_multiple_of(*every) {
                     failing
                 } else {
                     otherwise
@@ -91,16 +99,16 @@ pub(super) async fn answer(site: &Site, asked: &Asked<'_>) -> Answer {
             Site::Silent => std::future::pending().await,
             Site::Files(root) => return Answer::Response(files::serve(root, asked.path).await),
             Site::Compressed(coding) => return Answer::Response(compressed(*coding, asked).await),
-            plain => return Answer::Response(page(plain, asked)),
+            plain => return Answer::Response(page(plain, asked, is_watched)),
         }
     }
 }
 
 /// The answer of a site that needs neither time nor other sites.
-fn page(site: &Site, asked: &Asked<'_>) -> Response<Body> {
+fn page(site: &Site, asked: &Asked<'_>, is_watched: bool) -> Response<Body> {
     match site {
         Site::ReactShell => react_shell(asked),
-        Site::Captcha { wall, status, .. } => challenge(*wall, *status, asked),
+        Site::Captcha { wall, status, .. } => challenge(*wall, *status, asked, is_watched),
         Site::RateLimited { retry_after, free } if asked.number > *free => {
             with_header(status(429), RETRY_AFTER, retry_after)
         }
@@ -117,12 +125,21 @@ fn page(site: &Site, asked: &Asked<'_>) -> Response<Body> {
         Site::Truncated => truncated(asked),
         Site::EndlessBody => endless_html(),
         Site::HugeHeader { bytes } => {
-            with_header(static_page(asked), HeaderName::from_static("x-filler"), &"f".repeat(*bytes))
+            with_header(static_page(asked, is_watched), HeaderName::from_static("x-filler"), &"f".repeat(*bytes))
         }
         Site::QueueRoom => whole(200, HTML, html::waiting_room()),
         Site::LoginWall => login_wall(asked),
+        Site::Short if is_page(asked.path) => shown(asked.path, whole(200, HTML, html::short(&article(asked)))),
+        Site::HtmlRedirect if is_page(asked.path) && !asked.path.starts_with("/now/") => {
+            whole(200, HTML, html::refresh(&format!("/now{}", asked.path)))
+        }
+        Site::Trap if asked.path == "/robots.txt" => text(200, "User-agent: *\nDisallow: /deeper/\n"),
+        Site::Trap if is_page(asked.path) => {
+            let page = html::article(&article(asked).leading_to(&deeper(asked.path)));
+            shown(asked.path, whole(200, HTML, watched(page, asked, is_watched)))
+        }
         // The others are led on by `answer` and never come here; an article is what a site has when nothing else is said.
-        _ => static_page(asked),
+        _ => static_page(asked, is_watched),
     }
 }
 
@@ -134,8 +151,36 @@ fn article_html(asked: &Asked<'_>) -> Bytes {
     html::article(&article(asked)).into()
 }
 
-fn static_page(asked: &Asked<'_>) -> Response<Body> {
+/// Below a page that leads ever deeper.
+fn deeper(path: &str) -> Vec<String> {
+    let below = if path.starts_with("/deeper/") { path.to_owned() } else { format!("/deeper{path}") };
+    (1..=5).map(|n| format!("{}/{n}", below.trim_end_matches('/'))).collect()
+}
+
+/// The page, with a script that says when it runs.
+fn watched(page: String, asked: &Asked<'_>, is_watched: bool) -> String {
+    if !is_watched {
+        return page;
+    }
+    let query: String = form_urlencoded::Serializer::new(String::new()).append_pair("path", asked.path).finish();
+    page.replace("</body>", &format!("<script src=\"{RENDERED}{query}\" async></script>\n</body>"))
+}
+
+/// The response, which shows the content of `path`.
+fn shown(path: &str, mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(Shown::Content(path.to_owned()));
+    response
+}
+
+fn static_page(asked: &Asked<'_>, is_watched: bool) -> Response<Body> {
     let path = asked.path.split('?').next().unwrap_or_default();
+    if path != "/robots.txt" && is_page(asked.path) {
+        return shown(asked.path, article_page(path, asked, is_watched));
+    }
+    article_page(path, asked, is_watched)
+}
+
+fn article_page(path: &str, asked: &Asked<'_>, is_watched: bool) -> Response<Body> {
     let page = if path.ends_with(".pdf") {
         whole(200, "application/pdf", pdf::article(&article(asked)))
     } else if path.ends_with(".json") {
@@ -146,7 +191,7 @@ fn static_page(asked: &Asked<'_>) -> Response<Body> {
         let article = article(asked);
         whole(200, "text/plain; charset=utf-8", format!("{}\n\n{}\n", article.title, article.summary))
     } else {
-        whole(200, HTML, article_html(asked))
+        whole(200, HTML, watched(html::article(&article(asked)), asked, is_watched))
     };
     with_header(page, SERVER, "nginx")
 }
@@ -156,7 +201,10 @@ fn react_shell(asked: &Asked<'_>) -> Response<Body> {
     let page = if path == "/api/page" {
         let of = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "path").map(|(_, value)| value);
         match of {
-            Some(of) => whole(200, "application/json", Article::at(asked.host, &of).to_json().to_string()),
+            Some(of) => {
+                let page = whole(200, "application/json", Article::at(asked.host, &of).to_json().to_string());
+                shown(&of, page)
+            }
             None => status(400),
         }
     } else if path.starts_with("/assets/") {
@@ -167,9 +215,10 @@ fn react_shell(asked: &Asked<'_>) -> Response<Body> {
     with_header(page, SERVER, "nginx")
 }
 
-fn challenge(wall: Wall, code: u16, asked: &Asked<'_>) -> Response<Body> {
+fn challenge(wall: Wall, code: u16, asked: &Asked<'_>, is_watched: bool) -> Response<Body> {
     let ray = format!("{:016x}", xxh3_64(format!("{}{}", asked.host, asked.path).as_bytes()));
-    let page = whole(code, HTML, html::challenge(wall, &ray));
+    let mut page = whole(code, HTML, watched(html::challenge(wall, &ray), asked, is_watched));
+    page.extensions_mut().insert(Shown::Wall);
     match wall {
         Wall::Cloudflare => {
             let page = with_header(page, SERVER, "cloudflare");

@@ -2,7 +2,7 @@
 //!
 //! A request is entered before it is answered, so a client that has an answer finds its request here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,18 @@ use fetchwise::response::{Header, header};
 
 /// Requests a host remembers in full.
 const KEPT: usize = 100_000;
+
+/// What a response shows, for the ledger.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    /// The content of this path.
+    Content(String),
+    /// A wall.
+    Wall,
+}
+
+/// The script that a watched page asks for when a browser runs scripts; its query is the page's path.
+pub(super) const RENDERED: &str = "/assets/rendered.js?";
 
 /// A request that the origin received.
 #[derive(Clone, Debug)]
@@ -39,6 +51,22 @@ impl Seen {
     }
 }
 
+/// What a host has been asked for, and what it showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Requests of every kind.
+    pub requests: u64,
+    /// Requests for pages.
+    pub pages: u64,
+    /// Answers with 401, 403 or 429, and walls of any status.
+    pub blocked: u64,
+    /// Pages that a browser has rendered: those of an application, and of [watched](super::Site::Watched) sites.
+    pub renders: u64,
+    /// Paths whose content was sent, each counted once.
+    pub shown: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: Mutex<Entries>,
@@ -49,6 +77,9 @@ struct Entries {
     hits: u64,
     pages: u64,
     refused: u64,
+    blocked: u64,
+    renders: u64,
+    shown: HashSet<String>,
     first_page: Option<Instant>,
     by_path: HashMap<String, u64>,
     latest: VecDeque<Seen>,
@@ -59,6 +90,7 @@ impl Ledger {
     pub(super) fn enter(&self, seen: Seen) -> u64 {
         let mut entries = self.lock();
         entries.hits += 1;
+        entries.renders += u64::from(seen.path.starts_with(RENDERED));
         if is_page(&seen.path) {
             entries.pages += 1;
             entries.first_page.get_or_insert(seen.at);
@@ -71,13 +103,34 @@ impl Ledger {
         entries.pages
     }
 
-    /// Enters that a request was refused.
-    pub(super) fn refuse(&self) {
-        self.lock().refused += 1;
-    }
-
     pub(super) fn refused(&self) -> u64 {
         self.lock().refused
+    }
+
+    /// Enters what was answered: what it shows, whether its status refuses, whether only a browser asks for it.
+    pub(super) fn answered(&self, shown: Option<Shown>, is_refused: bool, is_render: bool) {
+        let mut entries = self.lock();
+        entries.refused += u64::from(is_refused);
+        entries.blocked += u64::from(is_refused || matches!(shown, Some(Shown::Wall)));
+        if let Some(Shown::Content(path)) = shown {
+            entries.shown.insert(path);
+            entries.renders += u64::from(is_render);
+        }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let entries = self.lock();
+        Tally {
+            requests: entries.hits,
+            pages: entries.pages,
+            blocked: entries.blocked,
+            renders: entries.renders,
+            shown: entries.shown.len() as u64,
+        }
+    }
+
+    pub(super) fn has_shown(&self, path: &str) -> bool {
+        self.lock().shown.contains(path)
     }
 
     /// The page requests so far in the window that `now` lies in, and how much of it is left. Windows follow each other from the
@@ -111,7 +164,7 @@ impl Ledger {
 }
 
 /// Whether a path is a page rather than something a browser loads on the side.
-fn is_page(path: &str) -> bool {
+pub(super) fn is_page(path: &str) -> bool {
     const ASIDE: [&str; 3] = ["/assets/", "/api/", "/cdn-cgi/"];
     !ASIDE.iter().any(|prefix| path.starts_with(prefix)) && path != "/favicon.ico" && path != "/robots.txt"
 }

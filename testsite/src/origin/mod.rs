@@ -36,9 +36,11 @@ use std::sync::Arc;
 
 pub use super::pages::charset::Charset;
 pub use super::pages::html::Wall;
-pub use ledger::Seen;
+pub use ledger::{Seen, Tally};
 pub use site::{Coding, Site};
 
+use crate::pages::article::Article;
+use ledger::Ledger;
 use server::{Hosts, Server};
 
 /// Ports tried until one is free on every address.
@@ -104,6 +106,21 @@ impl Origin {
     /// How many requests `host` has answered with 401, 403 or 429.
     pub fn refusals(&self, host: &str) -> u64 {
         self.hosts.ledger(host).map_or(0, |ledger| ledger.refused())
+    }
+
+    /// What `host` was asked for and showed in all. Nothing for a host that is not served.
+    pub fn tally(&self, host: &str) -> Tally {
+        self.hosts.ledger(host).map_or_else(Tally::default, Ledger::tally)
+    }
+
+    /// Whether `host` has sent the content of `path` to anybody.
+    pub fn has_shown(&self, host: &str, path: &str) -> bool {
+        self.hosts.ledger(host).is_some_and(|ledger| ledger.has_shown(path))
+    }
+
+    /// The title of the article at `path` of `host`, which stands in its page whoever renders it.
+    pub fn title(host: &str, path: &str) -> String {
+        Article::at(host, path).title
     }
 
     /// How many TCP connections `host` has accepted. Connections to a named host are counted for 127.0.0.1's address, under

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::answer::{Answer, Asked, answer};
 use super::body::{Body, text};
-use super::ledger::{Ledger, Seen};
+use super::ledger::{Ledger, Seen, Shown};
 use super::site::Site;
 use fetchwise::response::Header;
 
@@ -175,10 +175,10 @@ async fn respond(
     let number = host.ledger.enter(seen);
     let site = Arc::clone(&*host.site.lock().unwrap_or_else(PoisonError::into_inner));
     match answer(&site, &Asked { host: name, path: &path, headers: &headers, number, at, ledger: &host.ledger }).await {
-        Answer::Response(response) => {
-            if matches!(response.status().as_u16(), 401 | 403 | 429) {
-                host.ledger.refuse();
-            }
+        Answer::Response(mut response) => {
+            let shown = response.extensions_mut().remove::<Shown>();
+            let is_refused = matches!(response.status().as_u16(), 401 | 403 | 429);
+            host.ledger.answered(shown, is_refused, path.starts_with("/api/"));
             Ok(response)
         }
         Answer::Reset => {

@@ -123,6 +123,16 @@ pub enum Site {
     LoginWall,
     /// The files below a directory, `index.html` for directories.
     Files(PathBuf),
+    /// A page of a heading and one sentence at every path: little, and all there is.
+    Short,
+    /// A stub at every path that leads on in HTML, to the same path below `/now`; articles there.
+    HtmlRedirect,
+    /// Articles that lead ever deeper: every page links to pages below itself that nobody has seen. `/robots.txt` forbids what lies
+    /// below `/deeper`.
+    Trap,
+    /// A site whose pages tell when a script of theirs runs: so that the ledger knows of renders. See
+    /// [`Tally`](super::Tally).
+    Watched(Box<Site>),
     /// Several sites on one host: the longest prefix of the path decides, and what matches none is not found.
     Mixed(Vec<(String, Site)>),
 }

@@ -46,6 +46,12 @@ impl Article {
         Self { title, summary, sections, links: links(&mut dice) }
     }
 
+    /// The same, with links to these paths.
+    pub(crate) fn leading_to(self, paths: &[String]) -> Self {
+        let links = paths.iter().map(|path| (path.clone(), format!("On {}", readable(path)))).collect();
+        Self { links, ..self }
+    }
+
     /// The article as the JSON that the client-rendered site asks for.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({

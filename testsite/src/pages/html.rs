@@ -40,6 +40,24 @@ pub(crate) fn article(article: &Article) -> String {
     page
 }
 
+/// The article's title and one sentence, and nothing else.
+pub(crate) fn short(article: &Article) -> String {
+    let (title, summary) = (escape_html(&article.title), escape_html(&article.summary));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body>\n\
+         <h1>{title}</h1>\n<p>{summary}</p>\n</body>\n</html>\n"
+    )
+}
+
+/// A page that sends its reader on.
+pub(crate) fn refresh(to: &str) -> String {
+    let to = escape_html(to);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>Moved</title>\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={to}\"></head>\n<body><a href=\"{to}\">Moved</a></body>\n</html>\n"
+    )
+}
+
 /// The challenge page of `wall`. `ray` is the identifier that such pages print: hexadecimal digits.
 pub(crate) fn challenge(wall: Wall, ray: &str) -> String {
     let template = match wall {

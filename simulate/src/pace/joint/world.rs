@@ -12,11 +12,11 @@ use fetchwise::registry::FetcherSpec;
 
 /// The shipped worlds, as name and text of the file.
 pub const JOINT_WORLDS: [(&str, &str); 2] = [
-    ("joint-1", include_str!("../../../../worlds/joint-1.toml")),
-    ("joint-2", include_str!("../../../../worlds/joint-2.toml")),
+    ("joint-1", include_str!("../../../worlds/joint-1.toml")),
+    ("joint-2", include_str!("../../../worlds/joint-2.toml")),
 ];
 
-/// A world of hosts whose limits depend on who asks. `worlds/joint-1.toml` has every key.
+/// A world of hosts whose limits depend on who asks. `simulate/worlds/joint-1.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JointWorld {

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Crawlers on the same town, one after the other, each as its own documentation sets it up.
+
+    benches/peers/run.py --fetchwise target/release/fetchwise [--pages N] [--seed N] [--only NAME ...] [--write docs/peers.md]
+
+Wants Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node; what is missing is
+said and left out. What is good, wrong, blocked and rendered is counted by the town.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+#: Longer than any of them takes.
+PATIENCE = 1800
+
+
+def peers(node: str | None) -> dict[str, tuple[list[str], str | None]]:
+    """The commands, and why one cannot run."""
+
+    def python(module: str, *command: str) -> tuple[list[str], str | None]:
+        missing = None if importlib.util.find_spec(module) else f"pip install {module}"
+        return [sys.executable, *command], missing
+
+    crawlee = None if node and os.path.isdir(os.path.join(node, "node_modules", "crawlee")) else "npm install crawlee playwright"
+    return {
+        "fetchwise": ([sys.executable, "fetchwise_town.py"], None),
+        "Scrapy": python("scrapy", "scrapy_town.py"),
+        "Scrapy, every page by scrapy-playwright": python("scrapy_playwright", "scrapy_town.py", "playwright"),
+        "Crawlee for Python, adaptive": python("crawlee", "crawlee_town.py"),
+        "Crawlee, adaptive": (["node", "crawlee_town.mjs"], crawlee),
+    }
+
+
+def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
+    """One crawler's ledger and time."""
+    with tempfile.TemporaryDirectory() as place:
+        town_command = [args.fetchwise, "town", "--json", "--pages", str(args.pages), "--seed", str(args.seed)]
+        with subprocess.Popen(town_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as town:
+            try:
+                assert town.stdout
+                where = json.loads(town.stdout.readline())
+                environment = os.environ | {
+                    "LINKS": where["links"],
+                    "PAGES": where["pages"],
+                    "FETCHWISE": args.fetchwise,
+                    "CHROMIUM": args.chromium,
+                    "CRAWLEE_STORAGE_DIR": place,
+                    "PYTHONPATH": HERE,
+                }
+                script = command[1]
+                if script.endswith(".mjs"):
+                    # Modules are looked for beside the script.
+                    here = os.path.join(args.node, script)
+                    shutil.copy(os.path.join(HERE, script), here)
+                else:
+                    here = os.path.join(HERE, script)
+                begun = time.monotonic()
+                run = [command[0], here, *command[2:]]
+                ended = subprocess.run(run, env=environment, cwd=place, timeout=PATIENCE, check=False, capture_output=True, text=True)
+                seconds = time.monotonic() - begun
+            finally:
+                town.send_signal(signal.SIGTERM)
+            ledger = json.loads(town.stdout.read())
+    if ended.returncode != 0:
+        print(f"{name} ended with {ended.returncode}: {ended.stderr[-2000:]}", file=sys.stderr)
+    return {"seconds": seconds, "code": ended.returncode, **ledger}
+
+
+def row(name: str, found: dict) -> str:
+    total = found["total"]
+    per_hundred = total["good"] * 100 / total["cost"] if total["cost"] else 0.0
+    counts = [total[figure] for figure in ("good", "wrong", "blocked", "renders", "requests", "cost")]
+    return f"| {name} | " + " | ".join(str(count) for count in counts) + f" | {per_hundred:.1f} | {found['seconds']:.0f} |"
+
+
+def by_kind(found: dict[str, dict]) -> list[str]:
+    names = list(found)
+    kinds = found[names[0]]["kinds"]
+    lines = ["| kind | listed | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+    for kind, score in kinds.items():
+        cells = [f"{one['kinds'][kind]['good']}, {one['kinds'][kind]['wrong']}" for one in found.values()]
+        lines.append(f"| {kind} | {score['listed']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
+    parser.add_argument("--pages", type=int, default=30, help="pages of each site (30)")
+    parser.add_argument("--seed", type=int, default=1, help="which pages (1)")
+    parser.add_argument("--only", nargs="+", help="only these crawlers")
+    parser.add_argument("--node", type=os.path.abspath, help="where npm's crawlee is")
+    parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser for all")
+    parser.add_argument("--write", help="put the tables into this page, between its marks")
+    args = parser.parse_args()
+    found = {}
+    for name, (command, missing) in peers(args.node).items():
+        if args.only and name not in args.only:
+            continue
+        if missing:
+            print(f"{name} is left out: {missing}", file=sys.stderr)
+            continue
+        print(f"{name} ...", file=sys.stderr)
+        found[name] = crawl(args, name, command)
+    head = ["| crawler | good | wrong | blocked | renders | requests | cost | good for 100 | seconds |", "|---|---|---|---|---|---|---|---|---|"]
+    servable = next(iter(found.values()))["total"]["servable"]
+    text = "\n".join(
+        [f"`make peers`, {args.pages} pages of each site, seed {args.seed}: {servable} pages can be had.", ""]
+        + head
+        + [row(name, one) for name, one in found.items()]
+        + ["", "Good and wrong pages by kind of site:", ""]
+        + by_kind(found)
+    )
+    print(text)
+    if args.write:
+        with open(args.write) as page:
+            before, rest = page.read().split("<!-- measured -->\n", 1)
+        after = rest.split("<!-- end -->", 1)[1]
+        with open(args.write, "w") as page:
+            page.write(f"{before}<!-- measured -->\n{text}\n<!-- end -->{after}")
+
+
+main()

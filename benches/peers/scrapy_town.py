@@ -1,0 +1,40 @@
+"""Scrapy on the town, set up as `scrapy startproject` does it: `plain`, or `playwright` for every page."""
+
+import os
+import sys
+
+import scrapy
+from scrapy.crawler import CrawlerProcess
+
+from hand_in import Pages, links
+
+WITH_BROWSER = sys.argv[1:] == ["playwright"]
+
+
+class Town(scrapy.Spider):
+    name = "town"
+    pages = Pages()
+
+    async def start(self):
+        for url in links():
+            yield scrapy.Request(url, meta={"playwright": True} if WITH_BROWSER else {})
+
+    def parse(self, response):
+        first = response.meta.get("redirect_urls", [response.request.url])[0]
+        self.pages.add(first, response.text if hasattr(response, "text") else "")
+
+    def closed(self, reason):
+        self.pages.close()
+
+
+settings = {"ROBOTSTXT_OBEY": True, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False}
+if WITH_BROWSER:
+    handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+    settings |= {
+        "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+        "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+        "PLAYWRIGHT_LAUNCH_OPTIONS": {"executable_path": os.environ["CHROMIUM"], "args": ["--no-sandbox"]},
+    }
+process = CrawlerProcess(settings)
+process.crawl(Town)
+process.start()

@@ -1,0 +1,137 @@
+//! What a crawl shows over HTTP while it lasts: its metrics (`fetch --metrics`), and the demo's dashboard.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use fetchwise_testsite::origin::{Origin, Site};
+
+use crate::support::{PATIENCE, Place, lines, wait_for};
+
+const TOKEN: &str = "a-token-that-is-long-enough";
+const PAGES: u64 = 40;
+
+fn ask(address: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The one value of a metric without labels; none where it is not there.
+fn value(page: &str, name: &str) -> Option<u64> {
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+fn sum(page: &str, name: &str) -> u64 {
+    let rows = page.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+    rows.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+/// A crawl of one host that takes one page at once, and where its metrics are.
+fn crawl(place: &Place, origin: &Origin, args: &[&str], listen: &str, token: Option<&str>) -> (Child, String) {
+    let urls: String = (0..PAGES).map(|n| origin.url("127.0.75.1", &format!("/{n}\n"))).collect();
+    let input = place.write("urls.txt", urls);
+    let fetch =
+        ["fetch", "--json", "--allow-network", "127.0.0.0/8", "--no-browser", "--robots", "ignore", "--pace", "off"];
+    let mut command: Command = place.command(&[&fetch[..], &["--input", &input, "--metrics", listen], args].concat());
+    command.env_remove("FETCHWISE_TOKEN");
+    token.map(|token| command.env("FETCHWISE_TOKEN", token));
+    let mut child = command.spawn().unwrap();
+    let said = lines(child.stderr.take().unwrap());
+    let line = said.recv_timeout(PATIENCE).unwrap();
+    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
+    (child, address.strip_suffix("/metrics").unwrap().to_owned())
+}
+
+#[test]
+fn a_crawl_says_how_far_it_is_for_as_long_as_it_lasts() {
+    let place = Place::new();
+    let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_millis(150)))]).unwrap();
+    let (mut child, address) = crawl(&place, &origin, &["--concurrency", "1"], "127.0.0.1:0", None);
+    let begun = Instant::now();
+    // Some pages are there, and others wait.
+    let page = loop {
+        let (status, page) = ask(&address, "/metrics", "Accept: text/plain\r\n");
+        assert_eq!(status, 200, "{page}");
+        if sum(&page, "fetchwise_attempts_total") >= 3 {
+            break page;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{page}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let of = |name: &str| value(&page, &format!("fetchwise_crawl_{name}"));
+    let (queued, in_progress, left) = (of("queue_links").unwrap(), of("links_in_progress"), of("links_left").unwrap());
+    assert!((1..PAGES - 2).contains(&queued), "{page}");
+    assert_eq!((in_progress, of("hosts")), (Some(1), Some(1)), "{page}");
+    assert!(left > queued && left < PAGES, "{left} of {PAGES} are left, {queued} wait");
+    assert_eq!(ask(&address, "/healthz", "").0, 200);
+    let (status, words) = ask(&address, "/v1/stats", "");
+    assert!(status == 404 && words.contains("fetchwise serve"), "{words}");
+    // A page of somebody else's in the operator's browser is not let in.
+    assert_eq!(ask(&address, "/metrics", "Origin: http://evil.example\r\n").0, 403);
+    let results = lines(child.stdout.take().unwrap());
+    for _ in 0..PAGES {
+        results.recv_timeout(PATIENCE).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(&address).is_err(), "it ends with the crawl");
+}
+
+#[test]
+fn others_want_a_token_and_a_wrong_address_is_said_before_anything_is_fetched() {
+    let place = Place::new();
+    let origin = Origin::start([("127.0.75.1".to_owned(), Site::slow(Duration::from_millis(50)))]).unwrap();
+    let url = origin.url("127.0.75.1", "/never");
+    for (listen, words) in [
+        ("0.0.0.0:0", "there are no tokens"),
+        ("127.0.0.1", "--metrics 127.0.0.1:9117"),
+        ("203.0.113.7:9", "there are no tokens"),
+    ] {
+        let ran = place.run(&["fetch", &url, "--allow-network", "127.0.0.0/8", "--no-browser", "--metrics", listen]);
+        assert!(ran.code == 2 && ran.stderr.contains(words), "{listen}: {} {}", ran.code, ran.stderr);
+    }
+    assert_eq!(origin.hits_at("127.0.75.1", "/never"), 0);
+    let (mut child, address) = crawl(&place, &origin, &[], "0.0.0.0:0", Some(TOKEN));
+    let address = address.replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(ask(&address, "/metrics", "").0, 401);
+    let (status, page) = ask(&address, "/metrics", &format!("Authorization: Bearer {TOKEN}\r\n"));
+    assert!(status == 200 && page.contains("fetchwise_crawl_queue_links"), "{page}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn the_demo_has_the_dashboard_over_it_until_somebody_ends_it() {
+    let place = Place::new();
+    let mut child = place.command(&["demo", "--plain", "--serve", "--rounds", "3", "--no-browser"]).spawn().unwrap();
+    let said = lines(child.stderr.take().unwrap());
+    let line = said.recv_timeout(PATIENCE).unwrap();
+    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}")).trim_end_matches('/').to_owned();
+    let shown = lines(child.stdout.take().unwrap());
+    wait_for(&said, "the dashboard stays at");
+    let (status, page) = ask(&address, "/", "");
+    assert!(status == 200 && page.contains("<title>"), "{page}");
+    let board = |path: &str| serde_json::from_str::<serde_json::Value>(&ask(&address, path, "").1).unwrap();
+    let begun = Instant::now();
+    // It shows what was crawled: the same attempts that the log has.
+    let all = loop {
+        let all = board("/v1/dashboard?range=15m");
+        if all["complete"] == true {
+            break all;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{all}");
+    };
+    assert!(all["all"]["delivered"].as_u64().unwrap() >= 9, "{all}");
+    assert_eq!(all["all"]["attempts"], board("/v1/stats")[0]["attempts"]);
+    let explained = board("/v1/explain?url=http%3A%2F%2F127.0.0.2%2F");
+    assert_eq!(explained["fetcher"], "direct_access", "{explained}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(shown.iter().any(|line| line.contains("library")), "the table");
+    assert!(!place.data().exists(), "what was learned is thrown away");
+}

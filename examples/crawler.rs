@@ -1,0 +1,267 @@
+//! A complete crawler in one file, on the visit: a frontier with a queue for each host, no URL twice, robots.txt, links of every page,
+//! all cores. It crawls a town of web sites on this machine, first as a crawler without fetchwise would, always with the same fetcher,
+//! and then with fetchwise choosing. What was refused is counted by the town.
+//!
+//! `cargo run --release --example crawler --features browser -- [SECONDS]`
+//!
+//! Left out, since it is not about fetchwise: storing pages, and forgetting what was seen when memory gets short.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fetchwise::Selector;
+use fetchwise::answer::{Answer, Outcome};
+use fetchwise::detect::Detector;
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::guard::{AddressGuard, parse_network};
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::robots::Rules;
+use fetchwise::time::Timestamp;
+use fetchwise::visit::{Step, Visit};
+use fetchwise_testsite::origin::{Origin, Site};
+use tokio::sync::{OnceCell, Semaphore};
+use url::{Position, Url};
+
+/// Requests to one host at once.
+const PER_HOST: usize = 4;
+/// How long a server takes for each answer. Without it a town on this machine would be a race of processors.
+const LATENCY: Duration = Duration::from_millis(100);
+/// What this crawler calls itself in robots.txt.
+const AGENT: &str = "examplebot";
+
+/// Who says which fetcher gets a page.
+#[derive(Clone)]
+enum Chooser {
+    /// Always this one, and what comes with status 200 is a page.
+    Always(&'static str),
+    /// What was learned.
+    Fetchwise(Arc<Selector>, Arc<Detector>),
+}
+
+struct Crawler {
+    chooser: Chooser,
+    /// With how many requests each may have under way at once.
+    fetchers: HashMap<&'static str, (Arc<dyn Fetcher>, Semaphore)>,
+    limits: Limits,
+    until: Instant,
+    seen: Mutex<HashSet<String>>,
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    counts: Counts,
+}
+
+struct Host {
+    queue: Mutex<VecDeque<Url>>,
+    rules: OnceCell<Rules>,
+    /// Wakes its workers, one for each link.
+    links: Semaphore,
+}
+
+#[derive(Default)]
+struct Counts {
+    good: AtomicU64,
+    wrong: AtomicU64,
+    renders: AtomicU64,
+}
+
+impl Crawler {
+    /// Takes a link up, unless it is known. A host that is new gets workers.
+    fn add(self: &Arc<Self>, url: Url) {
+        if !matches!(url.scheme(), "http" | "https")
+            || !self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(url[..Position::AfterQuery].to_owned())
+        {
+            return;
+        }
+        let origin = url[..Position::BeforePath].to_owned();
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = hosts.entry(origin).or_insert_with(|| {
+            let host = Arc::new(Host { queue: Mutex::default(), rules: OnceCell::new(), links: Semaphore::new(0) });
+            for _ in 0..PER_HOST {
+                tokio::spawn(Arc::clone(self).work(Arc::clone(&host)));
+            }
+            host
+        });
+        host.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(url);
+        host.links.add_permits(1);
+    }
+
+    /// Gets one page of a host after the other.
+    async fn work(self: Arc<Self>, host: Arc<Host>) {
+        while let Ok(link) = host.links.acquire().await {
+            link.forget();
+            let Some(url) = host.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { continue };
+            let rules = host.rules.get_or_init(|| self.robots(&url)).await;
+            if rules.forbids(&url).is_some() {
+                continue;
+            }
+            if let Some(response) = self.get(&url).await {
+                if Instant::now() > self.until {
+                    return;
+                }
+                let body = response.body.head();
+                // This town's pages all say so; a wall and an application's shell do not.
+                let is_good = body.windows(7).any(|text| text == b"Read on");
+                let count = if is_good { &self.counts.good } else { &self.counts.wrong };
+                count.fetch_add(1, Relaxed);
+                for link in links(body, &response.final_url) {
+                    self.add(link);
+                }
+            }
+        }
+    }
+
+    async fn robots(&self, url: &Url) -> Rules {
+        let there = url.join("/robots.txt").expect("a path of its own");
+        let text = match self.ask("direct_access", &there, self.limits.deadline).await {
+            Ok(response) if response.status == 200 => response.body.head().to_vec(),
+            _ => Vec::new(),
+        };
+        Rules::read(&text, AGENT, Timestamp::now())
+    }
+
+    /// The page, however it can be had.
+    async fn get(&self, url: &Url) -> Option<Response> {
+        let (selector, detector) = match &self.chooser {
+            Chooser::Always(name) => {
+                let response = self.ask(name, url, self.limits.deadline).await.ok()?;
+                return Some(response).filter(|response| response.status == 200);
+            }
+            Chooser::Fetchwise(selector, detector) => (selector, detector),
+        };
+        // This is all there is to it: the visit says what to fetch with what, and hears what came.
+        let mut visit = Visit::new(Arc::clone(selector), url.clone()).ok()?;
+        let mut page = None;
+        loop {
+            match visit.next() {
+                Step::Fetch(fetch) => {
+                    let (asked, name) = (visit.url().clone(), fetch.fetcher().to_owned());
+                    let answer = match self.ask(&name, &asked, fetch.deadline()).await {
+                        Ok(response) => {
+                            let answer =
+                                detector.judge_with(&response.page(&asked), &[]).with_duration(response.duration);
+                            page = Some(response);
+                            answer
+                        }
+                        Err(error) => Answer::from(Outcome::from(error.kind)).with_message(error.message),
+                    };
+                    visit.report(fetch, answer);
+                }
+                Step::Wait(mut wait) => {
+                    let left = wait.until().since(Timestamp::now());
+                    let _ = tokio::time::timeout(left, wait.notified()).await;
+                }
+                Step::End(end) => return page.filter(|_| end.is_delivered()),
+                _ => return None,
+            }
+        }
+    }
+
+    async fn ask(&self, name: &str, url: &Url, deadline: Duration) -> Result<Response, FetchError> {
+        let Some((fetcher, places)) = self.fetchers.get(name) else { return Err(FetchError::unavailable(name)) };
+        let _place = places.acquire().await;
+        if fetcher.renders() {
+            self.counts.renders.fetch_add(1, Relaxed);
+        }
+        let limits = Limits { deadline, ..self.limits.clone() };
+        fetcher.fetch(Request { url, limits: &limits }).await
+    }
+}
+
+/// Where a page leads.
+fn links(body: &[u8], base: &Url) -> Vec<Url> {
+    let mut links = Vec::new();
+    let each = lol_html::element!("a[href]", |element: &mut lol_html::html_content::Element<'_, '_>| {
+        let there = element.get_attribute("href").and_then(|href| base.join(&href).ok());
+        links.extend(there.map(|mut there| {
+            there.set_fragment(None);
+            there
+        }));
+        Ok(())
+    });
+    let settings = lol_html::RewriteStrSettings::new().append_element_content_handler(each);
+    // What is no HTML leads nowhere.
+    let _ = lol_html::rewrite_str(&String::from_utf8_lossy(body), settings);
+    links
+}
+
+/// A town: mostly plain pages, some applications, some walls, some limits.
+fn town() -> Vec<(String, Site)> {
+    let mut sites = vec![Site::Static; 8];
+    sites.extend(vec![Site::ReactShell; 2]);
+    sites.extend(vec![
+        Site::captcha(403),
+        Site::captcha(200),
+        Site::FORBIDDEN,
+        Site::quota(40, Duration::from_secs(10)),
+    ]);
+    let slow = |site| Site::Slow { wait: LATENCY, behind: Box::new(site) };
+    (2..).zip(sites).map(|(n, site)| (format!("127.0.44.{n}"), slow(site))).collect()
+}
+
+type Fetchers = HashMap<&'static str, (Arc<dyn Fetcher>, Semaphore)>;
+
+/// A plain client, one that looks like a person's, and a browser.
+fn fetchers() -> Result<Fetchers, Box<dyn std::error::Error>> {
+    let mut guard = AddressGuard::default();
+    guard.allow_network(parse_network("127.0.0.0/8")?);
+    let plain = HttpFetcher::builder().guard(guard.clone()).build()?;
+    let stealth = HttpFetcher::builder().name("stealth_http").guard(guard.clone()).user_agent("stealth").build()?;
+    let options = BrowserOptions { quiet: Duration::from_millis(150), ..BrowserOptions::default() };
+    let browser = BrowserFetcher::new(BrowserFetcher::find(None)?, options, Dialer::new(guard))?;
+    let tabs = browser.max_in_flight();
+    Ok(HashMap::from([
+        ("direct_access", (Arc::new(plain) as Arc<dyn Fetcher>, Semaphore::new(256))),
+        ("stealth_http", (Arc::new(stealth) as Arc<dyn Fetcher>, Semaphore::new(64))),
+        ("playwright", (Arc::new(browser) as Arc<dyn Fetcher>, Semaphore::new(tabs))),
+    ]))
+}
+
+async fn crawl(what: &str, chooser: Chooser, time: Duration) -> Result<(), Box<dyn std::error::Error>> {
+    let town = town();
+    let origin = Origin::start(town.clone())?;
+    let crawler = Arc::new(Crawler {
+        chooser,
+        fetchers: fetchers()?,
+        limits: Limits::default(),
+        until: Instant::now() + time,
+        seen: Mutex::default(),
+        hosts: Mutex::default(),
+        counts: Counts::default(),
+    });
+    for (host, _) in &town {
+        crawler.add(Url::parse(&origin.url(host, "/"))?);
+    }
+    tokio::time::sleep_until(crawler.until.into()).await;
+    let blocked: u64 = town.iter().map(|(host, _)| origin.refusals(host)).sum();
+    let Counts { good, wrong, renders } = &crawler.counts;
+    let (good, wrong, renders) = (good.load(Relaxed), wrong.load(Relaxed), renders.load(Relaxed));
+    println!("{what:<16} {good:>6} {:>8.1} {wrong:>6} {renders:>8} {blocked:>8}", good as f64 / time.as_secs_f64());
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let seconds = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
+    println!("{:<16} {:>6} {:>8} {:>6} {:>8} {:>8}", "", "good", "a second", "wrong", "renders", "refused");
+    for name in ["direct_access", "playwright", "fetchwise"] {
+        let chooser = match name {
+            "fetchwise" => {
+                let stealth = FetcherSpec { renders: false, ..FetcherSpec::stealth("stealth_http").cost(3.0) };
+                let fetchers = [FetcherSpec::by_name("direct_access"), stealth, FetcherSpec::by_name("playwright")];
+                // A town of this machine's own may be asked as fast as it answers, so there is no pace here.
+                let selector =
+                    fetchers.into_iter().fold(Selector::builder(), |builder, spec| builder.fetcher(spec)).build()?;
+                Chooser::Fetchwise(Arc::new(selector), Arc::new(Detector::new()))
+            }
+            name => Chooser::Always(name),
+        };
+        // A runtime for each, which ends what is still under way.
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(crawl(name, chooser, Duration::from_secs(seconds)))?;
+        runtime.shutdown_timeout(Duration::from_secs(5));
+    }
+    Ok(())
+}
