@@ -14,7 +14,8 @@ use futures_util::stream::{self, BoxStream};
 
 use super::Nats;
 use super::error::NotStored;
-use super::link::{Link, timestamp};
+use super::info::timestamp;
+use super::link::Link;
 use super::setup::max_age;
 use super::tail::{Came, Message, Tail};
 use crate::transport::{Cell, Cells, Change, Swapped, Table, TransportError};
