@@ -75,7 +75,10 @@ impl Peer {
         let nothing = Intervals::default();
         for (epoch, (base, top)) in epochs {
             let seen = self.seen.get(&epoch).unwrap_or(&nothing);
-            holes.extend(seen.holes(base + 1, top).map(|(first, last)| (epoch, first, last)));
+            if base >= top {
+                continue;
+            }
+            holes.extend(seen.holes(base.saturating_add(1), top).map(|(first, last)| (epoch, first, last)));
         }
         holes
     }
@@ -235,5 +238,21 @@ impl Book {
         let cursor = Position { incarnation: kept.incarnation, seq: kept.seq };
         let forgotten = kept.forgotten.into_iter().map(|(name, ms)| (name, Timestamp::from_millis(ms))).collect();
         Ok(Self { peers, cursor, forgotten, ..Self::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_that_nobody_has_are_missing_and_no_sum_of_them_overflows() {
+        let mut peer = Peer::default();
+        peer.seen.insert(1, Intervals::of(3, 9));
+        assert_eq!(peer.holes(None), [(1, 1, 2)]);
+        assert_eq!(peer.holes(Some((1, 2, 12))), [(1, 10, 12)]);
+        assert_eq!(peer.holes(Some((2, u64::MAX, u64::MAX))), [(1, 1, 2)]);
+        let all = peer.holes(Some((2, 0, u64::MAX)));
+        assert_eq!(crate::intervals::count(all.iter().map(|(_, first, last)| (*first, *last))), u64::MAX);
     }
 }

@@ -100,8 +100,13 @@ impl Intervals {
 
     /// How many positions are missing from `first` to `last`.
     pub fn missing(&self, first: u64, last: u64) -> u64 {
-        self.holes(first, last).map(|(a, b)| b - a + 1).sum()
+        count(self.holes(first, last))
     }
+}
+
+/// How many positions there are in runs, as far as a number goes.
+pub fn count(runs: impl IntoIterator<Item = (u64, u64)>) -> u64 {
+    runs.into_iter().fold(0, |sum: u64, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
 }
 
 impl From<Intervals> for Vec<(u64, u64)> {

@@ -92,7 +92,11 @@ impl State {
     /// The positions of each history that the log holds, the present one without an end.
     pub fn own(&self) -> BTreeMap<u32, Intervals> {
         let ends = self.forks.iter().skip(1).map(|next| next.base).chain([u64::MAX]);
-        self.forks.iter().zip(ends).map(|(fork, end)| (fork.epoch, Intervals::of(fork.base + 1, end))).collect()
+        self.forks
+            .iter()
+            .zip(ends)
+            .map(|(fork, end)| (fork.epoch, Intervals::of(fork.base.saturating_add(1), end)))
+            .collect()
     }
 
     /// The directory was restored: goes on in a history of its own behind `base`, which nobody knows `known` of.
@@ -136,7 +140,10 @@ impl State {
         let state: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read ({error})"))?;
         let is_ordered =
             state.forks.windows(2).all(|pair| pair[0].epoch < pair[1].epoch && pair[0].base <= pair[1].base);
-        match state.version == 1 && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
+        // No log gets that long; sums of positions stay numbers.
+        let all = state.forks.iter().map(|fork| fork.base).chain([state.acknowledged, state.reserved, state.share]);
+        let is_small = all.into_iter().all(|position| position < 1 << 62);
+        match state.version == 1 && is_small && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
             true => Ok(state),
             false => Err("is of a newer release, or makes no sense".into()),
         }

@@ -48,13 +48,16 @@ async fn three_nodes_and_a_late_one_know_what_all_logs_say() {
     record(&nodes, &mut luck, 3000);
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
+    while nodes[..3].iter().any(|node| node.up().fleet.status().share == 0) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     nodes[3].start(options()).await.unwrap();
     record(&nodes, &mut luck, 500);
     settle(&nodes, WITHIN).await;
     expect_all(&nodes, &clock);
     let status = nodes[3].up().fleet.status();
     assert_eq!(status.peers.len(), 3);
-    assert!(status.counts.shares > 0 && status.peers.iter().all(|peer| peer.holes == 0 && peer.present));
+    assert!(status.counts.shares > 0 && status.peers.iter().all(|peer| peer.holes == 0 && peer.present), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

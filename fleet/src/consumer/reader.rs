@@ -18,6 +18,7 @@ use crate::book::{AHEAD_MAX_MS, Peer};
 use crate::codec::{Batch, DecodeError, peek};
 use crate::error::FleetError;
 use crate::forget::ForgetCell;
+use crate::intervals::count;
 use crate::options::Options;
 use crate::origin::Origin;
 use crate::peers::Peers;
@@ -333,7 +334,7 @@ impl Consumer {
         for origin in origins {
             let holes = self.holes(origin);
             let is_stale = self.is_stale(origin);
-            let missing: u64 = holes.iter().map(|(_, first, last)| last - first + 1).sum();
+            let missing: u64 = count(holes.iter().map(|(_, first, last)| (*first, *last)));
             let positions = missing.max(u64::from(is_stale));
             let timing = self.options.timing;
             let seen = self.seen.entry(origin).or_default();

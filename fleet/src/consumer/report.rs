@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::reader::{Consumer, LOST_AFTER, Seen};
 use crate::book::Peer;
+use crate::intervals::count;
 use crate::origin::Origin;
 use crate::status::PeerStatus;
 
@@ -37,7 +38,7 @@ impl Consumer {
             let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
             let seen = self.seen.get(&origin).cloned().unwrap_or_default();
             let presence = seen.presence.unwrap_or_default();
-            let holes: u64 = self.holes(origin).iter().map(|(_, first, last)| last - first + 1).sum();
+            let holes: u64 = count(self.holes(origin).iter().map(|(_, first, last)| (*first, *last)));
             let missing = seen.missing.filter(|_| holes > 0);
             PeerStatus {
                 origin: origin.to_string(),

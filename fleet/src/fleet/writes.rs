@@ -7,6 +7,7 @@ use fetchwise::journal::Journal;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::FleetError;
+use crate::intervals::count;
 use crate::lease::Lease;
 use crate::options::Options;
 use crate::origin::Origin;
@@ -162,7 +163,7 @@ impl Writes {
         status.epoch = publisher.state.fork().epoch;
         (status.position, status.published) = (publisher.durable(), publisher.state.acknowledged);
         status.share = publisher.state.share;
-        status.withheld = publisher.state.withheld.runs().iter().map(|(first, last)| last - first + 1).sum();
+        status.withheld = count(publisher.state.withheld.runs().iter().copied());
         status.clock_ahead_s = publisher.clock_ahead_ms.map(|ms| ms as f64 / 1000.0);
         status.broker = !matches!(turned, Err(FleetError::Transport(TransportError::Away(_))));
         status.stopped = match &turned {

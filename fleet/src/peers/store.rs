@@ -172,9 +172,9 @@ impl Peers {
         let fills = covers.iter().any(|(epoch, covered)| !seen(epoch).includes(covered));
         let lacked = peer.seen.iter().map(|(epoch, seen)| {
             let covered = covers.get(epoch).unwrap_or(&nothing);
-            seen.runs().iter().map(|(first, last)| covered.missing(*first, *last)).sum::<u64>()
+            seen.runs().iter().fold(0, |sum: u64, (first, last)| sum.saturating_add(covered.missing(*first, *last)))
         });
-        (fills, lacked.sum())
+        (fills, lacked.fold(0, u64::saturating_add))
     }
 
     /// Puts a share in the place of all that was known of an origin. The messages behind it that are still in `peers/` are taken again.
