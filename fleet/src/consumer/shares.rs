@@ -18,7 +18,10 @@ impl Consumer {
             let Ok(origin) = info.name.parse::<Origin>() else { continue };
             let Ok(note) = serde_json::from_str::<Note>(&info.note) else { continue };
             let peer = self.book().and_then(|book| book.peers.get(&origin)).cloned().unwrap_or_default();
-            if origin == self.own || !peer.is_heard() || peer.top(note.epoch) >= note.position {
+            if origin == self.own
+                || !peer.is_heard()
+                || peer.covers(note.epoch, peer.base(note.epoch).saturating_add(1), note.position)
+            {
                 continue;
             }
             self.take_share(origin, info).await?;

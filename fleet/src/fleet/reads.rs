@@ -68,6 +68,10 @@ impl Reads {
         use futures_util::StreamExt;
         let timing = self.options.timing;
         let transport = Arc::clone(&self.transport);
+        if self.consumer.is_starting {
+            // What shares hold need not be read message by message.
+            self.look().await?;
+        }
         let mut stream = transport.read(self.consumer.cursor());
         let mut stopped = self.stopped.clone();
         let mut look = tokio::time::interval(timing.look);
