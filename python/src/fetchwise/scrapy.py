@@ -213,12 +213,15 @@ class Middleware:
 class Handler:
     """A download handler that has the fetcher named by ``request.meta["fetchwise_fetcher"]`` make the request; Scrapy's own where none is."""
 
-    lazy = True
+    lazy = False
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._paths = fetchers_of(crawler)
         self._made: dict[str, Any] = {}
+        if _PLAYWRIGHT in self._paths.values():
+            # It starts with the engine, or not at all; a browser it only starts when one is needed.
+            self._handler(_PLAYWRIGHT)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Handler:
