@@ -81,7 +81,7 @@ def measure(how: str, data: str, chromium: str) -> dict[str, int]:
         pages = [json.loads(line) for line in found.read_text().splitlines()] if found.exists() else []
         return {
             "requests": origin.requests(),
-            "renders": origin.requests(by="browser"),
+            "renders": origin.renders(),
             "blocked": origin.requests("wall", "plain"),
             "pages": len({page["url"] for page in pages}),
         }

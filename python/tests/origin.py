@@ -13,7 +13,7 @@ from typing import Any
 
 ARTICLE = "<p>" + "The ferry leaves at noon and comes back in the evening, when the wind allows it. " * 8 + "</p>"
 SHELL = """<!DOCTYPE html><html><head><title>App</title></head><body><div id="root"></div>
-<script src="/app.js"></script></body></html>"""
+<script src="/app.js?PATH"></script></body></html>"""
 SCRIPT = 'document.getElementById("root").innerHTML = "<h1 class=title>Title of " + location.pathname + "</h1>" + ' + repr(ARTICLE)
 WALL = "<html><head><title>Just a moment...</title></head><body><script>window._cf_chl_opt={}</script></body></html>"
 
@@ -58,10 +58,14 @@ class Origin:
         return sum(
             n
             for (path, who), n in self.count.items()
-            if path not in ("app.js", "favicon.ico", "robots.txt")
+            if path not in ("app.js", "seen.js", "favicon.ico", "robots.txt")
             and (kind is None or path == kind)
             and (by is None or who == by)
         )
+
+    def renders(self) -> int:
+        """Pages whose scripts were asked for: by a browser, then, whatever it calls itself."""
+        return sum(n for (path, _), n in self.count.items() if path in ("app.js", "seen.js"))
 
     def serve(self, handler: Any) -> None:
         path = handler.path.split("?")[0]
@@ -75,11 +79,14 @@ class Origin:
             self._failed.add(path)
         status, content_type, extra = 200, "text/html; charset=utf-8", []
         title = f"<h1 class=title>Title of {path}</h1>"
-        page = f"<!DOCTYPE html><html><head><title>{path}</title></head><body>{title}{ARTICLE}</body></html>"
+        seen = f"<script src=/seen.js?{path}></script>"
+        page = f"<!DOCTYPE html><html><head><title>{path}</title></head><body>{title}{ARTICLE}{seen}</body></html>"
         if kind == "app":
-            page = SHELL
+            page = SHELL.replace("PATH", path)
         elif kind == "app.js":
             page, content_type = SCRIPT, "text/javascript"
+        elif kind == "seen.js":
+            page, content_type = "", "text/javascript"
         elif kind == "wall" and who == "plain":
             status, page = 403, WALL
         elif kind == "limited":
@@ -96,7 +103,7 @@ class Origin:
         if kind == "file.pdf":
             content_type, body = "application/pdf", b"%PDF-1.4\n" + b"0" * 2_000_000
         handler.send_response(status)
-        for name, value in [("Content-Type", content_type), ("Content-Length", str(len(body))), *extra]:
+        for name, value in [("Content-Type", content_type), ("Content-Length", str(len(body))), ("Cache-Control", "no-store"), *extra]:
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(body)

@@ -102,7 +102,9 @@ async def fetch(browser: Any, request: dict[str, Any]) -> dict[str, Any]:
             # The document's text is UTF-8 now, whatever it was encoded as on its way.
             headers = [(n, "text/html; charset=utf-8" if n.lower() == "content-type" else v) for n, v in headers]
         else:
-            body = await response.body()
+            # What the browser has for it is its viewer's page. This asks again, with the same cookies.
+            file = await context.request.get(page.url, timeout=deadline_ms, max_redirects=0)
+            body = await file.body()
         if len(body) > request["max_body"]:
             raise Failure("too_large", f"{len(body)} bytes")
         if sum(len(name) + len(value) for name, value in headers) > request["max_headers"]:
