@@ -31,7 +31,7 @@ thread_local! {
 #[pyclass(frozen, module = "fetchwise", name = "Detector")]
 pub(crate) struct Detector {
     // In a box: Python's allocator aligns objects to 16 bytes, and the reader's tables want 32.
-    reader: Box<Reader>,
+    pub(crate) reader: Box<Reader>,
     rules: Option<PathBuf>,
 }
 

@@ -9,6 +9,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 mod attempt;
+#[cfg(feature = "bench")]
+mod bench;
 mod decision;
 mod detector;
 mod errors;
@@ -79,6 +81,8 @@ fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<visit::End>()?;
     module.add_function(wrap_pyfunction!(transfer::import_attempts, module)?)?;
     module.add_function(wrap_pyfunction!(transfer::export_attempts, module)?)?;
+    #[cfg(feature = "bench")]
+    bench::register(module)?;
     fork::register(module)?;
     journal::register(module)
 }

@@ -112,7 +112,7 @@ def test_the_program_drives_it(program: Program, tmp_path: pathlib.Path) -> None
         assert origin.requests("app", "browser") == 4
         # What the plain request met on the first of them was enough.
         assert 1 <= origin.requests("app", "plain") <= 2
-        pages = [pathlib.Path(line["path"]).read_text() for line in lines if line.get("path")]
+        pages = [pathlib.Path(line["file"]).read_text() for line in lines if line.get("file")]
         assert len(pages) == 4 and all("Title of /app/" in page for page in pages), out
 
 

@@ -10,6 +10,25 @@ from fetchwise._fetching import Fetching
 __version__: str
 _ERROR_KINDS: list[str]
 
+__all__ = [
+    "__version__",
+    "_ERROR_KINDS",
+    "Selector",
+    "Fetcher",
+    "Decision",
+    "Explanation",
+    "Attempt",
+    "Detector",
+    "Verdict",
+    "Answer",
+    "Journal",
+    "Visit",
+    "Step",
+    "End",
+    "import_attempts",
+    "export_attempts",
+]
+
 _Path: TypeAlias = str | os.PathLike[str]
 _Pairs: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 _Headers: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]

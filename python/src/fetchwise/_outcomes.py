@@ -155,9 +155,9 @@ def _of(error: BaseException) -> ErrorKind | None:
         if words in text:
             return kind
     for ancestor in type(error).__mro__:
-        kind = _BY_CLASS.get(ancestor.__name__)
-        if kind is not None:
-            return kind
+        known = _BY_CLASS.get(ancestor.__name__)
+        if known is not None:
+            return known
     if isinstance(error, OSError) and error.errno in _LOCAL_ERRNO:
         return ErrorKind.LOCAL_FAULT
     return None

@@ -74,7 +74,7 @@ class Predictor(RenderingTypePredictor):
         if not content:
             self.selector.record(Attempt(request.url, self.browser).delivered())
 
-    def attach(self, crawler: AdaptivePlaywrightCrawler[Any, Any]) -> None:
+    def attach(self, crawler: AdaptivePlaywrightCrawler[Any, Any, Any]) -> None:
         """Has the crawler judge what came, before its request handler sees it."""
         crawler.post_navigation_hook(self._navigated)
         self._error_handler = getattr(crawler, "_failed_request_handler", None)

@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -157,6 +158,10 @@ async def lines() -> AsyncIterator[bytes]:
 async def serve(options: argparse.Namespace) -> None:
     """Answers requests until standard input ends."""
     under_way: dict[int, asyncio.Task[None]] = {}
+
+    def forget(number: int, _: asyncio.Task[None]) -> None:
+        under_way.pop(number, None)
+
     async with browser_of(options) as browser:
         async for line in lines():
             try:
@@ -171,7 +176,7 @@ async def serve(options: argparse.Namespace) -> None:
                 continue
             task = asyncio.ensure_future(answer(browser, request))
             under_way[request["id"]] = task
-            task.add_done_callback(lambda _, number=request["id"]: under_way.pop(number, None))
+            task.add_done_callback(functools.partial(forget, request["id"]))
         for task in list(under_way.values()):
             task.cancel()
         await asyncio.gather(*under_way.values(), return_exceptions=True)

@@ -160,7 +160,8 @@ class Middleware:
         changed: dict[str, Any] = {"dont_filter": True}
         if admission.url is not None and admission.url != request.url:
             changed["url"] = admission.url
-        return request.replace(**changed)
+        changed_request: Request = request.replace(**changed)
+        return changed_request
 
     def _finish(self, request: Request, end: End, answer: Answer) -> None:
         request.meta.pop("fetchwise_visit", None)
@@ -266,7 +267,7 @@ class CurlHandler:
     def __init__(self, crawler: Crawler) -> None:
         from curl_cffi.requests import AsyncSession
 
-        self._session = AsyncSession(impersonate=crawler.settings.get("FETCHWISE_IMPERSONATE", "chrome"))
+        self._session: AsyncSession[Any] = AsyncSession(impersonate=crawler.settings.get("FETCHWISE_IMPERSONATE", "chrome"))
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> CurlHandler:
