@@ -74,8 +74,8 @@ def page(size: int) -> bytes:
     return body
 
 
-def classify(detector: fetchwise.Detector, body: bytes, times: int, threads: int) -> float:
-    """Bytes a second."""
+def classify(detector: fetchwise.Detector, body: bytes, times: int, threads: int) -> tuple[float, float]:
+    """Bytes a second, in Rust and through Python. Their rounds alternate, so that a machine that is busy is busy for both."""
     headers = [("content-type", "text/html")]
 
     def work() -> None:
@@ -91,7 +91,11 @@ def classify(detector: fetchwise.Detector, body: bytes, times: int, threads: int
             thread.join()
         return len(body) * times * threads / (time.perf_counter() - begun)
 
-    return best(once, least=False)
+    of_rust, ours = 0.0, 0.0
+    for _ in range(3 * ROUNDS):
+        of_rust = max(of_rust, rust._bench_classify(detector, body, times, threads))
+        ours = max(ours, once())
+    return of_rust, ours
 
 
 def import_ms() -> float:
@@ -151,8 +155,7 @@ def main() -> None:
     for size, times in ((20_000, 2000), (1 << 20, 60)):
         body = page(size)
         for threads in (1, 8):
-            of_rust = best(lambda: rust._bench_classify(detector, body, times // threads, threads), least=False)
-            ours = classify(detector, body, times // threads, threads)
+            of_rust, ours = classify(detector, body, times // threads, threads)
             name = f"classify {size} bytes, {threads} thread{'s' * (threads > 1)}"
             row(f"{name}, Rust", of_rust / 1e9, "GB/s")
             row(f"{name}, Python", ours / 1e9, "GB/s", "at least 95 % of Rust's", ours >= 0.95 * of_rust)

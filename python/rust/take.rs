@@ -74,17 +74,31 @@ fn pairs(given: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
         }
         return Ok(out);
     }
+    // A list is the commonest, and to ask it for what it has not costs as much as to read a small page.
+    if given.is_exact_instance_of::<PyList>() || given.is_exact_instance_of::<PyTuple>() {
+        return items_of(given, out);
+    }
     let items = match given.hasattr("items")? {
         // A header that comes twice is two headers where a mapping can say so.
         true if given.hasattr("multi_items")? => given.call_method0("multi_items")?,
         true => given.call_method0("items")?,
         false => given.clone(),
     };
+    items_of(&items, out)
+}
+
+fn items_of(items: &Bound<'_, PyAny>, mut out: Vec<(String, String)>) -> PyResult<Vec<(String, String)>> {
+    let wrong = || PyTypeError::new_err("expected a mapping, or pairs of name and value");
     for item in items.try_iter()? {
         let item = item?;
-        let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
-            item.extract().map_err(|_| PyTypeError::new_err("expected a mapping, or pairs of name and value"))?;
-        pair(&name, &value, &mut out)?;
+        match item.cast_exact::<PyTuple>() {
+            Ok(two) if two.len() == 2 => pair(&two.get_item(0)?, &two.get_item(1)?, &mut out)?,
+            Ok(_) => return Err(wrong()),
+            Err(_) => {
+                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract().map_err(|_| wrong())?;
+                pair(&name, &value, &mut out)?;
+            }
+        }
     }
     Ok(out)
 }
