@@ -12,7 +12,7 @@ use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation};
+use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation, VisitSettings};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -205,7 +205,10 @@ fn builder(
             if fetchers.is_some() && !config.fetchers.is_empty() {
                 return Err(errors::config(format!("{} names fetchers itself: leave out fetchers=", path.display())));
             }
-            (config.selector(), config.pace())
+            // A pace is kept where somebody has asked for one, here or there.
+            let mut settings = config.pace();
+            settings.mode = config.pace.mode.unwrap_or(PaceMode::Off);
+            (config.selector().visits(visits(&config)), settings)
         }
         None => (Kept::builder(), PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() }),
     };
@@ -235,6 +238,19 @@ fn builder(
         builder = builder.keys_max(keys_max);
     }
     Ok((builder, (settings.mode != PaceMode::Off).then_some(settings)))
+}
+
+/// How the config has visits go.
+fn visits(config: &Config) -> VisitSettings {
+    let (http, base) = (&config.http, VisitSettings::default());
+    let deadline = http.timeout.unwrap_or(base.deadline);
+    VisitSettings {
+        deadline,
+        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
+        escalate_after_block: config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        ..base
+    }
 }
 
 /// The journal that was given: itself, or opened in the directory that was named.

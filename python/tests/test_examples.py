@@ -119,6 +119,13 @@ def test_wrong_settings_are_said() -> None:
 
 def test_a_config_file(tmp_path: Any) -> None:
     file = tmp_path / "fetchwise.toml"
+    file.write_text("[http]\ntimeout = '7s'\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
+    selector = fetchwise.Selector(config=file)
+    visit = selector.visit("https://example.org/")
+    step = visit.next()
+    assert step is not None and step.deadline == 2.0
+    visit.report(step, "blocked_403")
+    assert visit.next() is None and visit.end is not None and visit.end.requests == 1
     file.write_text("[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'mine'\nclass = 'rendering'\ncost = 7.5\n")
     fetchers = fetchwise.Selector(config=file).fetchers
     assert [(f.name, f.cost, f.renders) for f in fetchers] == [("direct_access", 1.0, False), ("mine", 7.5, True)]
