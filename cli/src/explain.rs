@@ -111,7 +111,7 @@ fn explain(
     if explanation.steps.iter().any(|step| step.total > 0.0) {
         out.line(format_args!("\n{}", steps(&explanation)))?;
         if let Some(own) = &own {
-            let all: f64 = explanation.steps.iter().map(|step| step.total).sum();
+            let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
             let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
             let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
             out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;

@@ -141,6 +141,13 @@ pub trait Cells: Send + Sync {
 
     /// All that there is.
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>>;
+
+    /// Which table it is: another number for each time that it was made anew, and all that it held was lost. None where the broker
+    /// does not say.
+    fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
+        let _ = table;
+        async { Ok(None) }.boxed()
+    }
 }
 
 /// A blob that is there.

@@ -14,11 +14,15 @@ use crate::origin::Origin;
 
 /// After a broker did not answer, nobody asks it about the same host for so long.
 const UNANSWERED: Duration = Duration::from_secs(5);
+/// Brokers that choose a leader answer again within this. Who gets no answer for longer is cut off.
+const CUT_OFF: Duration = Duration::from_secs(20);
 
 /// What is known.
 #[derive(Debug)]
 pub(super) struct Board {
     own: Origin,
+    /// Which table the cells are of, where the broker says so.
+    table: Option<u64>,
     hosts: HashMap<String, Known>,
     budget: Budget,
     owed: HashMap<String, Owed>,
@@ -35,8 +39,8 @@ struct Known {
     applied: Option<Timestamp>,
     /// A claim is under way.
     is_claiming: bool,
-    /// When a claim last got no answer.
-    unanswered: Option<Timestamp>,
+    /// Since when claims have got no answer, and when the last one did not.
+    unanswered: Option<(Timestamp, Timestamp)>,
     /// It has been tried out without asking anybody.
     is_tried: bool,
 }
@@ -77,6 +81,7 @@ impl Board {
     pub(super) fn new(own: Origin) -> Self {
         Self {
             own,
+            table: None,
             hosts: HashMap::new(),
             budget: Budget::default(),
             owed: HashMap::new(),
@@ -90,9 +95,11 @@ impl Board {
         self.hosts.get(domain).map(|known| known.seen)
     }
 
-    /// The highest revision that was seen.
-    pub(super) fn newest(&self) -> u64 {
-        self.hosts.values().map(|known| known.seen.revision).max().unwrap_or(0)
+    /// Whether the table is another one than at the last look.
+    pub(super) fn is_another(&mut self, table: Option<u64>) -> bool {
+        let before = self.table;
+        self.table = table.or(before);
+        before.is_some() && self.table != before
     }
 
     /// All hosts that have a cell.
@@ -155,11 +162,11 @@ impl Board {
             Claim::Take(_) if known.is_claiming => return Turn::Asking(false),
             Claim::Take(_) => {}
         }
-        if known.unanswered.is_none_or(|at| now.since(at) > UNANSWERED) {
+        let Some((since, _)) = known.unanswered.filter(|(_, last)| now.since(*last) <= UNANSWERED) else {
             known.is_claiming = true;
             return Turn::Asking(true);
-        }
-        let moment = own_moment(own, domain, known.seen.end().min(ended));
+        };
+        let moment = own_moment(own, domain, known.seen.end().min(ended)).max(since.saturating_add(CUT_OFF));
         if moment > now {
             return Turn::NotBefore(moment);
         }
@@ -175,7 +182,8 @@ impl Board {
     pub(super) fn claimed(&mut self, domain: &str, is_answered: bool, now: Timestamp) {
         if let Some(known) = self.hosts.get_mut(domain) {
             known.is_claiming = false;
-            known.unanswered = if is_answered { None } else { Some(now) };
+            let since = known.unanswered.map_or(now, |(since, _)| since);
+            known.unanswered = if is_answered { None } else { Some((since, now)) };
         }
     }
 

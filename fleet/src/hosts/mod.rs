@@ -213,11 +213,12 @@ impl Driver {
 
     /// Compares what is known with what the broker has, after a time without it.
     async fn take_stock(&self) -> Result<(), TransportError> {
-        let listed = self.transport.cells().list(Table::Hosts).await?;
-        let newest = listed.iter().map(|(_, cell)| cell.revision).max().unwrap_or(0);
+        let cells = self.transport.cells();
+        let table = cells.incarnation(Table::Hosts).await?;
+        let listed = cells.list(Table::Hosts).await?;
         let mut missing = self.shared.board().domains();
-        // Revisions that begin anew mean that the table was lost, and not that hosts were found to be fine.
-        let is_another = newest < self.shared.board().newest();
+        // Then it was lost, and nothing was found to be fine.
+        let is_another = self.shared.board().is_another(table);
         missing.retain(|domain| {
             let key = rules::key(&self.shared.egress, domain);
             is_another || !listed.iter().any(|(listed, _)| *listed == key)

@@ -14,7 +14,8 @@ use futures_util::stream::{self, BoxStream};
 
 use super::Nats;
 use super::error::NotStored;
-use super::link::{Link, timestamp};
+use super::info::timestamp;
+use super::link::Link;
 use super::setup::max_age;
 use super::tail::{Came, Message, Tail};
 use crate::transport::{Cell, Cells, Change, Swapped, Table, TransportError};
@@ -188,6 +189,10 @@ impl Cells for Nats {
             }
         })
         .boxed()
+    }
+
+    fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
+        Box::pin(async move { Ok(Some(self.link.bounds_of(&self.link.names.bucket_stream(table)).await?.incarnation)) })
     }
 
     fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {

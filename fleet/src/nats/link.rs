@@ -1,29 +1,25 @@
-//! The connection: what JetStream is asked and what is stored there, each call within its time, and streams that are gone made anew.
+//! The connection: what JetStream is asked and what is stored there, each call within its time.
 //!
-//! Invariants: no call is begun while there is no connection, or it would be made whenever one is back; an incarnation is never
-//! believed for longer than since the last look. Must not know: what a message or a cell says.
+//! Invariant: no call is begun while there is no connection, or it would be made whenever one is back. Must not know: what a message or
+//! a cell says, or which streams there have to be.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_nats::connection::State;
 use async_nats::header::HeaderMap;
-use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{Context, context::ContextBuilder};
 use async_nats::{Client, ClientError, Event, Request, RequestErrorKind, ServerError};
 use bytes::Bytes;
-use fetchwise::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::{NotStored, Told, other, told, unanswered};
+use super::error::{NotStored, Told, told, unanswered};
 use super::names::Names;
 use super::settings::{NatsSettings, shown};
-use super::setup;
-use crate::transport::{Bounds, TransportError};
+use crate::transport::TransportError;
 
 /// So many of the broker's complaints are remembered.
 const COMPLAINTS: usize = 8;
@@ -37,10 +33,10 @@ pub(super) struct Link {
     /// Which stream of facts was there at the last look; 0 before the first.
     pub(super) incarnation: AtomicU64,
     /// The newest message of the stream of facts that is known of.
-    newest: AtomicU64,
+    pub(super) newest: AtomicU64,
     heard: Arc<Mutex<Heard>>,
     /// Held by who makes streams anew.
-    making: tokio::sync::Mutex<()>,
+    pub(super) making: tokio::sync::Mutex<()>,
 }
 
 /// What the brokers, or the way to them, have complained of.
@@ -209,97 +205,9 @@ impl Link {
             Err(error) => Err(NotStored::Failed(told(&error, what))),
         }
     }
-
-    /// The last message of a subject, as the stream's leader has it.
-    pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
-        self.connected()?;
-        let begun = Instant::now();
-        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other(&error, name))?;
-        match stream.get_last_raw_message_by_subject(subject).await {
-            Ok(message) => Ok(Some(message)),
-            Err(error) => match error.kind() {
-                LastRawMessageErrorKind::NoMessageFound => Ok(None),
-                LastRawMessageErrorKind::JetStream(answer) => {
-                    let answer = Told {
-                        code: u16::try_from(answer.code()).unwrap_or_default(),
-                        err_code: answer.error_code().0,
-                        description: answer.to_string(),
-                    };
-                    match told(&answer, name) {
-                        TransportError::Missing(_) => Err(self.nobody(name).await),
-                        error => Err(error),
-                    }
-                }
-                _ => {
-                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other(&error, name)))
-                }
-            },
-        }
-    }
-
-    /// What a stream holds now. One that is gone is made anew where this node may.
-    pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
-        self.info_of(stream).await?.bounds()
-    }
-
-    /// The same, with all that the broker says of it.
-    pub(super) async fn info_of(&self, stream: &str) -> Result<setup::Info, TransportError> {
-        for is_again in [false, true] {
-            match self.ask::<setup::Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
-                Ok(info) => return Ok(info),
-                Err(error) => match told(&error, stream) {
-                    TransportError::Missing(_) if self.settings.make && !is_again => self.make_anew().await?,
-                    error => return Err(error),
-                },
-            }
-        }
-        Err(TransportError::Missing(stream.to_owned()))
-    }
-
-    /// What the stream of facts holds now.
-    pub(super) async fn bounds(&self) -> Result<Bounds, TransportError> {
-        let bounds = self.bounds_of(&self.names.stream()).await?;
-        self.incarnation.store(bounds.incarnation, Ordering::Relaxed);
-        self.newest.store(bounds.last, Ordering::Relaxed);
-        Ok(bounds)
-    }
-
-    /// In which incarnation a message was just stored at `seq`. A place that is not beyond those that are known belongs to another
-    /// stream than the one that was looked at.
-    pub(super) async fn incarnation_at(&self, seq: u64, is_duplicate: bool) -> Result<u64, TransportError> {
-        let (known, newest) = (self.incarnation.load(Ordering::Relaxed), self.newest.fetch_max(seq, Ordering::Relaxed));
-        // Messages that are under way at once are acknowledged in any order.
-        if known != 0 && (is_duplicate || seq.saturating_add(4096) > newest) {
-            return Ok(known);
-        }
-        Ok(self.bounds().await?.incarnation)
-    }
-
-    /// Something was not there: makes everything that is missing, where this node may.
-    pub(super) async fn make_anew(&self) -> Result<(), TransportError> {
-        if !self.settings.make {
-            return Ok(());
-        }
-        // Whoever comes second finds what the first one has made.
-        let _making = self.making.lock().await;
-        setup::make_missing(self).await
-    }
-
-    /// What nobody listened on: says whether its stream is missing, and makes it anew where this node may.
-    pub(super) async fn nobody(&self, stream: &str) -> TransportError {
-        match self.bounds_of(stream).await {
-            Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
-            Err(error) => error,
-        }
-    }
 }
 
 /// The brokers, for a message.
 fn where_to(settings: &NatsSettings) -> String {
     settings.urls.iter().map(|url| shown(url).to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// A time of the broker's.
-pub(super) fn timestamp(at: async_nats::datetime::DateTime) -> Timestamp {
-    Timestamp::from_millis(i64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default())
 }

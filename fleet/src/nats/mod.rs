@@ -20,11 +20,13 @@ use crate::transport::{Blobs, Bounds, Cells, Delivery, Position, Transport, Tran
 mod blobs;
 mod cells;
 mod error;
+mod info;
 mod link;
 mod names;
 mod permissions;
 mod settings;
 mod setup;
+mod streams;
 mod tail;
 
 pub use permissions::permissions;

@@ -5,16 +5,14 @@
 
 use std::time::Duration;
 
-use async_nats::datetime::parse_rfc3339;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
-use fetchwise::time::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::{Told, told};
-use super::link::{Link, timestamp};
-use crate::transport::{Bounds, Table, TransportError};
+use super::info::Info;
+use super::link::Link;
+use crate::transport::{Table, TransportError};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -47,46 +45,6 @@ pub enum How {
     Differs(Vec<String>),
     /// It differed, in words, and was changed.
     Changed(Vec<String>),
-}
-
-/// What JetStream tells of a stream.
-#[derive(Debug, Deserialize)]
-pub(super) struct Info {
-    created: String,
-    /// The broker's time when it answered.
-    #[serde(default)]
-    ts: Option<String>,
-    config: Config,
-    state: State,
-}
-
-#[derive(Debug, Deserialize)]
-struct State {
-    messages: u64,
-    first_seq: u64,
-    last_seq: u64,
-    first_ts: String,
-}
-
-impl Info {
-    /// The broker's time when it answered.
-    pub(super) fn now(&self) -> Option<Timestamp> {
-        parse_rfc3339(self.ts.as_deref()?).ok().map(timestamp)
-    }
-
-    pub(super) fn bounds(&self) -> Result<Bounds, TransportError> {
-        let time = |text: &str| {
-            parse_rfc3339(text).map_err(|_| TransportError::Invalid(format!("{}: no time", self.config.name)))
-        };
-        let created = time(&self.created)?.unix_timestamp_nanos();
-        let is_empty = self.state.messages == 0;
-        Ok(Bounds {
-            incarnation: u64::try_from(created).unwrap_or_default(),
-            first: if is_empty { self.state.last_seq + 1 } else { self.state.first_seq },
-            last: self.state.last_seq,
-            first_at: if is_empty { None } else { Some(timestamp(time(&self.state.first_ts)?)) },
-        })
-    }
 }
 
 /// How long a table keeps a cell.

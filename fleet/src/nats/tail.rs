@@ -13,7 +13,8 @@ use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use super::error::other;
-use super::link::{Link, timestamp};
+use super::info::timestamp;
+use super::link::Link;
 use crate::transport::{Bounds, TransportError};
 
 /// Silence is looked into after so long.

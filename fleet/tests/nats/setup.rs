@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fetchwise_fleet::nats::{How, Nats, NatsSettings};
 use fetchwise_fleet::origin::Origin;
-use fetchwise_fleet::transport::{Table, Transport, TransportError};
+use fetchwise_fleet::transport::{Delivery, Position, Swapped, Table, Transport, TransportError, Want};
+use futures_util::StreamExt;
 
 use crate::conformance::conforms;
 use crate::servers::{Servers, free_port};
@@ -120,4 +121,45 @@ async fn who_may_not_make_streams_is_told_what_is_missing() {
 async fn the_broker_in_the_process_conforms() {
     let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
     conforms(&fetchwise_fleet::memory::Memory::new(clock, 1).node(Origin::random())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_permissions_says_is_enough_and_no_more() {
+    let own = Origin::random();
+    let node = fetchwise_fleet::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
+    let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));
+    let of = |user: &str| {
+        let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
+        NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url], "test") }
+    };
+    let ops = Nats::connect(of("ops")).await.unwrap();
+    ops.ready(SOON).await.unwrap();
+    let nats = Nats::connect(of(&format!("node-{}", &own.to_string()[..8]))).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    let (cells, name) = (nats.cells(), own.to_string());
+    let position = nats.publish(own, "first", Bytes::from_static(b"facts")).await.unwrap();
+    let mut read = nats.read(Position { seq: 1, ..position });
+    assert!(matches!(read.next().await, Some(Ok(Delivery::Message { .. }))));
+    assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
+    cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
+    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), Swapped::Done(_)));
+    for table in Table::ALL {
+        cells.list(table).await.unwrap();
+    }
+    assert!(cells.watch(Table::Nodes).next().await.unwrap().is_ok());
+    for body in ["one", "another"] {
+        nats.blobs().put(&name, "note", Bytes::from_static(body.as_bytes())).await.unwrap();
+    }
+    assert_eq!(nats.blobs().get(&name, 100).await.unwrap().unwrap(), &b"another"[..]);
+    assert_eq!(nats.blobs().list().await.unwrap().len(), 1);
+    nats.signal(Origin::random(), Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
+    // And nothing in another's name, or an operator's.
+    let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
+    assert!(is_refused(nats.publish(Origin::random(), "second", Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Nodes, &Origin::random().to_string(), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Excluded, &name, Bytes::new()).await.unwrap_err()));
+    assert!(nats.drop_before(1).await.is_err());
+    assert!(nats.blobs().put("another's", "", Bytes::new()).await.is_err());
 }

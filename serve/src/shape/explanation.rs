@@ -153,7 +153,7 @@ struct StepJson<'a> {
     attempts: u32,
     p_before: f64,
     p_after: f64,
-    /// How much of `total` this node's own log says, and how much others have told; of a node of a fleet only.
+    /// How much of `exact_total` this node's own log says, and how much others have told; of a node of a fleet only.
     #[serde(skip_serializing_if = "Option::is_none")]
     own_total: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,14 +275,14 @@ fn candidate_json<'a>(
 /// How much of a step the node's own log says.
 pub fn own_total(step: &EvidenceStep, own: &Explanation) -> f64 {
     let is_same = |of: &&EvidenceStep| of.kind == step.kind && of.value == step.value && of.fetcher == step.fetcher;
-    own.steps.iter().find(is_same).map_or(0.0, |own| own.total)
+    own.steps.iter().find(is_same).map_or(0.0, |own| own.exact_total)
 }
 
 fn step_json<'a>(step: &'a EvidenceStep, deciding: bool, own: Option<&Explanation>) -> StepJson<'a> {
     let own_total = own.map(|own| own_total(step, own));
     StepJson {
         own_total,
-        foreign_total: own_total.map(|own| (step.total - own).max(0.0)),
+        foreign_total: own_total.map(|own| (step.exact_total - own).max(0.0)),
         r#type: &step.kind,
         value: &step.value,
         fetcher: &step.fetcher,
