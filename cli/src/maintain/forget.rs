@@ -18,7 +18,7 @@ use fetchwise_serve::shape::ForgotJson;
 #[command(
     after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link https://example.org/a"
 )]
-#[group(required = true, multiple = false)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["domain", "link"])))]
 pub(crate) struct ForgetArgs {
     /// The domain, with or without www.; its subdomains are domains of their own
     #[arg(long, value_name = "DOMAIN")]
