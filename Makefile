@@ -8,7 +8,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,9 @@ prometheus: ## Make sure that there is a Prometheus
 
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
 	$(CARGO) test --locked -p fetchwise-cli --test limits -- --ignored --nocapture --test-threads 4
+
+python: ## Build the Python package and test it as it is installed (some ten minutes)
+	@.ci/python
 
 book: ## Build the documentation as a book, in target/book (installs mdbook)
 	@.ci/book

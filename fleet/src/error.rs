@@ -16,7 +16,7 @@ pub enum FleetError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The log of what others have told, `peers/`.
-    #[error("peers/: {0}")]
+    #[error("peers/, which holds what others have told and is told again where it is deleted: {0}")]
     Peers(#[from] LogError),
     /// The broker.
     #[error(transparent)]

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod nats;
 pub mod options;
 pub mod origin;
+mod own_share;
 pub mod owner;
 pub mod peers;
 pub mod presence;

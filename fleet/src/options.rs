@@ -55,8 +55,10 @@ pub struct Timing {
     pub want_max: Duration,
     /// After so long without a message a reader asks whether there is one.
     pub silence: Duration,
-    /// How often tables are read, and holes looked for.
+    /// How often holes are looked for, and the end of the stream.
     pub look: Duration,
+    /// How often the tables of nodes, of exclusions and of what is forgotten are read.
+    pub tables: Duration,
     /// A share is made at least so often,
     pub share_every: Duration,
     /// and after so many positions.
@@ -78,6 +80,7 @@ impl Default for Timing {
             want_max: Duration::from_secs(600),
             silence: Duration::from_secs(2),
             look: Duration::from_secs(1),
+            tables: Duration::from_secs(5),
             share_every: Duration::from_secs(86_400),
             share_after: 1_000_000,
             keep_after: 100_000,

@@ -428,6 +428,10 @@ async fn wiped(safeguards: Safeguards) -> f64 {
             world.read(n, usize::MAX).await;
         }
     }
+    for n in 0..2 {
+        // None is on its way when the store is wiped.
+        world.nodes[n].live.as_mut().unwrap().publisher.share().await.unwrap();
+    }
     world.broker.wipe_stream();
     world.broker.wipe_blobs();
     world.broker.wipe_cells();

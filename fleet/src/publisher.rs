@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::journal::Journal;
-use fetchwise::journal::share::{Place, Stones, facts, fold};
+use fetchwise::journal::share::{Place, Stones, facts};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::background::blocking;
@@ -23,10 +24,11 @@ use crate::batches::{Made, POSITIONS_MAX, make};
 use crate::codec::{Batch, Header};
 use crate::error::FleetError;
 use crate::forget::tell_forgotten;
+use crate::intervals::Intervals;
 use crate::options::Options;
 use crate::origin::Origin;
-use crate::peers;
-use crate::share::{Head, Note, pack};
+use crate::own_share::{Job, Ready};
+use crate::share::Note;
 use crate::state::{Fork, State};
 use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, Want};
 
@@ -65,6 +67,8 @@ pub(crate) struct Publisher {
     /// What the log has forgotten for the fleet, and what of it the last share heeds.
     pub(crate) forgot: BTreeSet<u64>,
     shared_without: BTreeSet<u64>,
+    /// A share that is being made.
+    sharing: Option<JoinHandle<Result<Ready, FleetError>>>,
 }
 
 impl Publisher {
@@ -92,6 +96,7 @@ impl Publisher {
             is_excluded: false,
             forgot: BTreeSet::new(),
             shared_without: BTreeSet::new(),
+            sharing: None,
         }
     }
 
@@ -192,9 +197,8 @@ impl Publisher {
             let bounds = self.transport.bounds().await?;
             turn.rewinds += u64::from(self.rewind(&bounds).await?);
             let has_forgotten = self.state.share_at > 0 && self.shared_without != self.forgot;
-            if has_forgotten || self.is_share_due(&bounds) {
-                self.share().await?;
-            }
+            let is_due = has_forgotten || self.is_share_due(&bounds);
+            self.share_beside(is_due).await?;
         }
         let end = self.end().await?;
         if end.saturating_sub(self.state.acknowledged) > FAR_BEHIND {
@@ -253,6 +257,7 @@ impl Publisher {
     async fn make(&mut self, fork: Fork, range: (u64, u64), most: usize) -> Result<Made, FleetError> {
         let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
         let mut stones = std::mem::take(&mut self.stones);
+        stones.none_from(self.journal.no_stones_from());
         let latest = self.now().saturating_add(AHEAD_MAX);
         let latest = Some(latest).filter(|_| self.options.safeguards.withhold);
         let withheld = self.state.withheld.clone();
@@ -273,7 +278,11 @@ impl Publisher {
     /// Tells the others of domains that were forgotten on this node alone.
     async fn tell_forgotten(&self, forgotten: &[(String, Timestamp)]) -> Result<(), FleetError> {
         for (domain, at) in forgotten {
-            tell_forgotten(&*self.transport, domain, *at).await?;
+            match tell_forgotten(&*self.transport, domain, *at).await {
+                // Where only an operator may have all nodes forget, this one forgets alone.
+                Ok(()) | Err(TransportError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }
@@ -325,58 +334,66 @@ impl Publisher {
 
     /// Puts a share into the store; returns the position that it covers.
     pub(crate) async fn share(&mut self) -> Result<u64, FleetError> {
+        // One that was begun before knows less.
+        self.sharing = None;
+        let job = self.share_job().await?;
+        let ready = blocking(move || job.run()).await??;
+        self.put_share(ready).await
+    }
+
+    /// Begins to make a share, and puts the one that was begun into the store when it is ready.
+    async fn share_beside(&mut self, is_due: bool) -> Result<(), FleetError> {
+        match self.sharing.take() {
+            Some(task) if task.is_finished() => {
+                let ready = task.await.map_err(|_| FleetError::Ended)??;
+                self.put_share(ready).await?;
+            }
+            Some(task) => self.sharing = Some(task),
+            None if is_due => {
+                let job = self.share_job().await?;
+                self.sharing = Some(tokio::task::spawn_blocking(move || job.run()));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    async fn share_job(&mut self) -> Result<Job, FleetError> {
         let bounds = self.transport.bounds().await?;
         let flushed = self.journal.flush().await;
         flushed.map_err(|error| FleetError::Record(error.to_string()))?;
         let upto = self.journal.durable_seq();
+        // What never travels must be settled before it is in a share or not: a later look would find the clock moved on.
+        if self.options.safeguards.withhold && self.state.acknowledged < upto {
+            let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
+            let (range, latest) = ((self.state.acknowledged + 1, upto), self.now().saturating_add(AHEAD_MAX));
+            let found = blocking(move || {
+                let mut found = Intervals::default();
+                let mut stones = Stones::default();
+                let read = facts(&dir, range, &selector, &mut stones, |seq, place| {
+                    if matches!(place, Place::Fact(fact, _) if fact.at > latest) {
+                        found.insert(seq, seq);
+                    }
+                });
+                read.map(|()| found)
+            });
+            self.state.withheld.extend(&found.await??);
+        }
         // From here on the fleet may know of positions up to this one.
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let (dir, state) = (self.dir.clone(), self.state.clone());
         let latest = self.now().saturating_add(AHEAD_MAX);
-        let withhold = self.options.safeguards.withhold;
-        let half_life_ms = self.selector.half_life_ms();
-        let (forgot, heeded) = (self.forgot.clone(), self.forgot.clone());
-        let work = move || -> Result<(Head, Bytes), FleetError> {
-            let mut withheld = state.withheld.clone();
-            if withhold && state.acknowledged < upto {
-                // What is not published yet has not been looked through yet.
-                let mut stones = Stones::default();
-                facts(&dir, (state.acknowledged + 1, upto), &blank, &mut stones, |seq, place| {
-                    if matches!(place, Place::Fact(fact, _) if fact.at > latest) {
-                        withheld.insert(seq, seq);
-                    }
-                })?;
-            }
-            let leaves_out = |seq: u64| withheld.contains(seq);
-            let leaves_out: Option<&dyn Fn(u64) -> bool> =
-                if withheld.runs().is_empty() { None } else { Some(&leaves_out) };
-            let (_, own) = fold(&dir, &blank, upto, leaves_out, latest)?;
-            let mut covers = state.own();
-            let fork = state.fork();
-            covers.insert(fork.epoch, crate::intervals::Intervals::of(fork.base + 1, upto));
-            let share = peers::with_own_past(&dir, &state, &blank, own, &mut covers)?;
-            let head = Head {
-                epoch: fork.epoch,
-                base: fork.base,
-                covers,
-                incarnation: bounds.incarnation,
-                seq: bounds.last,
-                half_life_ms,
-                forgot,
-            };
-            let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
-            Ok((head, bytes))
-        };
-        let (head, bytes) = blocking(work).await??;
-        let note = Note { epoch: head.epoch, position: upto };
-        let note = serde_json::to_string(&note).unwrap_or_default();
-        self.transport.blobs().put(&self.origin().to_string(), &note, bytes).await?;
-        self.shared_without = heeded;
-        (self.state.share, self.state.share_at) = (upto, self.now().as_millis());
+        let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
+        Ok(Job { dir, state, blank, upto, bounds, latest, forgot })
+    }
+
+    async fn put_share(&mut self, ready: Ready) -> Result<u64, FleetError> {
+        self.transport.blobs().put(&self.origin().to_string(), &ready.note, ready.bytes).await?;
+        self.shared_without = ready.forgot;
+        (self.state.share, self.state.share_at) = (ready.upto, self.now().as_millis());
         self.save()?;
-        Ok(upto)
+        Ok(ready.upto)
     }
 
     /// Answers somebody who misses something.

@@ -365,3 +365,59 @@ async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() 
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(nodes[0].up().fleet.status().peers.iter().any(|peer| peer.aside.is_some()), "it says the same again");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_with_another_half_life_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    nodes[0].start(options()).await.unwrap();
+    let other =
+        fetchwise::Selector::builder().around(NOW).half_life_days(14.0).clock(Arc::clone(&clock)).build().unwrap();
+    let (journal, _) = fetchwise::journal::Journal::open(&nodes[1].dir, Default::default()).unwrap();
+    let hands = Arc::new(broker.node(nodes[1].name()));
+    let joined = fetchwise_fleet::Fleet::join(Arc::new(journal), Arc::new(other), hands, options()).await;
+    let error = joined.unwrap_err();
+    assert!(error.is_refusal() && error.to_string().contains("half-life"), "{error}");
+    // Alone with its half-life it may.
+    nodes[0].crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_nobody() {
+    use fetchwise::heuristic::url::ContentKind;
+    use fetchwise::journal::{Journal, JournalOptions};
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(10);
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    let small = dir.path().join("small");
+    let (journal, _) = Journal::open(&small, JournalOptions::default()).unwrap();
+    let few = fetchwise::Selector::builder().around(NOW).keys_max(60).clock(Arc::clone(&clock)).build().unwrap();
+    let (journal, few) = (Arc::new(journal), Arc::new(few));
+    let hands = Arc::new(broker.node(fetchwise_fleet::Origin::random()));
+    let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
+    // One host that everybody asks again and again, and many that are asked once.
+    for n in 0..1500i64 {
+        let mut one = attempt(&mut luck, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
+        one.duration_ms = 100;
+        nodes[(n % 2) as usize].record(&one);
+    }
+    settle(&nodes, WITHIN).await;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        if fleet.quiet() && fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500 {
+            break;
+        }
+    }
+    assert!(fleet.quiet() && few.evicted_keys() > 0, "{:?}", fleet.status());
+    expect_all(&nodes, &clock);
+    let whole = &nodes[0].up().selector;
+    let of = |selector: &fetchwise::Selector| {
+        selector.weights(("domain", "site0.example"), ContentKind::Page, "direct_access", NOW)
+    };
+    let (kept, all) = (of(&few), of(whole));
+    assert!(all.total > 10.0 && (kept.total - all.total).abs() <= 1e-9 * all.total, "{kept:?} {all:?}");
+    fleet.stop().await;
+}

@@ -44,11 +44,21 @@ pub struct Stones {
     from: u64,
     /// Up to here.
     upto: u64,
+    /// There is none from here on; none where nobody has said so.
+    none_from: Option<u64>,
 }
 
 impl Stones {
+    /// Says that there are none from `seq` on, so that nobody looks for them there.
+    pub fn none_from(&mut self, seq: u64) {
+        self.none_from = Some(seq);
+    }
+
     /// Gets to know those from `from` up to `upto`.
     fn learn(&mut self, dir: &Path, from: u64, upto: u64) -> Result<(), JournalError> {
+        if self.none_from.is_some_and(|none| from >= none) {
+            return Ok(());
+        }
         let is_first = self.upto == 0;
         let wanted = |seq: u64| seq >= from && seq <= upto && (is_first || seq < self.from || seq > self.upto);
         if is_first || from < self.from || upto > self.upto {

@@ -97,6 +97,9 @@ pub struct Journal {
     not_taken: AtomicU64,
     /// Attempts that were blocked, for whoever must know of them at once.
     blocks: AtomicU64,
+    /// Tombstones, and the first entry that it could take.
+    stones: AtomicU64,
+    opened_at: u64,
 }
 
 impl Journal {
@@ -106,7 +109,8 @@ impl Journal {
     /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
-        Ok((Self { log, not_taken: AtomicU64::new(0), blocks: AtomicU64::new(0) }, recovery))
+        let (not_taken, blocks, stones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Ok((Self { log, not_taken, blocks, stones, opened_at: recovery.next_seq }, recovery))
     }
 
     /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
@@ -169,6 +173,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append_attempt`].
     pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
+        // Before the append, so that nobody reads the tombstone and a count without it.
+        self.stones.fetch_add(1, Ordering::SeqCst);
         self.append(schema::encode_tombstone(tombstone))
     }
 
@@ -196,6 +202,12 @@ impl Journal {
     /// What an acknowledgement means.
     pub fn durability(&self) -> Durability {
         self.log.durability()
+    }
+
+    /// From here on there is no tombstone yet, as far as it knows without a look into the log.
+    #[doc(hidden)]
+    pub fn no_stones_from(&self) -> u64 {
+        if self.stones.load(Ordering::SeqCst) == 0 { self.opened_at } else { u64::MAX }
     }
 
     /// How many blocked attempts have been given to it since it was opened.

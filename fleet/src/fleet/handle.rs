@@ -113,6 +113,7 @@ impl Fleet {
             excluded,
             forgets,
             tried: None,
+            tables_at: None,
         };
         let tasks = vec![tokio::spawn(writes.run()), tokio::spawn(reads.run())];
         Ok(Self { origin, selector, shared, publisher: publish, consumer: consume, stop, tasks })

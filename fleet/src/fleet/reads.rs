@@ -30,6 +30,8 @@ pub(super) struct Reads {
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
     /// Where the stream ended when a reader was silent before that.
     pub(super) tried: Option<Position>,
+    /// When the tables were read.
+    pub(super) tables_at: Option<tokio::time::Instant>,
 }
 
 impl Reads {
@@ -122,7 +124,10 @@ impl Reads {
     }
 
     async fn look(&mut self) -> Result<(), FleetError> {
-        self.consumer.look().await?;
+        if self.tables_at.is_none_or(|at| at.elapsed() >= self.options.timing.tables) {
+            self.consumer.look().await?;
+            self.tables_at = Some(tokio::time::Instant::now());
+        }
         self.consumer.mend().await?;
         let _ = self.excluded.send_replace(self.consumer.is_excluded);
         let _ = self.forgets.send_replace(self.consumer.forgot());

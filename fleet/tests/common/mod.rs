@@ -70,6 +70,7 @@ pub(crate) fn quick() -> Timing {
     timing.want_max = Duration::from_millis(400);
     timing.silence = Duration::from_millis(100);
     timing.look = Duration::from_millis(30);
+    timing.tables = Duration::from_millis(30);
     timing
 }
 

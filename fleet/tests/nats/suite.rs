@@ -1,6 +1,6 @@
 //! Whole nodes over three real brokers, with faults in the middle: once quiet, what every node has in memory is what all logs say.
 //!
-//! `FETCHWISE_FAULTS` says how much is tried: a little unless it is set, `ci` or `full`. Each row is one of the fault suite's.
+//! `FETCHWISE_FLEET_FAULTS` says how much is tried: a little unless it is set, `ci` or `full`. Each row is one of the fault suite's.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::servers::Servers;
 
 /// How often, at a desk, in CI, and in the full suite.
 fn times(desk: usize, ci: usize, full: usize) -> usize {
-    match std::env::var("FETCHWISE_FAULTS").as_deref() {
+    match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
         Ok("full") => full,
         Ok("ci") => ci,
         _ => desk,

@@ -1,0 +1,63 @@
+//! The share of a node's own log, made beside everything else.
+//!
+//! Invariant: it leaves out what never travels, and says what it covers. Must not know when one is due.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use fetchwise::journal::share::fold;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+
+use crate::error::FleetError;
+use crate::intervals::Intervals;
+use crate::peers;
+use crate::share::{Head, Note, pack};
+use crate::state::State;
+use crate::transport::Bounds;
+
+/// What it takes to make a share.
+pub(crate) struct Job {
+    pub(crate) dir: PathBuf,
+    pub(crate) state: State,
+    /// A new selector, which is used up.
+    pub(crate) blank: Selector,
+    /// The last position that is to be in it.
+    pub(crate) upto: u64,
+    pub(crate) bounds: Bounds,
+    /// What has faded is judged by this time at the latest.
+    pub(crate) latest: Timestamp,
+    pub(crate) forgot: BTreeSet<u64>,
+}
+
+/// A share, ready to be put into the store.
+pub(crate) struct Ready {
+    pub(crate) bytes: Bytes,
+    pub(crate) note: String,
+    pub(crate) upto: u64,
+    pub(crate) forgot: BTreeSet<u64>,
+}
+
+impl Job {
+    /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence.
+    pub(crate) fn run(self) -> Result<Ready, FleetError> {
+        let Self { dir, state, blank, upto, bounds, latest, forgot } = self;
+        let leaves_out = |seq: u64| state.withheld.contains(seq);
+        let is_any_out = !state.withheld.runs().is_empty();
+        let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
+        let half_life_ms = blank.half_life_ms();
+        let (_, own) = fold(&dir, &blank, upto, leaves_out, latest)?;
+        let fork = state.fork();
+        let mut covers = state.own();
+        covers.insert(fork.epoch, Intervals::of(fork.base + 1, upto));
+        let share = peers::with_own_past(&dir, &state, &blank, own, &mut covers)?;
+        let (epoch, base) = (fork.epoch, fork.base);
+        let (incarnation, seq) = (bounds.incarnation, bounds.last);
+        let head = Head { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone() };
+        let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
+        // Two numbers always serialise.
+        let note = serde_json::to_string(&Note { epoch, position: upto }).unwrap_or_default();
+        Ok(Ready { bytes, note, upto, forgot })
+    }
+}

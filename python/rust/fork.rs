@@ -1,0 +1,34 @@
+//! Which process this is, as seen from within: how often it was forked since the module was loaded.
+//!
+//! A journal has a writer thread, which does not survive a fork. Whatever holds one remembers the generation that it was made in, and
+//! refuses to work, or to wait for threads that are not there, in another one. The look costs one atomic load.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// The generation of this process.
+pub(crate) fn generation() -> u64 {
+    // Relaxed: it changes while a process has one thread.
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Python calls it in the child of a fork.
+#[pyfunction]
+fn _forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has Python say when the process was forked.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let os = py.import("os")?;
+    if os.hasattr("register_at_fork")? {
+        let kwargs = pyo3::types::PyDict::new(py);
+        kwargs.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
+        os.call_method("register_at_fork", (), Some(&kwargs))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+"""How a request can end, and what clients' exceptions mean.
+
+Owns the names of failures (``ErrorKind``) and the one mapping from exceptions to them. It imports no client: classes are told by the names
+of their ancestors, so that whatever is installed is understood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+import ssl
+
+from ._fetchwise import Answer
+
+
+class ErrorKind(str, enum.Enum):
+    """Why an attempt delivered no content. Each is a ``str``: its name in JSON and in the log.
+
+    >>> fetchwise.ErrorKind.TIMEOUT == "timeout"
+    True
+    """
+
+    BLOCKED_CAPTCHA = "blocked_captcha"
+    BLOCKED_403 = "blocked_403"
+    WRONG_TOOL = "wrong_tool"
+    EMPTY_CONTENT = "empty_content"
+    TIMEOUT = "timeout"
+    NETWORK_ERROR = "network_error"
+    SERVER_ERROR = "server_error"
+    TRUNCATED = "truncated"
+    NOT_FOUND = "not_found"
+    CLIENT_ERROR = "client_error"
+    AUTH_REQUIRED = "auth_required"
+    DNS_ERROR = "dns_error"
+    TLS_ERROR = "tls_error"
+    PROXY_ERROR = "proxy_error"
+    REDIRECT_LOOP = "redirect_loop"
+    TOO_LARGE = "too_large"
+    REFUSED_ADDRESS = "refused_address"
+    INVALID_URL = "invalid_url"
+    QUEUED = "queued"
+    LOCAL_FAULT = "local_fault"
+    RATE_LIMITED = "rate_limited"
+    DISALLOWED = "disallowed"
+    NOT_HELD = "not_held"
+
+    __str__ = str.__str__
+
+
+ErrorKind.__module__ = "fetchwise"
+
+# The first that an exception's own class or an ancestor of it is called by. Before their ancestors where those say less.
+_BY_CLASS = {
+    # httpx, aiohttp, curl_cffi, requests, urllib3, Scrapy and Twisted, Playwright.
+    "ProxyError": ErrorKind.PROXY_ERROR,
+    "ClientProxyConnectionError": ErrorKind.PROXY_ERROR,
+    "ClientHttpProxyError": ErrorKind.PROXY_ERROR,
+    "TooManyRedirects": ErrorKind.REDIRECT_LOOP,
+    "ClientConnectorDNSError": ErrorKind.DNS_ERROR,
+    "DNSError": ErrorKind.DNS_ERROR,
+    "DNSLookupError": ErrorKind.DNS_ERROR,
+    "CannotResolveHostError": ErrorKind.DNS_ERROR,
+    "NameResolutionError": ErrorKind.DNS_ERROR,
+    "ClientConnectorCertificateError": ErrorKind.TLS_ERROR,
+    "ClientSSLError": ErrorKind.TLS_ERROR,
+    "SSLError": ErrorKind.TLS_ERROR,
+    "CertificateVerifyError": ErrorKind.TLS_ERROR,
+    "DownloadTimeoutError": ErrorKind.TIMEOUT,
+    "TimeoutException": ErrorKind.TIMEOUT,
+    "TimeoutError": ErrorKind.TIMEOUT,
+    "Timeout": ErrorKind.TIMEOUT,
+    "ServerTimeoutError": ErrorKind.TIMEOUT,
+    "TCPTimedOutError": ErrorKind.TIMEOUT,
+    "IncompleteRead": ErrorKind.TRUNCATED,
+    "IncompleteReadError": ErrorKind.TRUNCATED,
+    "ContentLengthError": ErrorKind.TRUNCATED,
+    "ClientPayloadError": ErrorKind.TRUNCATED,
+    "ResponseDataLossError": ErrorKind.TRUNCATED,
+    "PartialDownload": ErrorKind.TRUNCATED,
+    "DownloadCancelledError": ErrorKind.TOO_LARGE,
+    "InvalidURL": ErrorKind.INVALID_URL,
+    "InvalidUrlClientError": ErrorKind.INVALID_URL,
+    "UnsupportedProtocol": ErrorKind.INVALID_URL,
+    "UnsupportedURLSchemeError": ErrorKind.INVALID_URL,
+}
+
+# Chromium's and Firefox's own words, which Playwright passes on in the message of its one class of errors.
+_BY_WORDS = (
+    ("Download is starting", ErrorKind.WRONG_TOOL),
+    ("net::ERR_ABORTED", ErrorKind.WRONG_TOOL),
+    ("ERR_NAME_NOT_RESOLVED", ErrorKind.DNS_ERROR),
+    ("NS_ERROR_UNKNOWN_HOST", ErrorKind.DNS_ERROR),
+    ("ERR_TOO_MANY_REDIRECTS", ErrorKind.REDIRECT_LOOP),
+    ("NS_ERROR_REDIRECT_LOOP", ErrorKind.REDIRECT_LOOP),
+    ("ERR_PROXY", ErrorKind.PROXY_ERROR),
+    ("ERR_TUNNEL", ErrorKind.PROXY_ERROR),
+    ("ERR_CERT", ErrorKind.TLS_ERROR),
+    ("ERR_SSL", ErrorKind.TLS_ERROR),
+    ("ERR_TIMED_OUT", ErrorKind.TIMEOUT),
+    ("ERR_CONNECTION_TIMED_OUT", ErrorKind.TIMEOUT),
+    ("ERR_INVALID_URL", ErrorKind.INVALID_URL),
+    ("ERR_INSUFFICIENT_RESOURCES", ErrorKind.LOCAL_FAULT),
+    # The browser, not the page: the next one may have more luck.
+    ("Target crashed", ErrorKind.LOCAL_FAULT),
+    ("Page crashed", ErrorKind.LOCAL_FAULT),
+    ("has been closed", ErrorKind.LOCAL_FAULT),
+    ("Executable doesn't exist", ErrorKind.LOCAL_FAULT),
+    # libcurl's numbers, in curl_cffi's messages.
+    ("curl: (6)", ErrorKind.DNS_ERROR),
+    ("curl: (5)", ErrorKind.PROXY_ERROR),
+    ("curl: (97)", ErrorKind.PROXY_ERROR),
+    ("curl: (28)", ErrorKind.TIMEOUT),
+    ("curl: (35)", ErrorKind.TLS_ERROR),
+    ("curl: (60)", ErrorKind.TLS_ERROR),
+    ("curl: (47)", ErrorKind.REDIRECT_LOOP),
+    ("curl: (18)", ErrorKind.TRUNCATED),
+    ("curl: (3)", ErrorKind.INVALID_URL),
+)
+
+# What this machine lacks is nobody's fault: descriptors, ports, memory, its network.
+_LOCAL_ERRNO = {12, 23, 24, 28, 99, 100, 101}
+
+
+def error_kind(error: BaseException) -> ErrorKind:
+    """What an exception of an HTTP client or of Playwright counts as.
+
+    It knows those of httpx, aiohttp, curl_cffi, requests, urllib3, Scrapy, Twisted, Playwright and the standard library, and takes any
+    other for a network error.
+
+    >>> fetchwise.error_kind(TimeoutError())
+    <ErrorKind.TIMEOUT: 'timeout'>
+    """
+    seen: BaseException | None = error
+    # What a client raises may wrap what says more.
+    for _ in range(4):
+        if seen is None:
+            break
+        kind = _of(seen)
+        if kind is not None:
+            return kind
+        seen = seen.__cause__ or seen.__context__
+    return ErrorKind.NETWORK_ERROR
+
+
+def _of(error: BaseException) -> ErrorKind | None:
+    if isinstance(error, (asyncio.TimeoutError, TimeoutError, socket.timeout)):
+        return ErrorKind.TIMEOUT
+    if isinstance(error, socket.gaierror):
+        return ErrorKind.DNS_ERROR
+    if isinstance(error, ssl.SSLError):
+        return ErrorKind.TLS_ERROR
+    text = str(error)
+    for words, kind in _BY_WORDS:
+        if words in text:
+            return kind
+    for ancestor in type(error).__mro__:
+        known = _BY_CLASS.get(ancestor.__name__)
+        if known is not None:
+            return known
+    if isinstance(error, OSError) and error.errno in _LOCAL_ERRNO:
+        return ErrorKind.LOCAL_FAULT
+    return None
+
+
+def answer_of(error: object) -> Answer:
+    """The answer that an exception stands for, so that ``Visit.report(step, error)`` needs no thought."""
+    if not isinstance(error, BaseException):
+        raise TypeError(
+            "report an Answer, a Verdict, an ErrorKind or an exception, not " + type(error).__name__
+        )
+    return Answer(error_kind(error), message=f"{type(error).__name__}: {error}"[:500])

@@ -1,0 +1,63 @@
+"""httpx: a transport that judges and records every response, and does nothing else. Who fetches is decided elsewhere.
+
+>>> import httpx, fetchwise.httpx  # doctest: +SKIP
+>>> selector = fetchwise.Selector(journal="fetchwise-data")  # doctest: +SKIP
+>>> client = httpx.AsyncClient(transport=fetchwise.httpx.Transport(selector))  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from . import Attempt, Detector, Selector, error_kind
+
+REDIRECTS = {301, 302, 303, 307, 308}
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """Wraps a transport (``httpx.AsyncHTTPTransport()`` unless said), and records one attempt of ``fetcher`` for each response or failure.
+
+    The body is read before the response is handed on, so that it can be judged; redirects are not recorded, what they lead to is.
+    """
+
+    def __init__(
+        self,
+        selector: Selector,
+        transport: httpx.AsyncBaseTransport | None = None,
+        *,
+        detector: Detector | None = None,
+        fetcher: str = "direct_access",
+    ) -> None:
+        self.selector = selector
+        self.detector = detector or Detector()
+        self.fetcher = fetcher
+        self._transport = transport or httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Passes the request on, and records what came of it."""
+        url, started, at = str(request.url), time.monotonic(), time.time()
+        decision = self.selector.select(url, wanted=self.fetcher)
+        try:
+            response = await self._transport.handle_async_request(request)
+            await response.aread()
+        except httpx.TransportError as error:
+            spent = int((time.monotonic() - started) * 1000)
+            attempt = Attempt(url, self.fetcher, duration_ms=spent, at=at, source=decision.source, rule=decision.rule)
+            self.selector.record(attempt.failed(error_kind(error)))
+            raise
+        if response.status_code not in REDIRECTS:
+            verdict = self.detector.classify(
+                response.content, url=url, status=response.status_code, headers=response.headers
+            )
+            if decision:
+                spent = int((time.monotonic() - started) * 1000)
+                self.selector.record(
+                    Attempt.from_response(decision, url=url, verdict=verdict, duration_ms=spent, at=at)
+                )
+        return response
+
+    async def aclose(self) -> None:
+        """Closes the wrapped transport."""
+        await self._transport.aclose()

@@ -1,0 +1,298 @@
+"""Scrapy: a downloader middleware that decides who fetches a page and judges what came, and a download handler that asks who it says.
+
+Settings of a project::
+
+    DOWNLOADER_MIDDLEWARES = {"fetchwise.scrapy.Middleware": 585}
+    DOWNLOAD_HANDLERS = {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"}
+    FETCHWISE_DATA_DIR = "fetchwise-data"      # what is learned is kept here; without it, until the crawl ends
+
+===========================  ==========================================================================================
+``FETCHWISE_FETCHERS``       names and download handlers: ``{"direct_access": None, "playwright":
+                             "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}`` is the default where scrapy-playwright is
+                             installed. None is Scrapy's own. ``"stealth_http": "fetchwise.scrapy.CurlHandler"`` is curl_cffi
+``FETCHWISE_CONFIG``         a TOML file as the program reads it
+``FETCHWISE_PACE``           True has requests keep to a pace of each host that is learned; AutoThrottle then has nothing to do
+``FETCHWISE_RULES``          rules of detection of one's own
+``FETCHWISE_WAIT_MAX``       a URL that is paused for no longer than so many seconds is asked for later; others are dropped. Default: 0
+``FETCHWISE_PASS_FAILURES``  True hands pages without content (walls, shells, empty ones) to callbacks when nobody has done better;
+                             ``response.meta["fetchwise"]`` says what they are. Default: False
+===========================  ==========================================================================================
+
+A request with ``meta={"fetchwise": False}`` is left alone, and ``meta={"fetchwise_prefer": "playwright"}`` names the first fetcher. It stands at
+585, so that it reads what ``HttpCompressionMiddleware`` (590) has unpacked and acts before ``RetryMiddleware`` (550), which has nothing left
+to retry. Redirects, cookies, robots.txt and AutoThrottle stay Scrapy's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.http import Headers, Response
+from scrapy.responsetypes import responsetypes
+from scrapy.utils.misc import build_from_crawler, load_object
+
+from . import Admission, Answer, Detector, End, Pauses, Selector, error_kind
+
+logger = logging.getLogger(__name__)
+
+_PLAYWRIGHT = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+_OWN = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
+
+
+def fetchers_of(crawler: Crawler) -> dict[str, str | None]:
+    """The fetchers that a project has, and their handlers; None is Scrapy's own."""
+    named = crawler.settings.getdict("FETCHWISE_FETCHERS")
+    if named:
+        return dict(named)
+    fetchers: dict[str, str | None] = {"direct_access": None}
+    if find_spec("scrapy_playwright") is not None:
+        fetchers["playwright"] = _PLAYWRIGHT
+    return fetchers
+
+
+class Middleware:
+    """Decides for each request who fetches it, judges what came, and asks the next fetcher where that was no content."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = crawler.settings
+        self.crawler = crawler
+        config = settings.get("FETCHWISE_CONFIG")
+        names = list(fetchers_of(crawler))
+        self.selector = Selector(
+            fetchers=None if config else names,
+            config=config,
+            journal=settings.get("FETCHWISE_DATA_DIR"),
+            pace=settings.getbool("FETCHWISE_PACE") or None,
+        )
+        self.detector = Detector(rules=settings.get("FETCHWISE_RULES"))
+        self.pauses = Pauses(self.selector, fetchers=names)
+        self._wait_max = settings.getfloat("FETCHWISE_WAIT_MAX")
+        self._pass_failures = settings.getbool("FETCHWISE_PASS_FAILURES")
+        self._tokens = itertools.count()
+        self._later: set[asyncio.Task[None]] = set()
+        crawler.signals.connect(self._idle, signals.spider_idle)
+        crawler.signals.connect(self._closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Middleware:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> None:
+        """Waits for the request's turn and names its fetcher; drops it where its link or host is paused."""
+        meta = request.meta
+        if meta.get("fetchwise") is False or not request.url.startswith(("http://", "https://")):
+            return
+        if urlsplit(request.url).path == "/robots.txt":
+            return
+        token = meta.setdefault("fetchwise_visit", f"{id(self):x}-{next(self._tokens)}")
+        admission = await self.pauses.admitted(request.url, key=token, prefer=meta.get("fetchwise_prefer"))
+        while not admission and admission.end is None:
+            admission = await self.pauses.admitted(request.url, key=token)
+        if admission.end is not None:
+            self._refuse(request, admission.end)
+        self._assign(meta, admission)
+
+    def process_response(self, request: Request, response: Response) -> Request | Response:
+        """Judges what came: the response when it is content, the request again for the next fetcher when it is not."""
+        token = request.meta.get("fetchwise_visit")
+        if token is None or request.meta.get("fetchwise_fetcher") is None:
+            return response
+        if "cached" in response.flags:
+            self.pauses.forget(request.url, key=token)
+            return response
+        if any(flag in response.flags for flag in ("partial", "dataloss")):
+            answer = Answer("truncated", status=response.status)
+        else:
+            answer = self.detector.judge(response.status, response.headers, response.body, url=response.url)
+        admission = self._ended(request, token, answer)
+        if admission.end is None:
+            return self._again(request, admission)
+        self._finish(request, admission.end, answer)
+        if not admission.end and 200 <= response.status < 300 and not self._pass_failures:
+            raise IgnoreRequest(f"no content: {answer.message}")
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        """Attributes what went wrong, and asks again, or asks the next fetcher, where that may help."""
+        token = request.meta.get("fetchwise_visit")
+        if token is None or request.meta.get("fetchwise_fetcher") is None:
+            return None
+        if isinstance(exception, IgnoreRequest):
+            self.pauses.forget(request.url, key=token)
+            return None
+        answer = Answer(error_kind(exception), message=f"{type(exception).__name__}: {exception}"[:500])
+        admission = self._ended(request, token, answer)
+        if admission.end is None:
+            return self._again(request, admission)
+        self._finish(request, admission.end, answer)
+        return None
+
+    def _ended(self, request: Request, token: str, answer: Answer) -> Admission:
+        fetcher = request.meta.pop("fetchwise_fetcher")
+        started = request.meta.pop("fetchwise_started", None)
+        duration = None if started is None else time.monotonic() - started
+        self._count(f"requests/{fetcher}")
+        self._count(f"outcome/{answer.outcome}")
+        if answer.is_blocked:
+            self._count("blocked")
+        return self.pauses.ended(request.url, answer, key=token, duration=duration)
+
+    def _assign(self, meta: dict[str, Any], admission: Admission) -> None:
+        meta["fetchwise_fetcher"] = admission.fetcher
+        meta["fetchwise_started"] = time.monotonic()
+        meta["download_timeout"] = admission.deadline
+        # The visit has retries of its own.
+        meta["dont_retry"] = True
+        if admission.decision is not None:
+            self._count(f"decision/{admission.decision.source}")
+
+    @staticmethod
+    def _again(request: Request, admission: Admission) -> Request:
+        changed: dict[str, Any] = {"dont_filter": True}
+        if admission.url is not None and admission.url != request.url:
+            changed["url"] = admission.url
+        changed_request: Request = request.replace(**changed)
+        return changed_request
+
+    def _finish(self, request: Request, end: End, answer: Answer) -> None:
+        request.meta.pop("fetchwise_visit", None)
+        self._count(f"end/{end.kind}")
+        request.meta["fetchwise"] = {
+            "end": end.kind,
+            "fetcher": end.fetcher,
+            "source": end.source,
+            "requests": end.requests,
+            "outcome": answer.outcome,
+            "vendor": answer.vendor,
+            "error_type": end.error_type,
+            "paused_until": end.paused_until,
+        }
+
+    def _refuse(self, request: Request, end: End) -> None:
+        """Nothing may be asked for: later, or not at all."""
+        request.meta.pop("fetchwise_visit", None)
+        self._count(f"end/{end.kind}")
+        seconds = max(0.0, (end.paused_until or 0.0) - time.time())
+        if end.kind == "paused" and 0 < seconds <= self._wait_max:
+            self._count("delayed")
+            task = asyncio.ensure_future(self._come_back(request.replace(dont_filter=True), seconds))
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
+            raise IgnoreRequest(f"paused, and asked for again in {seconds:.1f} s")
+        self._count(f"dropped/{end.paused or end.kind}")
+        raise IgnoreRequest(f"{end.kind}: {end.message or end.paused}")
+
+    async def _come_back(self, request: Request, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        engine = self.crawler.engine
+        if engine is not None and engine.spider is not None:
+            engine.crawl(request)
+
+    def _idle(self) -> None:
+        if self._later:
+            raise DontCloseSpider
+
+    def _closed(self) -> None:
+        for task in self._later:
+            task.cancel()
+        self.selector.close()
+
+    def _count(self, what: str) -> None:
+        if self.crawler.stats is not None:
+            self.crawler.stats.inc_value(f"fetchwise/{what}")
+
+
+class Handler:
+    """A download handler that has the fetcher named by ``request.meta["fetchwise_fetcher"]`` make the request; Scrapy's own where none is."""
+
+    lazy = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._paths = fetchers_of(crawler)
+        self._made: dict[str, Any] = {}
+        if _PLAYWRIGHT in self._paths.values():
+            # It starts with the engine, or not at all; a browser it only starts when one is needed.
+            self._handler(_PLAYWRIGHT)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Handler:
+        return cls(crawler)
+
+    async def download_request(self, request: Request) -> Response:
+        """Makes the request."""
+        name = request.meta.get("fetchwise_fetcher")
+        path = self._paths.get(name) if name else None
+        if path == _PLAYWRIGHT:
+            request.meta["playwright"] = True
+        elif name:
+            request.meta.pop("playwright", None)
+        elif request.meta.get("playwright"):
+            path = _PLAYWRIGHT
+        response: Response = await self._handler(path or _OWN).download_request(request)
+        return response
+
+    def _handler(self, path: str) -> Any:
+        # Scrapy has one for http and one for https: they share what is expensive, a browser above all.
+        made: dict[str, Any] = self._crawler.__dict__.setdefault("_fetchwise_handlers", {})
+        if path not in made:
+            made[path] = build_from_crawler(load_object(path), self._crawler)
+        self._made[path] = made[path]
+        return made[path]
+
+    async def close(self) -> None:
+        """Closes what was used."""
+        made: dict[str, Any] = self._crawler.__dict__.get("_fetchwise_handlers", {})
+        for path in list(self._made):
+            handler = made.pop(path, None)
+            if handler is not None:
+                await handler.close()
+        self._made.clear()
+
+
+class CurlHandler:
+    """A download handler with curl_cffi, which has the TLS handshake of a browser (``FETCHWISE_IMPERSONATE``, ``"chrome"``)."""
+
+    lazy = True
+
+    def __init__(self, crawler: Crawler) -> None:
+        from curl_cffi.requests import AsyncSession
+
+        self._session: AsyncSession[Any] = AsyncSession(impersonate=crawler.settings.get("FETCHWISE_IMPERSONATE", "chrome"))
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> CurlHandler:
+        return cls(crawler)
+
+    async def download_request(self, request: Request) -> Response:
+        """Makes the request."""
+        # What curl sends by itself belongs to the browser that it is taken for.
+        own = {b"User-Agent", b"Accept", b"Accept-Encoding", b"Accept-Language"}
+        headers = [(name, value) for name, values in request.headers.items() if name not in own for value in values]
+        answer = await self._session.request(
+            request.method,  # type: ignore[arg-type]
+            request.url,
+            data=request.body or None,
+            headers={name.decode(): value.decode("latin-1") for name, value in headers},
+            timeout=request.meta.get("download_timeout") or 180,
+            allow_redirects=False,
+            proxy=request.meta.get("proxy"),
+        )
+        # The body is decoded already.
+        decoded = ("content-encoding", "content-length")
+        kept = Headers([(name, value) for name, value in answer.headers.multi_items() if name.lower() not in decoded])
+        kind = responsetypes.from_args(headers=kept, url=request.url, body=answer.content)
+        return kind(url=request.url, status=answer.status_code, headers=kept, body=answer.content)
+
+    async def close(self) -> None:
+        """Closes connections."""
+        await self._session.close()

@@ -1,0 +1,128 @@
+"""Scrapy with the middleware and the handler, a real browser, and a site that counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from conftest import HERE
+from origin import Origin
+
+pytest.importorskip("scrapy")
+
+CHROMIUM = os.environ.get("FETCHWISE_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+EXAMPLE = HERE.parent / "examples" / "scrapy_spider.py"
+
+CRAWL = """
+import json, sys, scrapy
+from scrapy.crawler import CrawlerProcess
+origin, settings, paths = json.loads(sys.argv[1])
+seen, stats = [], {}
+class Spider(scrapy.Spider):
+    name = "spider"
+    async def start(self):
+        for path in paths:
+            yield scrapy.Request(origin + path, callback=self.parse, errback=self.failed)
+    def parse(self, response):
+        seen.append([response.url, response.status, response.meta.get("fetchwise")])
+    def failed(self, failure):
+        seen.append([failure.request.url, repr(failure.value), failure.request.meta.get("fetchwise")])
+    def closed(self, reason):
+        stats.update(self.crawler.stats.get_stats())
+process = CrawlerProcess(settings)
+process.crawl(Spider)
+process.start()
+print(json.dumps([seen, {k: v for k, v in stats.items() if "fetchwise" in k or "retry" in k}], default=str))
+"""
+
+
+def crawl(origin: Origin, *paths: str, **settings: Any) -> tuple[list[Any], dict[str, Any]]:
+    settings = {
+        "LOG_LEVEL": "ERROR",
+        "TELNETCONSOLE_ENABLED": False,
+        "ROBOTSTXT_OBEY": True,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+        "FETCHWISE_FETCHERS": {"direct_access": None},
+        "DOWNLOADER_MIDDLEWARES": {"fetchwise.scrapy.Middleware": 585},
+        "DOWNLOAD_HANDLERS": {"http": "fetchwise.scrapy.Handler", "https": "fetchwise.scrapy.Handler"},
+        **settings,
+    }
+    given = json.dumps([origin.url, settings, paths])
+    done = subprocess.run(
+        [sys.executable, "-c", CRAWL, given], capture_output=True, text=True, timeout=120, check=False, cwd=HERE
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    seen, stats = json.loads(done.stdout.splitlines()[-1])
+    return seen, stats
+
+
+def test_before_and_after() -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), "--json", "--chromium", CHROMIUM],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    plain, browser, first, again = json.loads(done.stdout).values()
+    assert plain["pages"] == 20 and plain["blocked"] == 20
+    assert browser["pages"] == 60 and browser["renders"] == 60
+    for row in (first, again):
+        # Every page, at two thirds of the renders: no article went to the browser ...
+        assert row["pages"] == 60 and row["renders"] <= 44
+        # ... and the challenge was not run against again and again.
+        assert row["blocked"] <= 8
+    # What was learned survives the process.
+    assert again["requests"] < first["requests"]
+    assert again["blocked"] <= first["blocked"] and again["blocked"] <= 3
+
+
+def test_what_fails_is_attributed_once() -> None:
+    with Origin() as origin:
+        seen, stats = crawl(origin, "/gone/1", "/error/1", "/moved", "/static/1")
+        ends = {url.removeprefix(origin.url): meta and meta["end"] for url, _, meta in seen}
+        assert ends == {"/gone/1": "failed", "/error/1": "delivered", "/static/moved": "delivered", "/static/1": "delivered"}
+        # One retry by the visit, none by Scrapy's own middleware.
+        assert origin.requests("error") == 2 and origin.requests("gone") == 1
+        assert not [name for name in stats if name.startswith("retry/")]
+        assert stats["fetchwise/end/delivered"] == 3 and stats["fetchwise/end/failed"] == 1
+
+
+def test_a_rate_limit_holds_the_host() -> None:
+    with Origin() as origin:
+        seen, stats = crawl(origin, *(f"/limited/{n}" for n in range(10)))
+        assert len(seen) == 10
+        # The first says "not now" for an hour, and nobody asks again.
+        assert origin.requests("limited") == 1
+        assert stats["fetchwise/dropped/host"] == 9 and stats["fetchwise/blocked"] == 1
+
+
+def test_pages_without_content_reach_callbacks_only_when_wanted() -> None:
+    with Origin() as origin:
+        seen, _ = crawl(origin, "/app/1")
+        assert "IgnoreRequest" in seen[0][1] and seen[0][2]["outcome"] == "shell"
+        seen, _ = crawl(origin, "/app/1", FETCHWISE_PASS_FAILURES=True)
+        assert seen[0][1] == 200 and seen[0][2]["error_type"] == "wrong_tool"
+
+
+def test_a_pace_is_kept_and_curl_is_a_handler(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("curl_cffi")
+    with Origin() as origin:
+        seen, stats = crawl(
+            origin,
+            *(f"/static/{n}" for n in range(6)),
+            FETCHWISE_PACE=True,
+            FETCHWISE_DATA_DIR=str(tmp_path),
+            FETCHWISE_FETCHERS={"stealth_http": "fetchwise.scrapy.CurlHandler"},
+            CONCURRENT_REQUESTS_PER_DOMAIN=8,
+        )
+        assert [meta["fetcher"] for _, _, meta in seen] == ["stealth_http"] * 6
+        assert stats["fetchwise/requests/stealth_http"] == 6 and origin.requests("static") == 6

@@ -1,0 +1,142 @@
+"""Visits and pauses from Python: the steps are the library's, and misuse is said."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+import fetchwise
+
+
+def drive(selector: fetchwise.Selector, url: str, *outcomes: object) -> tuple[list[str | None], fetchwise.End]:
+    left, asked = list(outcomes), []
+    visit = selector.visit(url)
+    while step := visit.next():
+        assert not step.wait
+        asked.append(step.fetcher)
+        visit.report(step, left.pop(0))  # type: ignore[arg-type]
+    assert visit.end is not None and left == []
+    return asked, visit.end
+
+
+def test_a_shell_goes_to_the_browser_and_a_missing_page_nowhere() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    shell = fetchwise.Detector().classify(b"<html><body><div id=root></div><script src=/a.js></script></body></html>")
+    asked, end = drive(selector, "https://example.org/app", shell, "content")
+    assert asked == ["direct_access", "playwright"] and end
+    asked, end = drive(selector, "https://example.net/gone", fetchwise.ErrorKind.NOT_FOUND)
+    assert asked == ["direct_access"] and end.kind == "failed" and end.error_type == "not_found"
+
+
+def test_a_transient_failure_weighs_nothing_until_its_retry_failed() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    asked, end = drive(selector, "https://example.org/", ConnectionResetError(), "content")
+    assert asked == ["direct_access", "direct_access"] and end
+    masses = selector.masses("domain", "example.org", "direct_access")
+    assert masses["success"] == pytest.approx(masses["total"])
+
+
+def test_a_rate_limit_ends_the_visit_and_holds_the_host() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    answer = fetchwise.Detector().judge(429, {"Retry-After": "60"}, b"<h1>Too many requests</h1>")
+    asked, end = drive(selector, "https://example.org/1", answer)
+    assert asked == ["direct_access"] and end.is_banned
+    assert selector.host_pause("https://example.org/2") is not None
+    _, end = drive(selector, "https://example.org/2")
+    match end:
+        case fetchwise.End("paused"):
+            assert end.paused == "host" and end.requests == 0
+        case _:
+            pytest.fail(repr(end))
+    assert selector.select("https://example.org/3").is_host_paused
+    assert selector.release_host("https://example.org/") is not None
+    assert selector.select("https://example.org/3")
+
+
+def test_redirects_in_html_are_followed_and_bound() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access"])
+    stub = b"<meta http-equiv=refresh content='0; url=/there'><a href=/there>moved</a>"
+    detector = fetchwise.Detector()
+    visit = selector.visit("https://example.org/here")
+    step = visit.next()
+    assert step is not None
+    visit.report(step, detector.judge(200, {"Content-Type": "text/html"}, stub))
+    step = visit.next()
+    assert step is not None and step.url == "https://example.org/there" and step.redirects_max == 9
+    visit.report(step, "content")
+    assert visit.next() is None and visit.end is not None and visit.end.requests == 1
+
+
+def test_misuse_is_said() -> None:
+    selector = fetchwise.Selector()
+    visit, other = selector.visit("https://example.org/"), selector.visit("https://example.net/")
+    step = visit.next()
+    assert step is not None
+    with pytest.raises(fetchwise.Error, match="another visit"):
+        other.report(step, "content")
+    with pytest.raises(TypeError):
+        visit.report(step, 17)  # type: ignore[arg-type]
+    with pytest.raises(fetchwise.Error, match="does not wait"):
+        step.block()
+    visit.report(step, "content")
+    with pytest.raises(fetchwise.Error, match="already|ended"):
+        visit.report(step, "content")
+    with pytest.raises(fetchwise.ConfigError):
+        selector.visit("https://example.org/", prefer="nobody")
+    with pytest.raises(fetchwise.ConfigError):
+        selector.visit("https://example.org/", fetchers=["nobody"])
+
+
+def test_what_is_at_hand_is_used() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    visit = selector.visit("https://example.org/", fetchers=["playwright"])
+    step = visit.next()
+    assert step is not None and step.fetcher == "playwright"
+    del step
+    visit.close()
+    assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
+
+
+def test_a_pace_has_requests_wait() -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access"], pace=True)
+    waits = 0
+    for n in range(3):
+        visit = selector.visit(f"https://example.org/{n}")
+        while step := visit.next():
+            if step.wait:
+                assert step.why == "pace" and 0 <= step.seconds <= 1
+                waits += 1
+                step.block()
+            else:
+                visit.report(step, "content")
+    assert waits >= 2
+
+
+def test_pauses_for_a_framework_that_owns_the_loop(tmp_path: pathlib.Path) -> None:
+    selector = fetchwise.Selector(fetchers=["direct_access", "playwright"], journal=tmp_path)
+    pauses = fetchwise.Pauses(selector)
+    first = pauses.admit("https://example.org/1")
+    assert first and first.fetcher == "direct_access" and pauses.admit("https://example.org/1") == first
+    second = pauses.admit("https://example.org/2")
+    assert not second and second.why == "probe", "the first probes the host"
+    assert pauses.ended("https://example.org/1", "blocked_403", retry_after=60).end is not None
+    assert pauses.admit("https://example.org/2").end is not None
+    assert 0 < pauses.host_pause("https://example.org/") <= 60
+    assert len(pauses) == 0
+    with pytest.raises(KeyError):
+        pauses.ended("https://example.org/1", "content")
+    selector.close()
+    with fetchwise.Selector(fetchers=["direct_access"], journal=tmp_path) as again:
+        assert again.host_pause("example.org") is not None, "pauses survive the process"
+
+
+def test_forgetting_lasts(tmp_path: pathlib.Path) -> None:
+    with fetchwise.Selector(journal=tmp_path) as selector:
+        selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
+        selector.forget(domain="example.org")
+        assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
+        with pytest.raises(TypeError):
+            selector.forget()
+    with fetchwise.Selector(journal=tmp_path) as selector:
+        assert selector.masses("domain", "example.org", "playwright")["attempts"] == 0
