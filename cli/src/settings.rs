@@ -33,8 +33,9 @@ const CONFIG: &str = "FETCHWISE_CONFIG";
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
 /// The variables that name the browser, the first one first.
 const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
-/// Variables with our name that mean no key of the config: those above, the token of a server, the brokers of a fleet, and what this project's own tests use.
-const NO_KEYS: [&str; 12] = [
+/// Variables with our name that mean no key of the config: those above, the token of a server, the brokers of a fleet, and what this
+/// project's own tests use.
+const NO_KEYS: [&str; 13] = [
     CONFIG,
     BROWSERS[0],
     "FETCHWISE_TOKEN",

@@ -140,6 +140,21 @@ fn what_one_node_fetches_another_one_knows() {
         let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
         assert_eq!(status["peers"][0]["excluded"], !counts, "{status}");
     }
+    // Forgotten at one, forgotten at the other.
+    assert_eq!(code(&run(&a, &url, &["forget", "--domain", "127.0.0.1"])), 0);
+    run(&b, &url, &["fleet", "status", "--wait", "30s"]);
+    let mut left = f64::MAX;
+    for _ in 0..20 {
+        json(&run(&b, &url, &["fleet", "status", "--wait", "2s"]));
+        let explained = json(&run(&b, &url, &["explain", &page, "--no-browser"]));
+        let steps = explained["steps"].as_array().unwrap();
+        left = steps.iter().filter(|step| step["type"] == "domain").filter_map(|step| step["total"].as_f64()).sum();
+        if left == 0.0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    assert_eq!(left, 0.0, "the other node still knows the domain");
     let owner = json(&run(&b, &url, &["fleet", "owner", &page]));
     assert!(owner["owner"].is_string(), "{owner}");
     assert_eq!(code(&run(&a, &url, &["fleet", "leave"])), 0);

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError};
+use fetchwise::time::Timestamp;
+use fetchwise_fleet::forget::tell_forgotten;
 use fetchwise_fleet::nats::{How, Made, Nats, NatsSettings, permissions};
 use fetchwise_fleet::owner::owner;
 use fetchwise_fleet::state::State;
@@ -345,6 +347,17 @@ async fn count(
         (false, false) => out.line(format_args!("{name} counts"))?,
     }
     Ok(Exit::Done)
+}
+
+/// Has all nodes forget a domain, where there is a fleet.
+pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<(), Failure> {
+    let Some(nats) = nats(settings, args)? else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let told = runtime.block_on(async {
+        let transport = connect(nats, true).await?;
+        tell_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
+    });
+    told.map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

@@ -12,12 +12,13 @@ use fetchwise_serve::shape::ForgotJson;
 
 /// Forget a domain or a link
 ///
-/// Its evidence, pauses and risk go at once. Its attempts are not shown any more, and go from the disk at the next compact.
+/// Its evidence, pauses and risk go at once. Its attempts are not shown any more, and go from the disk at the next compact. Of a fleet all
+/// nodes forget a domain.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  fetchwise forget --domain example.org && fetchwise compact\n  fetchwise forget --link https://example.org/a"
 )]
-#[group(required = true, multiple = false)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["domain", "link"])))]
 pub(crate) struct ForgetArgs {
     /// The domain, with or without www.; its subdomains are domains of their own
     #[arg(long, value_name = "DOMAIN")]
@@ -25,6 +26,9 @@ pub(crate) struct ForgetArgs {
     /// The link, as it was given to fetch: its id, or its URL
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(crate) fleet: crate::fleet::FleetArgs,
 }
 
 /// Runs the command.
@@ -34,7 +38,12 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
         (None, Some(link)) => TombstoneTarget::Link(link.clone()),
         (None, None) => return Err(Failure::usage("forget what? name --domain D or --link L")),
     };
-    let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), settings.clock.now())?;
+    let now = settings.clock.now();
+    let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), now)?;
+    #[cfg(feature = "fleet")]
+    if let TombstoneTarget::Domain(domain) = &target {
+        crate::fleet::forget(settings, &args.fleet, domain, now)?;
+    }
     if out.json {
         out.object(&ForgotJson::new(&target, &forgot))?;
         return Ok(Exit::Done);
