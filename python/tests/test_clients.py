@@ -55,4 +55,6 @@ def test_the_loop_of_the_example(tmp_path: pathlib.Path, count: int) -> None:
         assert delivered == count, done.stdout
         assert origin.requests("static") == count
     with fetchwise.Journal(tmp_path) as journal:
-        assert journal.verify() == {"sound": True, "attempts": count}
+        # On a machine that is too busy to connect in time some are tried again.
+        verified = journal.verify()
+        assert verified["sound"] and verified["attempts"] >= count, verified
