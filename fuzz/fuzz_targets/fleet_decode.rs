@@ -42,8 +42,9 @@ fn read(body: &[u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| match data.split_first() {
-    Some((way, rest)) => match way % 4 {
+fuzz_target!(|data: &[u8]| {
+    let Some((way, rest)) = data.split_first() else { return };
+    match way % 4 {
         0 => read(rest),
         1 => message(rest).iter().for_each(|body| read(body)),
         2 => {
@@ -57,6 +58,5 @@ fuzz_target!(|data: &[u8]| match data.split_first() {
                 assert_eq!(state::State::decode(&state.encode()), Ok(state));
             }
         }
-    },
-    None => {}
+    }
 });
