@@ -6,16 +6,18 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use fetchwise_testsite::origin::{Origin, Site};
 
+#[path = "cli/small_disk.rs"]
+mod small_disk;
 #[path = "cli/support.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
+use small_disk::Small;
 use support::{PATIENCE, Place, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
@@ -87,24 +89,6 @@ fn a_reader_that_stalls_does_not_keep_a_run_from_being_stopped() {
     assert_eq!(last.code, 0, "{}", last.stderr);
     let pages = place.path("pages").join(HOST);
     assert_eq!(fs::read_dir(pages).unwrap().count(), 2000);
-}
-
-/// A small file system that goes when it is dropped.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
-        mount.output().is_ok_and(|out| out.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
 }
 
 #[test]

@@ -3,32 +3,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use fetchwise_testsite::origin::{Origin, Site};
 
+use crate::small_disk::Small;
 use crate::support::{PATIENCE, Place, lines, wait_for};
 
 const HOST: &str = "127.0.0.1";
-
-/// A small file system that goes when it is dropped.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
-        mount.output().is_ok_and(|out| out.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
 
 #[test]
 fn fetching_goes_on_while_the_log_has_no_room_and_nothing_is_lost() {

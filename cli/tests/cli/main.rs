@@ -15,6 +15,7 @@ mod maintain;
 mod metrics;
 mod pocketbase;
 mod rollout;
+mod small_disk;
 mod sources;
 mod support;
 mod town;

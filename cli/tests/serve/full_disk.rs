@@ -3,31 +3,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::server::{Server, attempt, lines, program};
-
-/// A small file system that goes when it is dropped.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: &Path, size: &str) -> Option<Self> {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at);
-        mount.output().is_ok_and(|out| out.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
+use crate::small_disk::Small;
 
 /// A hundred attempts, with ids of their own.
 fn batch(number: u128) -> Vec<u8> {

@@ -13,6 +13,8 @@ mod release;
 mod reload;
 mod rollout;
 mod server;
+#[path = "../cli/small_disk.rs"]
+mod small_disk;
 mod tokens;
 mod upkeep;
 mod visits;
