@@ -267,13 +267,9 @@ impl Benchmark {
     /// Whether the page has its link's content; none for a link that is not listed.
     fn is_good(&self, page: &HandedIn) -> Option<bool> {
         let (place, path) = self.find(&page.url)?;
-        Some(
-            place.kind.has_pages() && {
-                let title = Origin::title(&place.host, &place.kind.content_of(path));
-                // A title of the head alone is no page: the shell of an application may have one.
-                page.text.contains(&title)
-            },
-        )
+        // Each page has a title of its own, which no shell, wall or error page has.
+        let title = Origin::title(&place.host, &place.kind.content_of(path));
+        Some(place.kind.has_pages() && page.text.contains(&title))
     }
 
     fn find(&self, url: &str) -> Option<(&Place, &str)> {
