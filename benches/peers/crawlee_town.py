@@ -1,12 +1,16 @@
 """Crawlee for Python on the town: its adaptive crawler, as its guide has it."""
 
 import asyncio
+import contextlib
 import logging
 import os
 
 from crawlee.crawlers import AdaptivePlaywrightCrawler, AdaptivePlaywrightCrawlingContext
 
 from hand_in import Pages, links
+
+#: Seconds.
+PATIENCE = 600
 
 
 async def main() -> None:
@@ -23,7 +27,9 @@ async def main() -> None:
         await context.push_data({"url": context.request.url, "text": str(context.parsed_content)})
 
     logging.disable(logging.WARNING)
-    await crawler.run(links())
+    # Now and then it waits for ever when all is done; what it has by then counts.
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(crawler.run(links()), PATIENCE)
     data = await crawler.get_data()
     for item in data.items:
         pages.add(item["url"], item["text"])

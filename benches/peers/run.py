@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Crawlers on the same town, one after the other, each as its own documentation sets it up.
 
-    benches/peers/run.py --fetchwise target/release/fetchwise [--pages N] [--seed N] [--only NAME ...] [--write docs/peers.md]
+    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--only NAME ...] [--write docs/peers.md]
 
 Wants Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node; what is missing is
-said and left out. What is good, wrong, blocked and rendered is counted by the town.
+said and left out. What is good, wrong, blocked and rendered is counted by the town. Each one's ledger is kept as a file, so that one of them
+can be run again and the tables still have all, as long as pages and seed are the same.
 """
 
 import argparse
@@ -23,20 +24,23 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 1800
 
 
-def peers(node: str | None) -> dict[str, tuple[list[str], str | None]]:
+def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
     """The commands, and why one cannot run."""
 
     def python(module: str, *command: str) -> tuple[list[str], str | None]:
         missing = None if importlib.util.find_spec(module) else f"pip install {module}"
         return [sys.executable, *command], missing
 
-    crawlee = None if node and os.path.isdir(os.path.join(node, "node_modules", "crawlee")) else "npm install crawlee playwright"
+    node = args.node and os.path.isdir(os.path.join(args.node, "node_modules", "crawlee"))
+    crawlee = None if node else "npm install crawlee playwright"
+    spider = None if args.spider and os.path.exists(args.spider) else "cargo build --release --manifest-path benches/peers/spider/Cargo.toml"
     return {
         "fetchwise": ([sys.executable, "fetchwise_town.py"], None),
         "Scrapy": python("scrapy", "scrapy_town.py"),
         "Scrapy, every page by scrapy-playwright": python("scrapy_playwright", "scrapy_town.py", "playwright"),
         "Crawlee for Python, adaptive": python("crawlee", "crawlee_town.py"),
         "Crawlee, adaptive": (["node", "crawlee_town.mjs"], crawlee),
+        "spider, smart": ([args.spider], spider),
     }
 
 
@@ -53,18 +57,17 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
                     "PAGES": where["pages"],
                     "FETCHWISE": args.fetchwise,
                     "CHROMIUM": args.chromium,
+                    "CHROME_BIN": args.chromium,
                     "CRAWLEE_STORAGE_DIR": place,
                     "PYTHONPATH": HERE,
                 }
-                script = command[1]
-                if script.endswith(".mjs"):
-                    # Modules are looked for beside the script.
-                    here = os.path.join(args.node, script)
-                    shutil.copy(os.path.join(HERE, script), here)
-                else:
-                    here = os.path.join(HERE, script)
+                run = list(command)
+                if len(run) > 1:
+                    # Node looks for modules beside the script.
+                    run[1] = os.path.join(args.node if run[1].endswith(".mjs") else HERE, run[1])
+                    if run[1].endswith(".mjs"):
+                        shutil.copy(os.path.join(HERE, command[1]), run[1])
                 begun = time.monotonic()
-                run = [command[0], here, *command[2:]]
                 ended = subprocess.run(run, env=environment, cwd=place, timeout=PATIENCE, check=False, capture_output=True, text=True)
                 seconds = time.monotonic() - begun
             finally:
@@ -99,18 +102,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="which pages (1)")
     parser.add_argument("--only", nargs="+", help="only these crawlers")
     parser.add_argument("--node", type=os.path.abspath, help="where npm's crawlee is")
+    parser.add_argument("--spider", type=os.path.abspath, help="the program of benches/peers/spider")
+    parser.add_argument("--kept", required=True, type=os.path.abspath, help="where the ledgers are kept")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser for all")
     parser.add_argument("--write", help="put the tables into this page, between its marks")
     args = parser.parse_args()
     found = {}
-    for name, (command, missing) in peers(args.node).items():
+    os.makedirs(args.kept, exist_ok=True)
+    for name, (command, missing) in peers(args).items():
+        kept = os.path.join(args.kept, f"{name}, {args.pages} pages, seed {args.seed}.json")
         if args.only and name not in args.only:
+            if os.path.exists(kept):
+                with open(kept) as file:
+                    found[name] = json.load(file)
             continue
         if missing:
             print(f"{name} is left out: {missing}", file=sys.stderr)
             continue
         print(f"{name} ...", file=sys.stderr)
         found[name] = crawl(args, name, command)
+        with open(kept, "w") as file:
+            json.dump(found[name], file)
     head = ["| crawler | good | wrong | blocked | renders | requests | cost | good for 100 | seconds |", "|---|---|---|---|---|---|---|---|---|"]
     servable = next(iter(found.values()))["total"]["servable"]
     text = "\n".join(
