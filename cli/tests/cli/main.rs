@@ -13,6 +13,7 @@ mod log;
 mod look_back;
 mod maintain;
 mod metrics;
+mod migrating;
 mod pocketbase;
 mod rollout;
 mod small_disk;

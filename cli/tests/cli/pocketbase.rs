@@ -25,7 +25,7 @@ const SCHEMA: &str = "
     CREATE INDEX idx_heur_attempt ON attempt_heuristics (attempt);";
 
 /// A database in `place`, in a directory such as PocketBase has.
-fn database(place: &Place) -> Connection {
+pub(crate) fn database(place: &Place) -> Connection {
     std::fs::create_dir(place.path("pb_data")).unwrap();
     let connection = Connection::open(place.path("pb_data/data.db")).unwrap();
     // Nobody cuts the power of a test; its rows need no disk sync each.
@@ -40,7 +40,7 @@ fn time(at: i64) -> String {
 }
 
 /// Adds an attempt under an id of fifteen characters; `error` is empty for a success.
-fn attempt(db: &Connection, n: u32, url: &str, fetcher: &str, error: &str, at: i64) -> String {
+pub(crate) fn attempt(db: &Connection, n: u32, url: &str, fetcher: &str, error: &str, at: i64) -> String {
     let id = format!("a{n:014}");
     let is_banned = matches!(error, "blocked_captcha" | "blocked_403");
     db.execute(
