@@ -26,6 +26,7 @@ use join::{STATUS_FILE, about, about_broker, connect, nats, options};
 pub(crate) use join::{FleetArgs, join};
 
 mod join;
+mod told;
 
 /// A status that is older was left behind by a process that has gone.
 const FRESH: Duration = Duration::from_secs(5);
@@ -349,15 +350,16 @@ async fn count(
     Ok(Exit::Done)
 }
 
-/// Has all nodes forget a domain, where there is a fleet.
-pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<(), Failure> {
-    let Some(nats) = nats(settings, args)? else { return Ok(()) };
+/// Has all nodes forget a domain. False where there is no fleet.
+pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<bool, Failure> {
+    let Some(nats) = nats(settings, args)? else { return Ok(false) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let told = runtime.block_on(async {
         let transport = connect(nats, true).await?;
         tell_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
     });
-    told.map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
+    told.map(|()| true)
+        .map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

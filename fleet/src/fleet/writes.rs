@@ -157,6 +157,8 @@ impl Writes {
                 counts.bytes += turn.bytes;
                 counts.withheld += turn.withheld;
                 counts.rewinds += turn.rewinds;
+            } else {
+                counts.failures += 1;
             }
         }
         let mut status = lock(&self.shared.status);
