@@ -95,7 +95,7 @@ react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
 uplot: ## Fetch the dashboard's chart library anew, in the pinned version
 	.ci/uplot
 
-pictures: chromium ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
+pictures: chromium nats-server ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
 
 peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers.md (a quarter of an hour; wants an idle machine)

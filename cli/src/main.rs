@@ -35,6 +35,7 @@ mod fetch;
 mod fetchers;
 #[cfg(feature = "fleet")]
 mod fleet;
+mod foreign;
 mod global;
 mod hosts;
 mod import;

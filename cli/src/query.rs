@@ -4,10 +4,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
+use super::foreign::{self, Foreign};
 use super::out::{Out, Table, percent};
 use super::pass;
 use super::settings::Settings;
-use fetchwise::analytics::Query;
+use fetchwise::analytics::{Conditional, Query};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::domain_of;
 
@@ -19,7 +20,8 @@ use fetchwise::heuristic::url::domain_of;
 #[command(
     after_help = "attempts are all that match, counted those whose outcome counts: what the fetcher is not to blame for (a 404, say) \
     does not. Both rates are shares of the counted ones: success_rate with each of them alike, decayed_success_rate by what evidence goes \
-    by, where an attempt weighs half as much after each half-life and a timeout half of others.\n\n\
+    by, where an attempt weighs half as much after each half-life and a timeout half of others. In a fleet, what other nodes have told \
+    stands beside it in columns of its own; what nobody is to blame for is not told.\n\n\
     Examples:\n  \
     fetchwise query --where domain=example.org --where suffix=.pdf\n  \
     fetchwise query --where status_403=true --json"
@@ -39,6 +41,51 @@ struct ConditionalJson<'a> {
     decayed_success_rate: Option<f64>,
     decayed_success: f64,
     decayed_attempts: f64,
+    #[serde(flatten)]
+    fleet: Option<ToldJson>,
+}
+
+/// What other nodes of a fleet have told of a fetcher.
+#[derive(Serialize)]
+struct ToldJson {
+    own_attempts: u64,
+    foreign_attempts: u64,
+    foreign_success_rate: Option<f64>,
+    foreign_decayed_success_rate: Option<f64>,
+    foreign_decayed_success: f64,
+    foreign_decayed_attempts: f64,
+    /// Nodes of which older attempts are known as evidence only.
+    foreign_folded_nodes: usize,
+}
+
+impl ToldJson {
+    fn new(own: &Conditional, theirs: &Conditional, told: Foreign) -> Self {
+        Self {
+            own_attempts: own.attempts,
+            foreign_attempts: theirs.attempts,
+            foreign_success_rate: theirs.success_rate(),
+            foreign_decayed_success_rate: theirs.decayed_success_rate(),
+            foreign_decayed_success: theirs.success,
+            foreign_decayed_attempts: theirs.total,
+            foreign_folded_nodes: told.folded,
+        }
+    }
+}
+
+/// The rows of both: in the order of the node's own, then fetchers that others alone have used.
+fn together(own: &Query, theirs: &Query) -> Vec<(Conditional, Conditional)> {
+    let mut left = theirs.rows();
+    let mut rows = Vec::new();
+    for row in own.rows() {
+        let place = left.iter().position(|other| other.fetcher == row.fetcher);
+        rows.push((row, place.map(|place| left.remove(place)).unwrap_or_default()));
+    }
+    for other in left {
+        let mut row = Conditional::default();
+        row.fetcher.clone_from(&other.fetcher);
+        rows.push((row, other));
+    }
+    rows
 }
 
 /// Runs the command.
@@ -46,9 +93,14 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
     let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
     let now = settings.clock.now();
     let mut query = Query::new(all_of.clone(), settings.decay()?, now);
-    pass::attempts(&settings.existing_dir()?, |attempt| query.observe(&attempt))?;
-    let mut table = Table::new(&["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"]);
-    for row in query.rows() {
+    let dir = settings.existing_dir()?;
+    pass::attempts(&dir, |attempt| query.observe(&attempt))?;
+    let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
+    let told = foreign::facts(&dir, |fact| theirs.observe_fact(fact))?;
+    let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
+    let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
+    let mut table = Table::new(&[own.as_slice(), others].concat());
+    for (row, theirs) in together(&query, &theirs) {
         let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
         if out.json {
             out.object(&ConditionalJson {
@@ -59,12 +111,20 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
                 decayed_success_rate,
                 decayed_success: row.success,
                 decayed_attempts: row.total,
+                fleet: told.map(|told| ToldJson::new(&row, &theirs, told)),
             })?;
             continue;
         }
         let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
         let total = format!("{:.2}", row.total);
-        table.row([row.fetcher, attempts, counted, percent(success_rate), percent(decayed_success_rate), total]);
+        let own = [row.fetcher, attempts, counted, percent(success_rate), percent(decayed_success_rate), total];
+        let theirs = [
+            theirs.attempts.to_string(),
+            percent(theirs.success_rate()),
+            percent(theirs.decayed_success_rate()),
+            format!("{:.2}", theirs.total),
+        ];
+        table.row(own.into_iter().chain(theirs.into_iter().take(others.len())));
     }
     if !out.json {
         match table.is_empty() {
@@ -73,6 +133,9 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
                 out.line(super::out::plain(&format!("no attempt has {}", wanted.join(" and "))))?;
             }
             false => out.line(table)?,
+        }
+        if let Some(note) = told.and_then(Foreign::note) {
+            out.line(note)?;
         }
     }
     Ok(Exit::Done)

@@ -130,17 +130,21 @@ pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Resul
         let handle = server.handle();
         #[cfg(feature = "fleet")]
         let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
+        #[cfg(feature = "fleet")]
+        let server = match &fleet {
+            Some(fleet) => server.in_fleet(fleet.told()),
+            None => server,
+        };
         say(out, address)?;
         let asked = async {
             let _ = stop.changed().await;
             note("stopping: answering what is under way");
         };
-        let tended = async {
-            match &upkeep {
-                Some(upkeep) => tend(upkeep, handle).await,
-                None => std::future::pending().await,
-            }
-        };
+        #[cfg(feature = "fleet")]
+        let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
+        #[cfg(not(feature = "fleet"))]
+        let forgot = || 0;
+        let tended = tend(upkeep.as_ref(), &handle, forgot);
         let ended = tokio::select! {
             ended = server.run(listener, asked) => ended,
             () = tended => unreachable!("upkeep is looked after for as long as there is a server"),
@@ -259,14 +263,18 @@ fn assemble(
     Ok((server, journal))
 }
 
-/// Says what upkeep has done, and has the log counted anew when it lost attempts.
-async fn tend(upkeep: &upkeep::Running, server: Handle) {
+/// Says what upkeep has done, and has the log counted anew when it lost attempts: by upkeep, or because some node of the fleet was told
+/// to forget a domain, as `forgot` counts.
+async fn tend(upkeep: Option<&upkeep::Running>, server: &Handle, forgot: impl Fn() -> u64) {
     let mut ticks = tokio::time::interval(UPKEEP_TICK);
+    let mut known = forgot();
     loop {
         ticks.tick().await;
-        let said: Vec<String> = upkeep.said().collect();
+        let said: Vec<String> = upkeep.into_iter().flat_map(upkeep::Running::said).collect();
         said.iter().for_each(|words| note(plain(words)));
-        if !said.is_empty() {
+        let forgotten = forgot();
+        if !said.is_empty() || forgotten != known {
+            known = forgotten;
             server.recount().await;
         }
     }

@@ -194,3 +194,161 @@ fn who_may_not_join_is_told_so() {
     assert_eq!(code(&far), 2, "{}", said(&far));
     assert!(said(&far).contains("tls://") && !said(&far).contains("secret"), "{}", said(&far));
 }
+
+/// Attempts at pages of `domain`, of which so many deliver, as a file that `import` reads.
+fn attempts(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
+    let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    let mut lines = String::new();
+    for (domain, good, bad) in hosts {
+        for n in 0..good + bad {
+            let error = if n < *good { serde_json::Value::Null } else { "blocked_403".into() };
+            let line = serde_json::json!({
+                "url": format!("https://{domain}/{name}/{n}.html"), "fetcher": "direct_access", "success": n < *good,
+                "error_type": error, "is_banned": n >= *good, "attempted_at": at as u64, "duration_ms": 20,
+            });
+            lines.push_str(&format!("{line}\n"));
+        }
+    }
+    let file = place.dir(&format!("{name}.jsonl"));
+    std::fs::write(&file, lines).unwrap();
+    file
+}
+
+fn import(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
+    let (dir, file) = (place.dir(name), attempts(place, name, hosts));
+    let done = run(&dir, &place.url(), &["import", file.to_str().unwrap()]);
+    assert_eq!(code(&done), 0, "{}", said(&done));
+    dir
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    assert_eq!(code(output), 0, "{}", said(output));
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_others_have_told_is_counted_apart() {
+    let place = Place::new();
+    let url = place.url();
+    let a = import(&place, "a", &[("shared.example", 6, 2), ("theirs.example", 3, 0)]);
+    let b = import(&place, "b", &[("shared.example", 1, 3)]);
+    let before = rows(&run(&b, &url, &["stats"]));
+    assert!(before[0].get("foreign_attempts").is_none(), "a directory that has been in no fleet: {before:?}");
+    for dir in [&a, &b, &a] {
+        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["quiet"], true);
+    }
+    let by_domain = |dir: &Path| rows(&run(dir, &url, &["stats", "--by", "domain"]));
+    let figures = |row: &Value| {
+        ["attempts", "own_attempts", "foreign_attempts", "foreign_delivered", "foreign_banned"]
+            .map(|f| row[f].as_u64().unwrap())
+    };
+    let of_b = by_domain(&b);
+    assert_eq!(
+        of_b.iter().map(|row| row["key"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["shared.example", "theirs.example"]
+    );
+    assert_eq!((figures(&of_b[0]), figures(&of_b[1])), ([4, 4, 8, 6, 2], [0, 0, 3, 3, 0]));
+    assert_eq!((&of_b[0]["foreign_success_rate"], &of_b[1]["success_rate"]), (&0.75.into(), &Value::Null));
+    assert_eq!(figures(&by_domain(&a)[0]), [8, 8, 4, 1, 3]);
+    let all = rows(&run(&a, &url, &["stats"]));
+    assert_eq!((all.len(), figures(&all[0])), (1, [11, 11, 4, 1, 3]));
+    let shown = Command::new(env!("CARGO_BIN_EXE_fetchwise")).args(["stats", "--data-dir"]).arg(&b).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("others' attempts"), "{shown:?}");
+
+    let query = |dir: &Path, heuristic: &str| rows(&run(dir, &url, &["query", "--where", heuristic]));
+    let [row] = query(&b, "domain=shared.example").try_into().unwrap();
+    assert_eq!(["attempts", "own_attempts", "foreign_attempts"].map(|f| row[f].as_u64().unwrap()), [4, 4, 8], "{row}");
+    assert_eq!((&row["success_rate"], &row["foreign_success_rate"]), (&0.25.into(), &0.75.into()));
+    let weight = row["foreign_decayed_attempts"].as_f64().unwrap();
+    assert!((weight - 8.0).abs() < 0.01, "{row}");
+    let [row] = query(&b, "domain=theirs.example").try_into().unwrap();
+    assert_eq!(
+        (row["fetcher"].as_str(), row["attempts"].as_u64(), row["foreign_attempts"].as_u64()),
+        (Some("direct_access"), Some(0), Some(3))
+    );
+
+    // What is left out counts no more.
+    let node = json(&run(&a, &url, &["fleet", "status"]))["origin"].as_str().unwrap().to_owned();
+    assert_eq!(code(&run(&b, &url, &["fleet", "exclude", &node])), 0);
+    json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
+    let left = by_domain(&b);
+    assert_eq!((left.len(), figures(&left[0])), (1, [4, 4, 0, 0, 0]), "{left:?}");
+}
+
+#[test]
+fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
+    let place = Place::new();
+    let url = place.url();
+    let names: Vec<String> = (0..12).map(|n| format!("s{n}.example")).collect();
+    let honest: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 18, 2)).collect();
+    let lies: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 2, 18)).collect();
+    let dirs = [import(&place, "a", &honest), import(&place, "b", &honest), import(&place, "c", &lies)];
+    let origins: Vec<String> = dirs
+        .iter()
+        .map(|dir| json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["origin"].as_str().unwrap().to_owned())
+        .collect();
+    // From the node that was read first.
+    let alone = json(&run(&dirs[0], &url, &["fleet", "status", "--suspicious", "--wait", "30s"]));
+    assert_eq!((&alone["compared_nodes"], &alone["shared_sites"]), (&3.into(), &12.into()), "{alone}");
+    let suspects = alone["suspicious"].as_array().unwrap();
+    assert_eq!(suspects.iter().map(|of| of["origin"].as_str().unwrap()).collect::<Vec<_>>(), [&origins[2]], "{alone}");
+    assert!(suspects[0]["sigma"].as_f64().unwrap() > 5.0 && suspects[0]["sites"] == 12, "{alone}");
+    assert_eq!(suspects[0]["differences"][0]["success_rate"].as_f64(), Some(0.1), "{alone}");
+    let asked = json(&run(&dirs[0], &url, &["fleet", "status"]));
+    assert!(asked.get("suspicious").is_none(), "only who asks is told");
+    // None of the three runs any more, and all of them have been there within ten minutes.
+    let urls: Vec<String> = (0..60).map(|n| format!("https://site{n}.example/")).collect();
+    let words: Vec<&str> = ["fleet", "owner"].into_iter().chain(urls.iter().map(String::as_str)).collect();
+    let owners = rows(&run(&dirs[1], &url, &words));
+    for origin in &origins {
+        assert!(owners.iter().any(|row| row["owner"] == origin.as_str()), "{origin} owns nothing");
+    }
+}
+
+/// The page of figures at an address.
+fn figures(address: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+#[test]
+fn a_crawl_counts_what_it_tells_the_fleet() {
+    let (place, site) = (Place::new(), site());
+    let (a, url) = (place.dir("a"), place.url());
+    let words = ["fetch", "--input", "-", "--allow-private-network", "--no-browser", "--metrics", "127.0.0.1:0"];
+    let mut crawl = fetchwise(&a, &url, &words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(crawl.stderr.take().unwrap()).lines();
+    let address =
+        said.find_map(|line| Some(line.unwrap().split_once("http://")?.1.trim_end_matches("/metrics").to_owned()));
+    let address = address.unwrap();
+    // What it says later is read, so that it never waits for a reader.
+    std::thread::spawn(move || said.for_each(drop));
+    let mut input = crawl.stdin.take().unwrap();
+    writeln!(input, "{site}/page.html").unwrap();
+    // The input stays open, and so does the crawl.
+    let begun = std::time::Instant::now();
+    let page = loop {
+        let page = figures(&address);
+        let published = page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_published_facts_total "));
+        if published.is_some_and(|facts| facts.parse::<f64>().unwrap() >= 1.0) {
+            break page;
+        }
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{page}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    for name in
+        ["broker_up 1", "epoch 1", "delay_seconds_bucket", "trials_total{result=\"made\"} 0", "published_bytes_total "]
+    {
+        assert!(page.contains(&format!("fetchwise_fleet_{name}")), "{name}: {page}");
+    }
+    drop(input);
+    assert_eq!(crawl.wait().unwrap().code(), Some(0));
+}

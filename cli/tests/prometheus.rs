@@ -1,5 +1,7 @@
 //! A real Prometheus scrapes a running server, and the dashboard and the alerts find in it what the run did.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(unreachable_pub, reason = "the brokers are those of the fleet's own tests")]
+#![cfg(feature = "fleet")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,6 +20,9 @@ use fetchwise::time::Timestamp;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::Serializer;
+
+#[path = "../../fleet/tests/nats/servers.rs"]
+mod brokers;
 
 /// Attempts of an earlier run that a compaction has dropped, and of one that it has kept.
 const OLD: u64 = 40;
@@ -113,10 +118,12 @@ fn earlier_run(dir: &Path) {
     assert_eq!(done.attempts, (OLD + KEPT, KEPT));
 }
 
-fn serve(dir: &Path) -> (Running, String) {
+/// A server that is a node of the fleet over `broker`.
+fn serve(dir: &Path, broker: &str) -> (Running, String) {
     let mut server = Command::new(env!("CARGO_BIN_EXE_fetchwise"))
         .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir)
+        .args(["--fleet", broker])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -218,7 +225,9 @@ fn a_real_prometheus_finds_what_the_run_did() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     earlier_run(&data);
-    let (_server, server) = serve(&data);
+    let brokers = brokers::Servers::start(1);
+    let broker = brokers.urls().join(",");
+    let (_server, server) = serve(&data, &broker);
     let (_prometheus, prometheus) = prometheus(dir.path(), &server);
     wait_for("the first scrape", || number(&prometheus, "up{job=\"fetchwise\"} == 1").is_some());
     crawl(&server, 1);
@@ -227,6 +236,18 @@ fn a_real_prometheus_finds_what_the_run_did() {
     wait_for("the first round", || number(&prometheus, total) == Some(attempts(1)));
     crawl(&server, 2);
     wait_for("the second round", || number(&prometheus, total) == Some(attempts(2)));
+
+    // What another node of the fleet does is counted as learned, and is no attempt of this one.
+    let (_other, other) = serve(&dir.path().join("other"), &broker);
+    crawl(&other, 3);
+    let learned = "fetchwise_fleet_received_facts_total{result=\"learned\"}";
+    wait_for("the other node", || number(&prometheus, learned) == Some((POSTED + VISITS) as f64));
+    assert_eq!(number(&prometheus, "fetchwise_fleet_peers{state=\"there\"}"), Some(1.0));
+    // What was compacted, and what was there when the node joined, is in its share.
+    let published = "fetchwise_fleet_published_facts_total and fetchwise_fleet_unpublished_positions == 0";
+    let since = attempts(2) - (OLD + KEPT) as f64;
+    wait_for("what it publishes", || number(&prometheus, published) == Some(since));
+    assert_eq!(number(&prometheus, total), Some(attempts(2)));
 
     // What was ingested as native histograms has a count without a series for it.
     let count = "sum(histogram_count(fetchwise_attempt_duration_seconds))";

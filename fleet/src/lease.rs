@@ -43,6 +43,11 @@ impl Lease {
         &self.directory
     }
 
+    /// A node that has said nothing for so long is not there.
+    pub(crate) fn gone_after(&self) -> std::time::Duration {
+        self.options.timing.lease * 2
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
         self.lost_to.is_some()
     }

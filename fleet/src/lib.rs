@@ -30,6 +30,7 @@ mod publisher;
 pub mod share;
 pub mod state;
 pub mod status;
+pub mod suspicious;
 pub mod transport;
 
 pub use error::FleetError;

@@ -31,6 +31,9 @@ pub struct Status {
     pub stopped: Option<String>,
     /// Whether an operator has excluded it.
     pub excluded: bool,
+    /// How often it has forgotten a domain because some node of the fleet was told to.
+    #[serde(default)]
+    pub forgot: u64,
     /// Shares that are still to be taken before it knows what the others know.
     pub starting: bool,
     /// The others.
@@ -95,9 +98,15 @@ pub struct Counts {
     pub shares: u64,
     /// Bytes published.
     pub bytes: u64,
+    /// How often publishing failed.
+    #[serde(default)]
+    pub failures: u64,
     /// How long facts took from the broker to here: upper ends in milliseconds, and how many took at most so long and longer than the end
     /// before.
     pub delays: BTreeMap<u64, u64>,
+    /// All of these times together, in milliseconds.
+    #[serde(default)]
+    pub delayed_ms: u64,
 }
 
 /// The ends of [`Counts::delays`], in milliseconds.
@@ -108,5 +117,6 @@ impl Counts {
     pub fn delayed(&mut self, ms: u64) {
         let end = DELAYS_MS.into_iter().find(|end| ms <= *end).unwrap_or(u64::MAX);
         *self.delays.entry(end).or_default() += 1;
+        self.delayed_ms = self.delayed_ms.saturating_add(ms);
     }
 }

@@ -61,7 +61,7 @@ pub enum Table {
     Hosts,
     /// Domains that were forgotten. Kept for 400 days.
     Forget,
-    /// Nodes that are there. Kept for 60 seconds.
+    /// What nodes say of themselves. Kept for ten minutes; who is there says so more often.
     Nodes,
     /// Nodes whose evidence does not count. Kept.
     Excluded,

@@ -33,7 +33,7 @@ macro_rules! files {
     };
 }
 
-static FILES: [File; 15] = files![
+static FILES: [File; 16] = files![
     "index.html": HTML,
     "style.css": STYLE,
     "icon.svg": "image/svg+xml",
@@ -41,6 +41,7 @@ static FILES: [File; 15] = files![
     "app.js": SCRIPT,
     "chart.js": SCRIPT,
     "explain.js": SCRIPT,
+    "fleet.js": SCRIPT,
     "overview.js": SCRIPT,
     "parts.js": SCRIPT,
     "rollout.js": SCRIPT,

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use super::fleet::Membership;
+use super::fleet_metrics::FleetMetrics;
 use super::front::Front;
 use super::gate::Gate;
 use super::metrics::{self, Counted};
@@ -81,16 +83,21 @@ pub struct Exporter {
 
 impl Exporter {
     /// Of what `selector` has counted, `journal` written, and how far `crawl` is. `knows_left` says whether the number of links that are
-    /// left is known. Of the options those count that are about connections, rates and hosts.
+    /// left is known, and `fleet` how the fleet is that the crawl takes part in. Of the options those count that are about connections,
+    /// rates and hosts.
     pub fn new(
         selector: Arc<Selector>,
         journal: Arc<Journal>,
         crawl: &Crawl,
         knows_left: bool,
+        fleet: Option<Arc<dyn Membership>>,
         (tokens, options): (Tokens, Options),
     ) -> Self {
         let mut registry = Registry::default();
         crawl.register(&mut registry, knows_left);
+        if let Some(fleet) = fleet {
+            FleetMetrics::register(fleet, &mut registry);
+        }
         let counted = Arc::new(Counted::new(selector, journal, registry));
         let router = Router::new()
             .merge(metrics::routes(Arc::clone(&counted)))

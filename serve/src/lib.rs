@@ -4,7 +4,8 @@
 //! nothing itself: a route reads a request, asks the library as any embedding crawler does, and writes down what that says.
 //!
 //! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `front` looks after connections,
-//! `kept` knows what is in the log, `series` its figures over time, `assets` has the dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
+//! `kept` knows what is in the log, `series` its figures over time, `fleet` what the other nodes of a fleet are, `assets` has the
+//! dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
 //!
 //! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
 
@@ -14,6 +15,8 @@ mod board;
 mod bodies;
 mod connections;
 mod exporter;
+mod fleet;
+mod fleet_metrics;
 mod front;
 mod gate;
 mod ids;
@@ -32,6 +35,8 @@ mod token;
 mod visits;
 
 pub use exporter::{CRAWL_FAMILIES, Crawl, Exporter};
+pub use fleet::{Answer, Membership};
+pub use fleet_metrics::FLEET_FAMILIES;
 pub use metrics::FAMILIES;
 pub use options::Options;
 pub use server::{Handle, Parts, Server};

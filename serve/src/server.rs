@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use super::fleet::Membership;
 use super::front::Front;
 use super::gate::Gate;
 use super::kept::Kept;
@@ -80,6 +81,13 @@ impl Server {
         Ok(Self { state, end })
     }
 
+    /// Says that the server's node has joined a fleet: it is then shown, counted, and told what is to be forgotten.
+    #[must_use]
+    pub fn in_fleet(self, fleet: Arc<dyn Membership>) -> Self {
+        self.state.join(fleet);
+        self
+    }
+
     /// What may be asked of the server from outside of it, also while it runs.
     pub fn handle(&self) -> Handle {
         Handle { state: Arc::clone(&self.state) }
@@ -128,7 +136,10 @@ impl Handle {
     pub async fn recount(&self) {
         let kept = Arc::clone(&self.state.kept);
         match tokio::task::spawn_blocking(move || kept.renew()).await {
-            Ok(Ok(end)) => self.state.look(end),
+            Ok(Ok(end)) => {
+                self.state.board.forget();
+                self.state.look(end);
+            }
             _ => self.state.kept.cannot_look(),
         }
     }

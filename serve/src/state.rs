@@ -2,12 +2,13 @@
 //!
 //! Must not know routes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
 use super::board::Board;
+use super::fleet::Membership;
 use super::gate::Gate;
 use super::kept::Kept;
 use super::missing::Missing;
@@ -35,6 +36,7 @@ pub(crate) struct State {
     pub(crate) guard: Option<Arc<Guard>>,
     /// What the dashboard has looked up.
     pub(crate) board: Board,
+    fleet: OnceLock<Arc<dyn Membership>>,
     /// What clients are allowed.
     pub(crate) options: Arc<Options>,
     /// Who may come in.
@@ -75,6 +77,7 @@ impl State {
             detector,
             classifier,
             guard,
+            fleet: OnceLock::new(),
             options: Arc::new(options),
             gate: Arc::new(gate),
             visits,
@@ -87,6 +90,16 @@ impl State {
     /// The journal.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         self.kept.journal()
+    }
+
+    /// The fleet that the server's node is in, if it is in one.
+    pub(crate) fn fleet(&self) -> Option<&Arc<dyn Membership>> {
+        self.fleet.get()
+    }
+
+    /// Says which fleet the node is in; the first word counts.
+    pub(crate) fn join(&self, fleet: Arc<dyn Membership>) {
+        let _ = self.fleet.set(fleet);
     }
 
     /// Does work that takes longer than a request may hold up others, on a thread of its own and within the places that there are.

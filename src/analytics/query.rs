@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::attempt::Attempt;
+use crate::evidence::Fact;
 use crate::evidence::decay::Decay;
 use crate::heuristic::Heuristic;
 use crate::time::Timestamp;
@@ -77,19 +78,30 @@ impl Query {
         if !self.all_of.iter().all(has) {
             return;
         }
-        if !self.rows.contains_key(&attempt.fetcher) {
-            let row = Conditional { fetcher: attempt.fetcher.clone(), ..Conditional::default() };
-            self.rows.insert(attempt.fetcher.clone(), row);
+        self.count(&attempt.fetcher, attempt.weight, attempt.success, attempt.attempted_at);
+    }
+
+    /// Counts in an attempt that another node of a fleet has told, when it matches. Those without weight are not told.
+    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+        let has = |wanted: &Heuristic| fact.heuristics.iter().any(|(k, v)| *k == wanted.kind && *v == wanted.value);
+        if self.all_of.iter().all(has) {
+            self.count(fact.fetcher, fact.weight, fact.success, fact.at);
         }
-        let Some(row) = self.rows.get_mut(&attempt.fetcher) else { return };
+    }
+
+    fn count(&mut self, fetcher: &str, weight: f64, success: bool, at: Timestamp) {
+        if !self.rows.contains_key(fetcher) {
+            let row = Conditional { fetcher: fetcher.to_owned(), ..Conditional::default() };
+            self.rows.insert(fetcher.to_owned(), row);
+        }
+        let Some(row) = self.rows.get_mut(fetcher) else { return };
         row.attempts += 1;
-        if attempt.weight > 0.0 && attempt.weight.is_finite() {
+        if weight > 0.0 && weight.is_finite() {
             row.counted += 1;
-            row.delivered += u64::from(attempt.success);
-            let at = attempt.attempted_at.min(self.now);
-            let weight = attempt.weight.min(1.0) * self.decay.up(at) * self.decay.down(self.now);
+            row.delivered += u64::from(success);
+            let weight = weight.min(1.0) * self.decay.up(at.min(self.now)) * self.decay.down(self.now);
             row.total += weight;
-            row.success += if attempt.success { weight } else { 0.0 };
+            row.success += if success { weight } else { 0.0 };
         }
     }
 

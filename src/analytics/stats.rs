@@ -8,6 +8,7 @@ use strum::VariantNames;
 
 use crate::attempt::Attempt;
 use crate::decision::Source;
+use crate::evidence::Fact;
 use crate::names::UnknownName;
 use crate::rfc3339;
 use crate::time::Timestamp;
@@ -89,6 +90,13 @@ impl Row {
         self.explored += other.explored;
     }
 
+    /// Counts in an attempt that another node of a fleet has told. How it was decided is not told.
+    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+        self.attempts += 1;
+        self.delivered += u64::from(fact.success);
+        self.banned += u64::from(fact.is_banned);
+    }
+
     /// Counts an attempt in.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.attempts += 1;
@@ -133,19 +141,29 @@ impl Stats {
 
     /// Counts an attempt in. One that is not tagged with a domain has the domain `(none)`.
     pub fn observe(&mut self, attempt: &Attempt) {
+        let domain = attempt.heuristic("domain");
+        self.count(domain, &attempt.fetcher, attempt.attempted_at, |row| row.observe(attempt));
+    }
+
+    /// Counts in an attempt that another node of a fleet has told.
+    pub fn observe_fact(&mut self, fact: &Fact<'_>) {
+        self.count(fact.domain(), fact.fetcher, fact.at, |row| row.observe_fact(fact));
+    }
+
+    fn count(&mut self, domain: Option<&str>, fetcher: &str, at: Timestamp, observe: impl FnOnce(&mut Row)) {
         let day;
         let key = match self.by {
             By::All => "all",
-            By::Domain => attempt.heuristic("domain").unwrap_or("(none)"),
-            By::Fetcher => &attempt.fetcher,
+            By::Domain => domain.unwrap_or("(none)"),
+            By::Fetcher => fetcher,
             By::Day | By::Week => {
-                day = rfc3339::format(start(self.by, attempt.attempted_at));
+                day = rfc3339::format(start(self.by, at));
                 day.split_once('T').map_or(day.as_str(), |(date, _)| date)
             }
         };
         match self.rows.get_mut(key) {
-            Some(row) => row.observe(attempt),
-            None => self.rows.entry(key.to_owned()).or_default().observe(attempt),
+            Some(row) => observe(row),
+            None => observe(self.rows.entry(key.to_owned()).or_default()),
         }
     }
 
@@ -191,6 +209,32 @@ mod tests {
     use super::*;
     use crate::attempt::outcome::ErrorKind;
     use std::borrow::Cow;
+
+    #[test]
+    fn what_others_told_is_in_the_rows_that_their_attempts_are_in() {
+        for by in [By::All, By::Domain, By::Fetcher, By::Day, By::Week] {
+            let (mut own, mut told) = (Stats::new(by), Stats::new(by));
+            for n in 0..6i64 {
+                let url = url::Url::parse(&format!("https://{}.org/", ["a", "b"][n as usize % 2])).unwrap();
+                let at = Timestamp::from_millis(1_772_323_200_000 + n * 86_400_000);
+                let attempt = Attempt::new(&url, "f", at).unwrap();
+                let attempt = if n < 4 { attempt.delivered() } else { attempt.failed(ErrorKind::Blocked403) };
+                own.observe(&attempt);
+                told.observe_fact(&Fact {
+                    at,
+                    fetcher: &attempt.fetcher,
+                    weight: attempt.weight,
+                    success: attempt.success,
+                    is_banned: attempt.is_banned,
+                    duration_ms: 0,
+                    hint: None,
+                    is_file: false,
+                    heuristics: &[("domain", attempt.heuristic("domain").unwrap())],
+                });
+            }
+            assert_eq!(own.rows(), told.rows());
+        }
+    }
 
     fn stats(by: By) -> Stats {
         let mut stats = Stats::new(by);

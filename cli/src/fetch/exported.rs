@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchwise_serve::{Crawl, Exporter, Options, Tokens};
+use fetchwise_serve::{Crawl, Exporter, Membership, Options, Tokens};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -46,14 +46,19 @@ impl Listening {
         Ok(Some(Self { listener, tokens }))
     }
 
-    /// Begins to answer. Called within a runtime.
-    pub(super) fn begin(self, crawler: &Crawler, total: Option<u64>) -> Result<Exported, Failure> {
+    /// Begins to answer, of the fleet too where the crawl is in one. Called within a runtime.
+    pub(super) fn begin(
+        self,
+        crawler: &Crawler,
+        total: Option<u64>,
+        fleet: Option<Arc<dyn Membership>>,
+    ) -> Result<Exported, Failure> {
         let address = self.listener.local_addr().map_err(Failure::failed)?;
         let mut options = Options::default();
         (options.grace, options.max_connections) = (GRACE, CONNECTIONS_MAX);
         let crawl = Crawl::default();
         let (selector, journal) = (Arc::clone(&crawler.selector), Arc::clone(&crawler.journal));
-        let exporter = Exporter::new(selector, journal, &crawl, total.is_some(), (self.tokens, options));
+        let exporter = Exporter::new(selector, journal, &crawl, total.is_some(), fleet, (self.tokens, options));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(exporter.run(self.listener, async {
             let _ = stopped.await;

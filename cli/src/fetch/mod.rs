@@ -75,9 +75,13 @@ pub(super) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
         let resume = Resume::open(crawler.journal.dir(), args, args.restart)
             .map_err(|error| Failure::failed(format_args!("cannot read where the last run stopped: {error}")))?;
         let total = feed.total;
-        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total)).transpose()?;
         #[cfg(feature = "fleet")]
         let fleet = fleet::join(settings, &args.fleet, &crawler.journal, &crawler.selector).await?;
+        #[cfg(feature = "fleet")]
+        let told = fleet.as_ref().map(|fleet| fleet.told());
+        #[cfg(not(feature = "fleet"))]
+        let told = None;
+        let metrics = metrics.map(|metrics| metrics.begin(&crawler, total, told)).transpose()?;
         let upkeep = upkeep::start(settings, crawler.journal.dir())?;
         let run = Run {
             pipeline: Arc::clone(&crawler.pipeline),

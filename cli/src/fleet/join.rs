@@ -14,7 +14,9 @@ use fetchwise_fleet::hosts::SharedHosts;
 use fetchwise_fleet::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Transport, TransportError};
 use fetchwise_fleet::{Fleet, FleetError, Options, Status};
+use fetchwise_serve::Membership;
 
+use super::told::Told;
 use crate::failure::Failure;
 use crate::out::{note, plain};
 use crate::settings::Settings;
@@ -107,7 +109,8 @@ pub(super) fn about_broker(error: &TransportError) -> Failure {
 /// A part in a fleet.
 pub(crate) struct Joined {
     fleet: Arc<Fleet>,
-    hosts: Option<SharedHosts>,
+    hosts: Option<Arc<SharedHosts>>,
+    transport: Arc<dyn Transport>,
     journal: Arc<Journal>,
     telling: tokio::task::JoinHandle<()>,
     file: PathBuf,
@@ -127,10 +130,10 @@ pub(crate) async fn join(
     let egress = options.egress.clone();
     let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
     let fleet = Arc::new(joining.await.map_err(about)?);
-    let hosts = SharedHosts::share(Arc::clone(selector), transport, fleet.origin(), &egress);
+    let hosts = SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.origin(), &egress).map(Arc::new);
     let file = journal.dir().join(STATUS_FILE);
     let telling = tokio::spawn(tell(Arc::clone(&fleet), file.clone()));
-    Ok(Some(Joined { fleet, hosts, journal: Arc::clone(journal), telling, file }))
+    Ok(Some(Joined { fleet, hosts, transport, journal: Arc::clone(journal), telling, file }))
 }
 
 /// A connection, which a broker that is away gets later.
@@ -147,9 +150,20 @@ pub(super) async fn connect(nats: NatsSettings, is_required: bool) -> Result<Arc
 }
 
 impl Joined {
+    /// What a server is told of it.
+    pub(crate) fn told(&self) -> Arc<dyn Membership> {
+        let hosts = self.hosts.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Arc::new(Told { fleet: Arc::downgrade(&self.fleet), hosts, transport: Arc::clone(&self.transport) })
+    }
+
+    /// How often a domain was forgotten because some node was told to.
+    pub(crate) fn forgot(&self) -> u64 {
+        self.fleet.status().forgot
+    }
+
     /// Says what is left, and leaves go of everything.
     pub(crate) async fn end(self) {
-        let Self { fleet, hosts, journal, telling, file } = self;
+        let Self { fleet, hosts, journal, telling, file, .. } = self;
         if journal.flush().await.is_ok() && fleet.status().broker {
             let said = async {
                 while fleet.status().published < journal.durable_seq() {
@@ -163,7 +177,7 @@ impl Joined {
         telling.abort();
         let _ = telling.await;
         let _ = std::fs::remove_file(file);
-        if let Some(hosts) = hosts {
+        if let Some(hosts) = hosts.and_then(Arc::into_inner) {
             hosts.stop().await;
         }
         if let Some(fleet) = Arc::into_inner(fleet) {

@@ -23,9 +23,13 @@ use crate::out::{Out, plain};
 use crate::settings::Settings;
 use join::{STATUS_FILE, about, about_broker, connect, nats, options};
 
+use suspicious::ComparedJson;
+
 pub(crate) use join::{FleetArgs, join};
 
 mod join;
+mod suspicious;
+mod told;
 
 /// A status that is older was left behind by a process that has gone.
 const FRESH: Duration = Duration::from_secs(5);
@@ -87,6 +91,9 @@ pub(crate) struct StatusArgs {
     /// Wait until all is published, read and learned, for so long at most
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) wait: Option<Duration>,
+    /// Name nodes whose attempts of the last week say something else than those of all others on the sites that they share
+    #[arg(long)]
+    pub(crate) suspicious: bool,
 }
 
 /// Take a node's evidence back out of all others
@@ -117,6 +124,8 @@ pub(crate) struct LeaveArgs {
 }
 
 /// Say which node a URL's site belongs to, for a crawl that is divided by site
+///
+/// Sites are divided among the nodes that were there within the last ten minutes.
 #[derive(Debug, Args)]
 pub(crate) struct OwnerArgs {
     /// URLs
@@ -141,6 +150,14 @@ struct MadeJson<'a> {
     name: &'a str,
     state: &'static str,
     differences: &'a [String],
+}
+
+#[derive(Serialize)]
+struct StatusJson<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    #[serde(flatten)]
+    compared: Option<ComparedJson<'a>>,
 }
 
 #[derive(Serialize)]
@@ -238,8 +255,9 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
         Err(JournalError::Log(LogError::Locked { .. })) => beside(&dir, wait).await?,
         Err(error) => return Err(error.into()),
     };
+    let compared = if args.suspicious { Some(suspicious::compare(&dir, &status, settings)?) } else { None };
     if out.json {
-        out.object(&status)?;
+        out.object(&StatusJson { status: &status, compared: compared.as_ref().map(suspicious::json) })?;
         return Ok(Exit::Done);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };
@@ -267,6 +285,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
             if peer.excluded { ", excluded" } else { "" },
         ))?;
     }
+    compared.iter().try_for_each(|compared| suspicious::show(compared, out))?;
     Ok(Exit::Done)
 }
 
@@ -349,15 +368,16 @@ async fn count(
     Ok(Exit::Done)
 }
 
-/// Has all nodes forget a domain, where there is a fleet.
-pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<(), Failure> {
-    let Some(nats) = nats(settings, args)? else { return Ok(()) };
+/// Has all nodes forget a domain. False where there is no fleet.
+pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until: Timestamp) -> Result<bool, Failure> {
+    let Some(nats) = nats(settings, args)? else { return Ok(false) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let told = runtime.block_on(async {
         let transport = connect(nats, true).await?;
         tell_forgotten(&*transport, domain, until).await.map_err(|error| about_broker(&error))
     });
-    told.map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
+    told.map(|()| true)
+        .map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

@@ -41,11 +41,14 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     let now = settings.clock.now();
     let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), now)?;
     #[cfg(feature = "fleet")]
-    if let TombstoneTarget::Domain(domain) = &target {
-        crate::fleet::forget(settings, &args.fleet, domain, now)?;
-    }
+    let told = match &target {
+        TombstoneTarget::Domain(domain) => crate::fleet::forget(settings, &args.fleet, domain, now)?,
+        TombstoneTarget::Link(_) => false,
+    };
+    #[cfg(not(feature = "fleet"))]
+    let told = false;
     if out.json {
-        out.object(&ForgotJson::new(&target, &forgot))?;
+        out.object(&ForgotJson::new(&target, &forgot, told))?;
         return Ok(Exit::Done);
     }
     let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = &target;

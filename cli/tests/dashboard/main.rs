@@ -3,8 +3,14 @@
 //! Owns: that figures on the page are those of the log, that it follows what is recorded, that a keyboard and a screen reader can use
 //! it, that it fits a narrow screen, and that it asks nobody but its server.
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![allow(unreachable_pub, reason = "the brokers are those of the fleet's own tests")]
 
+#[cfg(feature = "fleet")]
+#[path = "../../../fleet/tests/nats/servers.rs"]
+mod brokers;
 mod chrome;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod pictures;
 mod server;
 

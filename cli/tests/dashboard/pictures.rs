@@ -14,7 +14,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-fn take(chrome: &mut Chrome, name: &str) {
+pub(crate) fn take(chrome: &mut Chrome, name: &str) {
     // What is drawn after the last change of size or colours is drawn with the next frame.
     chrome.eval("new Promise(done => requestAnimationFrame(() => setTimeout(done, 300)))");
     let picture = chrome.picture();

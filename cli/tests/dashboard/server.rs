@@ -14,7 +14,9 @@ use crate::chrome::PATIENCE;
 pub(crate) fn program(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
     command.env("FETCHWISE_DATA_DIR", data).stdin(Stdio::null());
-    for name in ["LEARNING_MODE_ENABLED", "FETCHWISE_CHROMIUM", "FETCHWISE_TOKEN", "CHROME", "NO_COLOR"] {
+    for name in
+        ["LEARNING_MODE_ENABLED", "FETCHWISE_CHROMIUM", "FETCHWISE_TOKEN", "CHROME", "NO_COLOR", "FETCHWISE_FLEET"]
+    {
         command.env_remove(name);
     }
     command

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use crate::server::{Answer, Server, attempt, lines};
 
 /// The description, and which of its operations were held against an answer.
-struct Described {
+pub(crate) struct Described {
     all: Value,
     seen: BTreeSet<(String, String, String)>,
 }
 
 impl Described {
-    fn of(server: &Server) -> Self {
+    pub(crate) fn of(server: &Server) -> Self {
         Self { all: server.get("/openapi.json").of(200), seen: BTreeSet::new() }
     }
 
     /// Holds an answer against what is said of its route.
     #[track_caller]
-    fn check(&mut self, method: &str, path: &str, answer: &Answer) {
+    pub(crate) fn check(&mut self, method: &str, path: &str, answer: &Answer) {
         let status = answer.status.to_string();
         let pointer = path.replace('~', "~0").replace('/', "~1");
         let at = format!("/paths/{pointer}/{method}/responses/{status}/content/application~1json/schema");

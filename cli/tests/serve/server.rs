@@ -45,7 +45,7 @@ impl Answer {
 pub(crate) fn program(dir: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
     command.current_dir(dir.path()).env("FETCHWISE_DATA_DIR", dir.path().join("data"));
-    for name in ["LEARNING_MODE_ENABLED", "CHROME", "NO_COLOR", "FETCHWISE_TOKEN"] {
+    for name in ["LEARNING_MODE_ENABLED", "CHROME", "NO_COLOR", "FETCHWISE_TOKEN", "FETCHWISE_FLEET"] {
         command.env_remove(name);
     }
     // For commands that start no browser there is one, whatever there is on this machine.

@@ -193,7 +193,8 @@ impl Consumer {
         }
         let peers = self.peers_mut()?;
         if peers.book.knows(origin, header.epoch, header.first, header.last) {
-            self.counts.duplicate += u64::from(header.count);
+            // What it has said itself comes back with everything else.
+            self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
             return Ok(false);
         }
         let batch = match Batch::decode(body) {
@@ -253,17 +254,16 @@ impl Consumer {
 
     async fn look_at_nodes(&mut self) -> Result<(), FleetError> {
         let nodes = self.transport.cells().list(Table::Nodes).await?;
-        let mut there: HashMap<Origin, Presence> = HashMap::new();
+        // This node says itself that it is there, every few seconds: the newest word in the table is as good as the broker's clock.
+        let newest = nodes.iter().map(|(_, cell)| cell.at).max().unwrap_or_default();
+        let now = Instant::now();
         for (key, cell) in nodes {
-            if let (Ok(origin), Some(presence)) = (key.parse(), Presence::decode(&cell.value)) {
-                there.insert(origin, presence);
+            let (Ok(origin), Some(presence)) = (key.parse(), Presence::decode(&cell.value)) else { continue };
+            if origin == self.own {
+                continue;
             }
-        }
-        there.remove(&self.own);
-        for (origin, presence) in there {
             let seen = self.seen.entry(origin).or_default();
-            // Who says nothing for a minute is not in the table any more.
-            seen.seen_at = Some(Instant::now());
+            seen.seen_at = seen.seen_at.max(now.checked_sub(newest.since(cell.at)));
             seen.presence = Some(presence);
         }
         Ok(())

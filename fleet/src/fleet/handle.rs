@@ -130,6 +130,7 @@ impl Fleet {
         let published = lock(&self.shared.published).clone();
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
         (status.counts.withheld, status.counts.rewinds) = (published.withheld, published.rewinds);
+        status.counts.failures = published.failures;
         status
     }
 

@@ -134,12 +134,14 @@ impl Reads {
         }
         self.consumer.mend().await?;
         let _ = self.excluded.send_replace(self.consumer.is_excluded);
-        let _ = self.forgets.send_replace(self.consumer.forgot());
+        let forgot = self.consumer.forgot();
+        let has_forgotten = self.forgets.send_replace(forgot.clone()) != forgot;
         *lock(&self.shared.nodes) = self.consumer.owners();
         let bounds = self.transport.bounds().await?;
         let cursor = self.consumer.cursor();
         let is_read = bounds.last == 0 || bounds.incarnation == cursor.incarnation && bounds.last < cursor.seq;
         let mut status = lock(&self.shared.status);
+        status.forgot += u64::from(has_forgotten);
         status.peers = self.consumer.status();
         (status.excluded, status.starting) = (self.consumer.is_excluded, self.consumer.is_starting);
         let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;

@@ -25,10 +25,15 @@ pub(super) async fn greet(
     publisher.look_at_clock().await?;
     let has_forked = publisher.find_fork().await?;
     let ours = publisher.presence(lease.holder(), lease.directory());
+    let now = transport.now().await?;
     for (key, cell) in transport.cells().list(Table::Nodes).await? {
         let (Ok(by), Some(theirs)) = (key.parse::<Origin>(), crate::presence::Presence::decode(&cell.value)) else {
             continue;
         };
+        // One that has gone does not say any more how this pool is.
+        if now.is_some_and(|now| now.since(cell.at) > lease.gone_after()) {
+            continue;
+        }
         let days = |ms: u64| format!("{} days", ms as f64 / 86_400_000.0);
         if by != publisher.origin() && theirs.half_life_ms != ours.half_life_ms {
             let (theirs, ours) = (days(theirs.half_life_ms), days(ours.half_life_ms));
@@ -157,6 +162,8 @@ impl Writes {
                 counts.bytes += turn.bytes;
                 counts.withheld += turn.withheld;
                 counts.rewinds += turn.rewinds;
+            } else {
+                counts.failures += 1;
             }
         }
         let mut status = lock(&self.shared.status);

@@ -209,7 +209,7 @@ impl State {
 
     /// What has aged out goes.
     pub(super) fn age(&mut self, now: Timestamp) {
-        for (table, kept) in [(Table::Nodes, 60), (Table::Hosts, 48 * 3600)] {
+        for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600)] {
             let is_old = |at: &Timestamp| now.since(*at) > Duration::from_secs(kept);
             let cells = self.cells.entry(table).or_default();
             let old: Vec<String> = cells.iter().filter(|(_, (_, at))| is_old(at)).map(|(key, _)| key.clone()).collect();

@@ -52,7 +52,7 @@ pub(super) fn max_age(table: Table) -> Option<Duration> {
     match table {
         Table::Hosts => Some(48 * HOUR),
         Table::Forget => Some(400 * 24 * HOUR),
-        Table::Nodes => Some(60 * SECOND),
+        Table::Nodes => Some(600 * SECOND),
         Table::Excluded => None,
     }
 }

@@ -3,11 +3,13 @@
 //! Owns what is kept of others, and what of it counts. Must not know brokers.
 
 mod event;
+mod facts;
 mod fold;
 mod keep;
 mod learn;
 mod store;
 
+pub use facts::{Shown, facts};
 pub use fold::FOLDER;
 pub(crate) use fold::SHARE_MAX;
 pub(crate) use keep::{Keeper, with_own_past};

@@ -2,6 +2,7 @@
 //
 // Owns which columns they have. Must not ask the server by itself.
 
+import { FleetPart } from "./fleet.js";
 import * as rollout from "./rollout.js";
 import { Table, meter } from "./table.js";
 import { NONE, ago, byId, bytes, count, el, fixed, percent, rate, replace, roughly, say, span, time } from "./text.js";
@@ -93,6 +94,7 @@ export class Parts {
     });
     this.pausedTitle = el("h3", { id: "paused-title", tabindex: "-1" }, "Paused hosts");
     replace(byId("paused"), this.pausedTitle, this.paused.nodes);
+    this.fleet = new FleetPart();
   }
 
   /** What the domains' table wants of the server. */
@@ -115,7 +117,7 @@ export class Parts {
     byId("reading").hidden = board.complete;
     this.#log(board.log, now);
     this.#rollout(board, arms);
-    this.#fleet(board.fleet, now);
+    this.fleet.show(board.fleet);
   }
 
   #mode(board) {
@@ -147,16 +149,6 @@ export class Parts {
     byId("rollout").hidden = !some;
     byId("nav-rollout").hidden = !some;
     say(byId("rollout-note"), `Mode: ${board.mode}`);
-  }
-
-  #fleet(fleet, now) {
-    const nodes = fleet?.nodes ?? [];
-    const some = nodes.length > 0;
-    byId("fleet").hidden = !some;
-    byId("nav-fleet").hidden = !some;
-    if (!some) return;
-    const rows = nodes.map((node) => el("tr", {}, el("th", { scope: "row" }, word(node.name)), el("td", {}, node.state), el("td", { class: "num" }, ago(node.seen_at, now)), el("td", { class: "num" }, count(node.lag))));
-    replace(byId("nodes"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Fleet nodes" }, el("table", {}, el("thead", {}, el("tr", {}, ["Node", "State", "Last heard", "Behind by"].map((name, at) => el("th", { scope: "col", class: at > 1 && "num" }, name)))), el("tbody", {}, rows))));
   }
 }
 

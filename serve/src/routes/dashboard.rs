@@ -159,6 +159,7 @@ fn board(state: &State, wanted: &Wanted) -> Response {
             .collect(),
         heuristics: heuristics.iter().map(Into::into).collect(),
         log: log(state),
+        fleet: state.fleet().and_then(|fleet| fleet.status()),
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State as Get;
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use serde::Deserialize;
@@ -20,6 +21,7 @@ use crate::state::State;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::journal::maintain::{self, Forgot};
 use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
+use fetchwise::time::Timestamp;
 
 pub(super) fn routes() -> Router<Arc<State>> {
     Router::new().route("/v1/forget", post(forget))
@@ -39,8 +41,8 @@ async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
         _ => return Err(wrong("forget what? name a `domain` or a `link`")),
     };
     let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
-    let (own, wanted) = (Arc::clone(&state), target.clone());
-    let forgot = tokio::task::spawn_blocking(move || bury(&own, &wanted)).await;
+    let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.now());
+    let forgot = tokio::task::spawn_blocking(move || bury(&own, &wanted, at)).await;
     drop(place);
     let forgot = match forgot {
         Ok(Ok(forgot)) => forgot,
@@ -50,11 +52,23 @@ async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
     if let Some(end) = forgot.1 {
         state.look(end);
     }
-    Ok(answer::json(&ForgotJson::new(&target, &forgot.0)))
+    let told = tell_fleet(&state, &target, at).await?;
+    Ok(answer::json(&ForgotJson::new(&target, &forgot.0, told)))
+}
+
+/// Has the other nodes of a fleet forget it, too, where there is one and it is a domain.
+async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -> Result<bool, Problem> {
+    let (Some(fleet), TombstoneTarget::Domain(domain)) = (state.fleet(), target) else { return Ok(false) };
+    let told = fleet.forget(domain.clone(), until).await;
+    told.map(|()| true).map_err(|why| {
+        let words =
+            format!("it is forgotten here, and the other nodes were not told: {why}; the same request tells them");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_not_told", words)
+    })
 }
 
 /// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
-fn bury(state: &State, target: &TombstoneTarget) -> Result<(Forgot, Option<u64>), JournalError> {
+fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(Forgot, Option<u64>), JournalError> {
     let journal = state.journal();
     // What was taken a moment ago counts, too.
     let _ = journal.settled().wait();
@@ -64,7 +78,7 @@ fn bury(state: &State, target: &TombstoneTarget) -> Result<(Forgot, Option<u64>)
     })?;
     let end = match forgot.is_nothing() {
         true => None,
-        false => Some(state.kept.bury(&Tombstone { target: target.clone(), at: state.selector.now() })?),
+        false => Some(state.kept.bury(&Tombstone { target: target.clone(), at })?),
     };
     let _ = journal.settled().wait();
     match target {

@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use prometheus_client::registry::Registry;
 
+use super::fleet_metrics::FleetMetrics;
 use super::metrics::{self, Counted};
 use super::problem::Problem;
 use super::state::State;
@@ -37,7 +38,11 @@ pub(crate) type Shared = axum::extract::State<Arc<State>>;
 /// All routes.
 pub(crate) fn router(state: Arc<State>) -> Router {
     let (selector, journal) = (Arc::clone(&state.selector), Arc::clone(state.journal()));
-    let counted = Arc::new(Counted::new(selector, journal, Registry::default()));
+    let mut registry = Registry::default();
+    if let Some(fleet) = state.fleet() {
+        FleetMetrics::register(Arc::clone(fleet), &mut registry);
+    }
+    let counted = Arc::new(Counted::new(selector, journal, registry));
     Router::new()
         .merge(metrics::routes(Arc::clone(&counted)))
         .merge(health::routes())

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{PaceJson, StatsJson};
+use super::{FleetJson, PaceJson, StatsJson};
 use crate::series::Shown;
 use fetchwise::analytics::Importance;
 
@@ -27,6 +27,8 @@ pub(crate) struct BoardJson<'a> {
     pub(crate) busy: Vec<BusyJson<'a>>,
     pub(crate) heuristics: Vec<ImportanceJson<'a>>,
     pub(crate) log: LogJson,
+    /// None where the server is in no fleet.
+    pub(crate) fleet: Option<FleetJson>,
 }
 
 /// Figures by stretches of time, each list in the order of time; the last place is still being filled.

@@ -51,16 +51,18 @@ pub struct ForgotJson<'a> {
     attempts: u64,
     states: u64,
     in_snapshot: bool,
+    /// Whether the other nodes of a fleet were told; of a domain, where there is a fleet.
+    fleet_told: bool,
 }
 
 impl<'a> ForgotJson<'a> {
-    /// What came of forgetting `target`.
-    pub fn new(target: &'a TombstoneTarget, forgot: &Forgot) -> Self {
+    /// What came of forgetting `target`; `fleet_told` where the other nodes of a fleet were told.
+    pub fn new(target: &'a TombstoneTarget, forgot: &Forgot, fleet_told: bool) -> Self {
         let (domain, link) = match target {
             TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
             TombstoneTarget::Link(link) => (None, Some(link.as_str())),
         };
         let Forgot { attempts, states, in_snapshot, .. } = *forgot;
-        Self { domain, link, attempts, states, in_snapshot }
+        Self { domain, link, attempts, states, in_snapshot, fleet_told }
     }
 }

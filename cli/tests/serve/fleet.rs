@@ -1,0 +1,131 @@
+//! Servers of one fleet, over a real broker: they show each other, and what one is told to forget all forget.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::brokers::Servers;
+use crate::description::Described;
+use crate::server::{Server, attempt, lines};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn node(brokers: &Servers, place: &str) -> Server {
+    let variables = [("FETCHWISE_FLEET", brokers.urls()[0].clone())];
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let server = Server::start_in(tempfile::tempdir().unwrap(), &["--pace", "off"], &variables);
+    let told: Vec<Value> = (0..8)
+        .map(|n| attempt(&format!("https://gone.example/{place}/{n}"), "playwright", true))
+        .chain((0..4).map(|n| attempt(&format!("https://{place}.example/{n}"), "playwright", n % 2 == 0)))
+        .collect();
+    server.ask("POST", "/v1/attempts", &lines(&told)).of(200);
+    server
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(now) => assert!(begun.elapsed() < PATIENCE, "never {what}: {now}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// What a server says of its fleet once that is so.
+#[track_caller]
+fn fleet_once(server: &Server, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    until(what, || {
+        let fleet = server.get("/v1/dashboard").of(200)["fleet"].clone();
+        if is(&fleet) { Ok(fleet) } else { Err(fleet.to_string()) }
+    })
+}
+
+fn has_all(fleet: &Value) -> bool {
+    let is_there = fleet["peers"][0]["present"] == true;
+    is_there
+        && fleet["quiet"] == true
+        && fleet["peers"][0]["position"].as_u64() >= Some(12)
+        && fleet["peers"][0]["holes"] == 0
+}
+
+/// Waits until nothing of the domain is left: neither evidence nor figures.
+#[track_caller]
+fn forgets(server: &Server, domain: &str) {
+    let url = format!("/v1/explain?url=https%3A%2F%2F{domain}%2F1");
+    until("forgotten", || {
+        let explained = server.get(&url).of(200);
+        let steps = explained["steps"].as_array().unwrap().iter();
+        let weight: f64 = steps.filter(|step| step["type"] == "domain").filter_map(|step| step["total"].as_f64()).sum();
+        let figures = server.get("/v1/stats?by=domain").of(200).to_string();
+        let board = server.get("/v1/dashboard?range=hour&limit=1000").of(200)["domains"].to_string();
+        let is_shown = figures.contains(domain) || board.contains(domain);
+        if weight == 0.0 && !is_shown { Ok(()) } else { Err(format!("{weight} {figures} {board}")) }
+    });
+}
+
+#[test]
+fn servers_of_a_fleet_show_each_other_and_forget_together() {
+    let mut brokers = Servers::start(1);
+    let (a, b) = (node(&brokers, "here"), node(&brokers, "there"));
+    let (of_a, of_b) = (fleet_once(&a, "quiet", has_all), fleet_once(&b, "quiet", has_all));
+    assert_eq!((&of_a["peers"][0]["origin"], &of_b["peers"][0]["origin"]), (&of_b["origin"], &of_a["origin"]));
+    assert_eq!((of_a["broker"].clone(), of_a["withheld"].clone()), (json!(true), json!(0)));
+    assert!(of_a["counts"]["received"].as_u64() >= Some(12), "{of_a}");
+    let mut described = Described::of(&a);
+    described.check("get", "/v1/dashboard", &a.get("/v1/dashboard"));
+
+    // The figures for Prometheus say the same.
+    let page = a.ask("GET", "/metrics", b"").body;
+    for line in [
+        "fetchwise_fleet_broker_up 1",
+        "fetchwise_fleet_quiet 1",
+        "fetchwise_fleet_peers{state=\"there\"} 1",
+        "fetchwise_fleet_missing_positions{state=\"asked_for\"} 0",
+    ] {
+        assert!(page.lines().any(|is| is.trim_end_matches(".0") == line), "{line}: {page}");
+    }
+    let learned =
+        page.lines().find_map(|line| line.strip_prefix("fetchwise_fleet_received_facts_total{result=\"learned\"} "));
+    assert!(learned.unwrap().parse::<u64>().unwrap() >= 12, "{page}");
+
+    let forgot = a.post("/v1/forget", &json!({ "domain": "gone.example" }));
+    described.check("post", "/v1/forget", &forgot);
+    assert_eq!(forgot.of(200)["fleet_told"], true);
+    forgets(&a, "gone.example");
+    forgets(&b, "gone.example");
+    let kept = b.get("/v1/stats?by=domain").of(200).to_string();
+    assert!(kept.contains("there.example"), "{kept}");
+    // Of links nobody is told: their names do not travel.
+    let link = a.post("/v1/forget", &json!({ "link": "https://here.example/0" })).of(200);
+    assert_eq!(link["fleet_told"], false);
+
+    // Without a broker it is forgotten here, which is said, and the same request tells the others when there is one again.
+    brokers.kill(0);
+    fleet_once(&a, "without a broker", |fleet| fleet["broker"] == false && fleet["quiet"] == false);
+    let alone = a.post("/v1/forget", &json!({ "domain": "there.example" }));
+    described.check("post", "/v1/forget", &alone);
+    assert_eq!(alone.of(503)["error_type"], "fleet_not_told");
+    forgets(&a, "there.example");
+    brokers.revive(0);
+    until("told", || {
+        let again = a.post("/v1/forget", &json!({ "domain": "there.example" }));
+        if again.status == 200 { Ok(()) } else { Err(again.body) }
+    });
+    forgets(&b, "there.example");
+    // A server that is told to stop leaves the fleet in order.
+    let (_, code, said) = a.end("-TERM");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_server_alone_says_that_it_is_in_no_fleet() {
+    let server = Server::start(&[]);
+    assert_eq!(server.get("/v1/dashboard").of(200)["fleet"], Value::Null);
+    assert!(!server.get("/metrics").body.contains("fetchwise_fleet_"));
+    server.ask("POST", "/v1/attempts", &lines([&attempt("https://gone.example/", "playwright", true)])).of(200);
+    assert_eq!(server.post("/v1/forget", &json!({ "domain": "gone.example" })).of(200)["fleet_told"], false);
+}
