@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::servers::Servers;
 
 /// How often, at a desk, in CI, and in the full suite.
-fn times(desk: usize, ci: usize, full: usize) -> usize {
+pub fn times(desk: usize, ci: usize, full: usize) -> usize {
     match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
         Ok("full") => full,
         Ok("ci") => ci,
