@@ -23,6 +23,8 @@ pub mod origin;
 mod own_share;
 pub mod owner;
 pub mod peers;
+#[doc(hidden)]
+pub mod points;
 pub mod presence;
 #[cfg(test)]
 mod properties;

@@ -28,6 +28,7 @@ use crate::intervals::Intervals;
 use crate::options::Options;
 use crate::origin::Origin;
 use crate::own_share::{Job, Ready};
+use crate::points;
 use crate::share::Note;
 use crate::state::{Fork, State};
 use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, Want};
@@ -36,6 +37,8 @@ use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, 
 const IN_FLIGHT: usize = 64;
 /// What bears a time so much later than the broker's clock never travels.
 pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(600);
+/// A clock that has gone so much further, or less far, than time has was set.
+const JUMP: Duration = Duration::from_secs(5);
 /// With more positions than this to publish, a share comes first.
 const FAR_BEHIND: u64 = 1_000_000;
 
@@ -62,6 +65,8 @@ pub(crate) struct Publisher {
     resent: u64,
     /// By how much the node's clock is ahead of the broker's, as far as is known.
     pub(crate) clock_ahead_ms: Option<i64>,
+    /// When that was found out, by this node's clock and by one that nobody sets.
+    clock_seen: Option<(Timestamp, Instant)>,
     /// An operator has excluded this node.
     pub(crate) is_excluded: bool,
     /// What the log has forgotten for the fleet, and what of it the last share heeds.
@@ -93,6 +98,7 @@ impl Publisher {
             answered,
             resent: 0,
             clock_ahead_ms,
+            clock_seen: None,
             is_excluded: false,
             forgot: BTreeSet::new(),
             shared_without: BTreeSet::new(),
@@ -113,7 +119,20 @@ impl Publisher {
     /// Looks at the broker's clock.
     pub(crate) async fn look_at_clock(&mut self) -> Result<(), FleetError> {
         if let Some(theirs) = self.transport.now().await? {
-            self.clock_ahead_ms = Some(self.selector.now().as_millis().saturating_sub(theirs.as_millis()));
+            let ours = self.selector.now();
+            self.clock_ahead_ms = Some(ours.as_millis().saturating_sub(theirs.as_millis()));
+            self.clock_seen = Some((ours, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Looks at the broker's clock again where this node's has been set since the last look. By what was known before, times to come
+    /// would pass for the present.
+    async fn heed_jump(&mut self) -> Result<(), FleetError> {
+        let Some((at, seen)) = self.clock_seen else { return Ok(()) };
+        let (goes, went) = (self.selector.now().as_millis().saturating_sub(at.as_millis()), seen.elapsed());
+        if goes.abs_diff(i64::try_from(went.as_millis()).unwrap_or(i64::MAX)) > JUMP.as_millis() as u64 {
+            self.look_at_clock().await?;
         }
         Ok(())
     }
@@ -222,7 +241,9 @@ impl Publisher {
             }
             self.state.reserved = made.messages.last().map_or(0, |(header, _)| header.last).max(self.state.reserved);
             self.save()?;
+            points::reached(points::RESERVED);
             let sent = self.send(&made.messages, None).await?;
+            points::reached(points::PUBLISHED);
             (turn.facts, turn.bytes) = (turn.facts + sent.0, turn.bytes + sent.1);
         }
         self.save()?;
@@ -255,6 +276,7 @@ impl Publisher {
 
     /// Makes messages of the positions from `range.0` to `range.1`, `most` at most.
     async fn make(&mut self, fork: Fork, range: (u64, u64), most: usize) -> Result<Made, FleetError> {
+        self.heed_jump().await?;
         let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
         let mut stones = std::mem::take(&mut self.stones);
         stones.none_from(self.journal.no_stones_from());
@@ -363,6 +385,7 @@ impl Publisher {
         let flushed = self.journal.flush().await;
         flushed.map_err(|error| FleetError::Record(error.to_string()))?;
         let upto = self.journal.durable_seq();
+        self.heed_jump().await?;
         // What never travels must be settled before it is in a share or not: a later look would find the clock moved on.
         if self.options.safeguards.withhold && self.state.acknowledged < upto {
             let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
@@ -390,6 +413,7 @@ impl Publisher {
 
     async fn put_share(&mut self, ready: Ready) -> Result<u64, FleetError> {
         self.transport.blobs().put(&self.origin().to_string(), &ready.note, ready.bytes).await?;
+        points::reached(points::SHARED);
         self.shared_without = ready.forgot;
         (self.state.share, self.state.share_at) = (ready.upto, self.now().as_millis());
         self.save()?;

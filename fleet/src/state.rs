@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
+use crate::points;
 
 /// The file's name in the data directory.
 pub const FILE: &str = "fleet.state";
@@ -166,7 +167,9 @@ impl State {
             let mut file = File::create(&tmp)?;
             file.write_all(&self.encode())?;
             file.sync_all()?;
+            points::reached(points::STATE_WRITTEN);
             fs::rename(&tmp, &path)?;
+            points::reached(points::STATE_RENAMED);
             File::open(dir)?.sync_all()
         })();
         written.map_err(|error| FleetError::io(&path, error))

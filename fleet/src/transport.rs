@@ -100,6 +100,8 @@ pub struct Change {
     pub key: String,
     /// What it holds; none: it was deleted, or has aged out.
     pub cell: Option<Cell>,
+    /// Of which revision that is: the cell's, or its deletion's; of one that has aged out, the last that it had.
+    pub revision: u64,
 }
 
 /// What came of a swap.

@@ -4,6 +4,7 @@
 //! [`SharedHosts`] says it to the broker and to the selector. Invariants: of a pause one node makes the trial while the broker can be
 //! asked; without a broker crawling goes on. Must not know: which broker it is, or what is learned from a host.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::transport::{Cell, Change, Swapped, Table, Transport, TransportError};
 mod board;
 pub mod rules;
 
-use board::{Board, Local, Owed, Turn};
+use board::{Answer, Board, Local, Owed, Turn};
 use rules::{Claim, HostState, SHARED_FROM, Seen};
 
 /// A broker that is away is looked for so often.
@@ -109,7 +110,7 @@ impl SharedHosts {
     pub fn counts(&self) -> HostCounts {
         let counts = *self.shared.counts();
         let board = self.shared.board();
-        HostCounts { unbelieved: board.unbelieved, own_trials: board.own_trials, ..counts }
+        HostCounts { unbelieved: board.unbelieved, trials: board.trials, own_trials: board.own_trials, ..counts }
     }
 }
 
@@ -154,8 +155,9 @@ impl Neighbours for Shared {
             Turn::Asking(true) => match self.say.try_send(Say::Claim(domain.to_owned())) {
                 Ok(()) => MayTry::Asking(settled),
                 Err(_) => {
-                    self.board().claimed(domain, false, now);
-                    MayTry::NotBefore(now.saturating_add(AGAIN))
+                    let until = now.saturating_add(AGAIN);
+                    self.board().hold(domain, until);
+                    MayTry::NotBefore(until)
                 }
             },
         }
@@ -174,10 +176,20 @@ impl Driver {
         let mut again = tokio::time::interval(AGAIN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let mut watch = match self.take_stock().await {
-                Ok(()) => Some(self.transport.cells().watch(Table::Hosts)),
-                Err(_) => None,
+            // Before the look, so that nothing in between is missed.
+            let watch = self.transport.cells().watch(Table::Hosts);
+            let stock = {
+                let taking = self.take_stock();
+                tokio::pin!(taking);
+                loop {
+                    tokio::select! {
+                        taken = &mut taking => break taken,
+                        Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                    }
+                }
             };
+            self.shared.board().heard(stock.is_ok(), self.selector.now());
+            let mut watch = stock.is_ok().then_some(watch);
             // Who waits for an answer asks again.
             self.shared.settling.settled();
             again.reset();
@@ -215,39 +227,46 @@ impl Driver {
     async fn take_stock(&self) -> Result<(), TransportError> {
         let cells = self.transport.cells();
         let table = cells.incarnation(Table::Hosts).await?;
-        let listed = cells.list(Table::Hosts).await?;
-        let mut missing = self.shared.board().domains();
         // Then it was lost, and nothing was found to be fine.
-        let is_another = self.shared.board().is_another(table);
-        missing.retain(|domain| {
-            let key = rules::key(&self.shared.egress, domain);
-            is_another || !listed.iter().any(|(listed, _)| *listed == key)
-        });
-        for domain in missing {
-            if is_another {
-                self.shared.board().lost(&domain, self.selector.now());
-            } else {
-                let local = self.shared.board().gone(&domain);
-                self.apply(&domain, local);
+        if self.shared.board().is_another(table) {
+            let known = self.shared.board().cells();
+            known.iter().for_each(|(domain, _)| self.shared.board().lost(domain, self.selector.now()));
+        }
+        let known = self.shared.board().cells();
+        let listed = cells.list(Table::Hosts).await?;
+        let keys: HashSet<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
+        for (domain, revision) in known {
+            let key = rules::key(&self.shared.egress, &domain);
+            if keys.contains(key.as_str()) {
+                continue;
             }
+            // A list may come from a broker that is behind the others.
+            let (cell, key) = (cells.get(Table::Hosts, &key).await?, key);
+            let revision = cell.as_ref().map_or(revision, |cell| cell.revision);
+            self.heard(Change { key, cell, revision });
         }
         for (key, cell) in listed {
-            self.heard(Change { key, cell: Some(cell) });
+            let revision = cell.revision;
+            self.heard(Change { key, cell: Some(cell), revision });
         }
         Ok(())
     }
 
     /// A cell has changed.
     fn heard(&self, change: Change) {
+        self.shared.board().heard(true, self.selector.now());
         let Some(domain) = rules::domain_of(&self.shared.egress, &change.key) else { return };
         match change.cell {
             Some(cell) => drop(self.changed(domain, &cell)),
-            None => {
-                let local = self.shared.board().gone(domain);
-                self.apply(domain, local);
-            }
+            None => self.gone(domain, change.revision),
         }
         self.shared.settling.settled();
+    }
+
+    /// A host has no cell any more, as of that revision.
+    fn gone(&self, domain: &str, revision: u64) {
+        let local = self.shared.board().gone(domain, revision);
+        self.apply(domain, local);
     }
 
     /// A cell is this now. None where it says nothing.
@@ -262,16 +281,17 @@ impl Driver {
     fn apply(&self, domain: &str, local: Local) {
         match local {
             Local::Nothing => {}
-            Local::Pause { until, applied, level } => {
+            Local::Pause { until, ours, level } => {
                 let here = self.selector.host_pause(domain);
-                if here.is_none_or(|here| here < until || Some(here) == applied) {
+                if here.is_none_or(|here| here < until || ours.has(here)) {
                     self.selector.set_host_pause(domain, Some(until));
                     self.shared.counts().taken += 1;
                 }
                 self.selector.restore_host_levels([(domain.to_owned(), level)]);
             }
-            Local::Lift(applied) => {
-                if self.selector.host_pause(domain) == Some(applied) {
+            Local::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
+            Local::Lift(ours) => {
+                if self.selector.host_pause(domain).is_some_and(|here| ours.has(here)) {
                     self.selector.set_host_pause(domain, None);
                 }
                 self.selector.restore_host_levels([(domain.to_owned(), 0)]);
@@ -282,15 +302,15 @@ impl Driver {
     async fn say(&self, say: Say) {
         match say {
             Say::Paused(domain, until, at) => {
-                if self.shared.board().may_say(at) {
+                if self.shared.board().may_say(&domain, at) {
                     self.say_paused(&domain, until, at).await;
                 }
             }
             Say::Owed(domain, Owed::Pause(until, at)) => self.say_paused(&domain, until, at).await,
             Say::Lifted(domain) | Say::Owed(domain, Owed::Lift(_)) => self.say_lifted(&domain).await,
             Say::Claim(domain) => {
-                let is_answered = self.claim(&domain).await;
-                self.shared.board().claimed(&domain, is_answered, self.selector.now());
+                let answer = self.claim(&domain).await;
+                self.shared.board().claimed(&domain, answer, self.selector.now());
             }
         }
         self.shared.settling.settled();
@@ -301,6 +321,7 @@ impl Driver {
         let key = rules::key(&self.shared.egress, domain);
         let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
         let now = self.selector.now();
+        self.shared.board().heard(swapped.is_ok(), now);
         match swapped {
             Ok(Swapped::Done(revision)) => {
                 let seen = Seen { state, stored: now, revision };
@@ -314,8 +335,8 @@ impl Driver {
                 Some(HostState::decode(&cell.value) == Some(state))
             }
             Ok(Swapped::Lost(None)) => {
-                let local = self.shared.board().gone(domain);
-                self.apply(domain, local);
+                // What has been heard of it since it was asked for is newer.
+                self.gone(domain, seen.unwrap_or(0));
                 Some(false)
             }
             Err(_) => None,
@@ -339,29 +360,41 @@ impl Driver {
     }
 
     async fn say_lifted(&self, domain: &str) {
-        let Some(seen) = self.shared.board().seen(domain) else { return };
+        let Some(mut seen) = self.shared.board().seen(domain) else { return };
         let key = rules::key(&self.shared.egress, domain);
-        match self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await {
-            Ok(Swapped::Done(_) | Swapped::Lost(None)) => {
-                let local = self.shared.board().gone(domain);
-                self.apply(domain, local);
+        loop {
+            let deleted = self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await;
+            self.shared.board().heard(deleted.is_ok(), self.selector.now());
+            match deleted {
+                Ok(Swapped::Done(revision)) => return self.gone(domain, revision),
+                Ok(Swapped::Lost(None)) => return self.gone(domain, seen.revision),
+                Ok(Swapped::Lost(Some(cell))) => {
+                    self.changed(domain, &cell);
+                    let Some(now) = self.shared.board().seen(domain) else { return };
+                    // A trial of its own is what it speaks of: the answer to that claim had got lost. Another's is another matter.
+                    let is_own = now.state.is_trial && now.state.by == self.shared.own;
+                    if !is_own || now.revision == seen.revision {
+                        return;
+                    }
+                    seen = now;
+                }
+                Err(_) => return self.shared.board().owe(domain, Owed::Lift(seen.revision)),
             }
-            Ok(Swapped::Lost(Some(cell))) => drop(self.changed(domain, &cell)),
-            Err(_) => self.shared.board().owe(domain, Owed::Lift(seen.revision)),
         }
     }
 
-    /// Asks for the trial of a host. Says whether there was an answer.
-    async fn claim(&self, domain: &str) -> bool {
-        let Some(seen) = self.shared.board().seen(domain) else { return true };
-        let Claim::Take(state) = rules::claim(&seen, self.selector.now(), self.shared.own) else { return true };
+    /// Asks for the trial of a host.
+    async fn claim(&self, domain: &str) -> Answer {
+        let Some(seen) = self.shared.board().seen(domain) else { return Answer::Known };
+        let Claim::Take(state) = rules::claim(&seen, self.selector.now(), self.shared.own) else {
+            return Answer::Known;
+        };
         match self.swap(domain, Some(seen.revision), state).await {
-            Some(true) => self.shared.counts().trials += 1,
-            // A pause of somebody who is not believed stands in the way: it does not hold here, and nobody here can end it.
-            Some(false) if self.shared.board().seen(domain) == Some(seen) => return false,
+            Some(true) => {}
+            Some(false) if self.shared.board().seen(domain) == Some(seen) => return Answer::Barred,
             Some(false) => self.shared.counts().lost += 1,
-            None => return false,
+            None => return Answer::Nothing,
         }
-        true
+        Answer::Known
     }
 }

@@ -28,14 +28,16 @@ pub struct Faults {
     pub delay: Duration,
     /// A call fails although it was carried out.
     pub forget_answer: f64,
+    /// A change of a cell is answered so much later than it is carried out, and told to who watches.
+    pub late_answer: Duration,
     /// A signal is lost.
     pub lose_signal: f64,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        let delay = Duration::ZERO;
-        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, forget_answer: 0.0, lose_signal: 0.0 }
+        let (delay, late_answer) = (Duration::ZERO, Duration::ZERO);
+        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, forget_answer: 0.0, late_answer, lose_signal: 0.0 }
     }
 }
 
@@ -107,8 +109,10 @@ impl Memory {
         let mut state = self.state();
         for table in Table::ALL {
             let keys: Vec<String> = state.cells.remove(&table).unwrap_or_default().into_keys().collect();
+            state.revision += 1;
+            let revision = state.revision;
             let changes = state.changes.entry(table).or_default();
-            changes.extend(keys.into_iter().map(|key| Change { key, cell: None }));
+            changes.extend(keys.into_iter().map(|key| Change { key, cell: None, revision }));
         }
         drop(state);
         self.changed.notify_waiters();
@@ -199,7 +203,8 @@ impl State {
         self.revision += 1;
         let cell = Cell { value, revision: self.revision, at };
         self.cells.entry(table).or_default().insert(key.to_owned(), (cell.clone(), at));
-        self.changes.entry(table).or_default().push(Change { key: key.to_owned(), cell: Some(cell) });
+        let change = Change { key: key.to_owned(), cell: Some(cell), revision: self.revision };
+        self.changes.entry(table).or_default().push(change);
         self.revision
     }
 
@@ -214,8 +219,9 @@ impl State {
             let cells = self.cells.entry(table).or_default();
             let old: Vec<String> = cells.iter().filter(|(_, (_, at))| is_old(at)).map(|(key, _)| key.clone()).collect();
             for key in old {
-                self.cells.entry(table).or_default().remove(&key);
-                self.changes.entry(table).or_default().push(Change { key, cell: None });
+                let gone = self.cells.entry(table).or_default().remove(&key);
+                let revision = gone.map_or(0, |(cell, _)| cell.revision);
+                self.changes.entry(table).or_default().push(Change { key, cell: None, revision });
             }
         }
     }

@@ -31,6 +31,10 @@ fn at_most(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
     if len > max { Err(TransportError::Invalid(format!("{what} of {len} bytes"))) } else { Ok(()) }
 }
 
+fn held(key: &str, cell: &Cell) -> Change {
+    Change { key: key.to_owned(), cell: Some(cell.clone()), revision: cell.revision }
+}
+
 impl Memory {
     /// What one node has in its hands.
     pub fn node(self: &Arc<Self>, origin: Origin) -> Node {
@@ -65,6 +69,14 @@ impl Node {
         if is_lost { Err(TransportError::Away("the answer was lost".into())) } else { Ok(value) }
     }
 
+    /// Waits for as long as answers take.
+    async fn late(&self) {
+        let late = self.broker.state().faults().late_answer;
+        if late > Duration::ZERO {
+            tokio::time::sleep(late).await;
+        }
+    }
+
     fn swap_now(
         &self,
         table: Table,
@@ -82,10 +94,12 @@ impl Node {
             Some(value) => state.put(table, key, value, self.broker.clock.now()),
             None => {
                 state.revision += 1;
+                let revision = state.revision;
                 if state.cells.entry(table).or_default().remove(key).is_some() {
-                    state.changes.entry(table).or_default().push(Change { key: key.to_owned(), cell: None });
+                    let change = Change { key: key.to_owned(), cell: None, revision };
+                    state.changes.entry(table).or_default().push(change);
                 }
-                state.revision
+                revision
             }
         };
         self.answer(state, Swapped::Done(revision))
@@ -274,7 +288,12 @@ impl Cells for Node {
         seen: Option<u64>,
         value: Bytes,
     ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
-        async move { self.swap_now(table, key, seen, Some(value), false) }.boxed()
+        async move {
+            let swapped = self.swap_now(table, key, seen, Some(value), false);
+            self.late().await;
+            swapped
+        }
+        .boxed()
     }
 
     fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
@@ -293,15 +312,19 @@ impl Cells for Node {
         key: &'a str,
         seen: Option<u64>,
     ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
-        async move { self.swap_now(table, key, seen, None, seen.is_none()) }.boxed()
+        async move {
+            let swapped = self.swap_now(table, key, seen, None, seen.is_none());
+            self.late().await;
+            swapped
+        }
+        .boxed()
     }
 
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
         let (all, from) = {
             let state = self.broker.state();
             let cells = state.cells.get(&table).into_iter().flatten();
-            let all: VecDeque<Change> =
-                cells.map(|(key, (cell, _))| Change { key: key.clone(), cell: Some(cell.clone()) }).collect();
+            let all: VecDeque<Change> = cells.map(|(key, (cell, _))| held(key, cell)).collect();
             (all, state.changes.get(&table).map_or(0, Vec::len))
         };
         stream::unfold(Some((all, from)), move |at| async move {

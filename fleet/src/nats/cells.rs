@@ -18,7 +18,7 @@ use super::info::timestamp;
 use super::link::Link;
 use super::setup::max_age;
 use super::tail::{Came, Message, Tail};
-use crate::transport::{Cell, Cells, Change, Swapped, Table, TransportError};
+use crate::transport::{Bounds, Cell, Cells, Change, Swapped, Table, TransportError};
 
 /// The longest key, in bytes.
 const KEY_MAX: usize = 512;
@@ -82,12 +82,15 @@ impl Link {
     /// What somebody else has made of a cell whose last message was `passed`, 0 for none. The broker turns a writer away as soon as
     /// another's change is under way, and shows that change a moment later.
     async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<Last, TransportError> {
-        for wait in [0, 1, 2, 5, 10, 20, 50, 100, 200, 500] {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
+        let (begun, mut wait) = (Instant::now(), Duration::ZERO);
+        // Brokers that are busy, or choose a leader, take longer than a moment.
+        while begun.elapsed() <= self.settings.timeout {
+            tokio::time::sleep(wait).await;
             let last = self.last(table, key).await?;
             if last.revision() != passed {
                 return Ok(last);
             }
+            wait = (wait * 2).clamp(Duration::from_millis(1), Duration::from_millis(500));
         }
         Err(TransportError::Away(format!("a change of a cell of {} is under way and does not end", table.name())))
     }
@@ -173,14 +176,8 @@ impl Cells for Nats {
     }
 
     fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
-        let watch = Watch {
-            tail: self.tail_of(table),
-            link: &self.link,
-            table,
-            held: HashMap::new(),
-            aged: Vec::new(),
-            looked: Instant::now(),
-        };
+        let (tail, link) = (self.tail_of(table), &self.link);
+        let watch = Watch { tail, link, table, ages: Ages::default(), aged: Vec::new(), looked: Instant::now() };
         stream::unfold(Some(watch), |watch| async move {
             let mut watch = watch?;
             match watch.next().await {
@@ -240,35 +237,34 @@ struct Watch<'l> {
     tail: Tail<'l>,
     link: &'l Link,
     table: Table,
-    held: HashMap<String, u64>,
-    aged: Vec<String>,
+    ages: Ages,
+    aged: Vec<(String, u64)>,
     looked: Instant,
 }
 
 impl Watch<'_> {
     async fn next(&mut self) -> Result<Change, TransportError> {
         loop {
-            if let Some(key) = self.aged.pop() {
-                return Ok(Change { key, cell: None });
+            if let Some((key, revision)) = self.aged.pop() {
+                return Ok(Change { key, cell: None, revision });
             }
             if self.looked.elapsed() > AGES_EVERY {
-                let first = self.link.bounds_of(&self.link.names.bucket_stream(self.table)).await?.first;
-                self.age(first);
+                let bounds = self.link.bounds_of(&self.link.names.bucket_stream(self.table)).await?;
+                self.look(&bounds);
                 continue;
             }
             match self.tail.next().await? {
                 Came::Message(message) => {
                     let Some(key) = self.link.names.key(self.table, &message.subject) else { continue };
-                    if message.is_deletion {
-                        self.held.remove(&key);
-                        return Ok(Change { key, cell: None });
-                    }
+                    let (revision, is_deletion) = (message.seq, message.is_deletion);
                     if max_age(self.table).is_some() {
-                        self.held.insert(key.clone(), message.seq);
+                        self.ages.came(&key, (!is_deletion).then_some(revision));
+                        self.aged = self.ages.aged(revision);
                     }
-                    return Ok(Change { key, cell: Some(cell(message)) });
+                    let cell = (!is_deletion).then(|| cell(message));
+                    return Ok(Change { key, cell, revision });
                 }
-                Came::Silence(bounds) => self.age(bounds.first),
+                Came::Silence(bounds) => self.look(&bounds),
                 Came::Anew(_) => {
                     return Err(TransportError::Away(format!("{} has been made anew", self.table.name())));
                 }
@@ -276,8 +272,73 @@ impl Watch<'_> {
         }
     }
 
-    fn age(&mut self, first: u64) {
+    fn look(&mut self, bounds: &Bounds) {
         self.looked = Instant::now();
-        self.aged.extend(self.held.extract_if(|_, revision| *revision < first).map(|(key, _)| key));
+        self.ages.look(bounds);
+        self.aged = self.ages.aged(self.tail.delivered());
+    }
+}
+
+/// Which cells there are, as far as was delivered, and which of them have aged out.
+#[derive(Debug, Default)]
+struct Ages {
+    held: HashMap<String, u64>,
+    /// Where the stream began and ended at the last look.
+    looked: Option<(u64, u64)>,
+}
+
+impl Ages {
+    /// A cell has this revision now, or is gone.
+    fn came(&mut self, key: &str, revision: Option<u64>) {
+        match revision {
+            Some(revision) => drop(self.held.insert(key.to_owned(), revision)),
+            None => drop(self.held.remove(key)),
+        }
+    }
+
+    fn look(&mut self, bounds: &Bounds) {
+        self.looked = Some((bounds.first, bounds.last));
+    }
+
+    /// Those that have aged out, with their last revision, where everything up to `delivered` has come. What the last look saw has to
+    /// have come first: until then a cell that is no longer where it was may have been changed, and not be gone.
+    fn aged(&mut self, delivered: u64) -> Vec<(String, u64)> {
+        match self.looked {
+            Some((first, last)) if delivered >= last => {
+                self.looked = None;
+                self.held.extract_if(|_, revision| *revision < first).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(first: u64, last: u64) -> Bounds {
+        Bounds { incarnation: 1, first, last, first_at: None }
+    }
+
+    #[test]
+    fn a_cell_that_was_changed_has_not_aged_out_because_nobody_has_heard_of_it_yet() {
+        let mut ages = Ages::default();
+        ages.came("a", Some(1));
+        ages.came("b", Some(2));
+        assert_eq!(ages.aged(2), []);
+        // Both have been changed since, which the look sees and nobody has been told.
+        ages.look(&bounds(3, 4));
+        assert_eq!(ages.aged(2), []);
+        ages.came("a", Some(3));
+        assert_eq!(ages.aged(3), []);
+        ages.came("b", Some(4));
+        assert_eq!(ages.aged(4), []);
+        // Now one of them really goes.
+        ages.look(&bounds(4, 4));
+        assert_eq!(ages.aged(4), [("a".to_owned(), 3)]);
+        ages.came("b", None);
+        ages.look(&bounds(6, 5));
+        assert_eq!(ages.aged(5), []);
     }
 }

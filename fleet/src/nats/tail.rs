@@ -73,6 +73,11 @@ impl<'l> Tail<'l> {
         self.incarnation.unwrap_or(0)
     }
 
+    /// Everything up to this place has come.
+    pub(super) fn delivered(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
     /// The newest message of each subject, and then everything.
     pub(super) fn newest(link: &'l Link, stream: String, filter: String) -> Self {
         Self { link, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }

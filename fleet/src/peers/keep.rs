@@ -19,6 +19,7 @@ use super::learn::{Apart, Teaches};
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
+use crate::points;
 use crate::share::{Head, pack};
 
 /// Entries whose decayed weight is under this have faded.
@@ -91,6 +92,7 @@ impl Keeper {
         if let Some(error) = folded.failed {
             return Err(FleetError::Selector(error));
         }
+        points::reached(points::FOLDED);
         let mut sections = vec![(BOOK, book.encode())];
         for (origin, apart) in &folded.all {
             let share = apart.selector.share(apart.newest, FADED);
@@ -103,9 +105,11 @@ impl Keeper {
         let borrowed: Vec<Section<'_>> =
             sections.iter().map(|(kind, bytes)| Section { kind: *kind, version: 1, bytes }).collect();
         let (_, bytes) = maintenance.write_snapshot(&meta, &borrowed)?;
+        points::reached(points::SNAPSHOT);
         let mut options = CompactOptions::new(before, now.as_millis());
         options.max_jump = None;
         maintenance.compact(&options, &mut |seq, _| seq > before, &mut |_| {})?;
+        points::reached(points::COMPACTED);
         self.drop_shares()?;
         Ok(Kept { covers, origins: folded.all.len(), bytes })
     }

@@ -23,6 +23,7 @@ use crate::codec::Batch;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
+use crate::points;
 use crate::share::{Head, forgot};
 use crate::transport::Position;
 
@@ -93,12 +94,14 @@ impl Peers {
         batch: &Batch,
     ) -> Result<Counted, FleetError> {
         self.append(&Event::Message { origin, position, at, body }, at)?;
+        points::reached(points::APPENDED);
         let (selector, late_is_news) = (&self.selector, self.late_is_news);
         let counted = self.book.message(origin, batch, |fact| match late_is_news {
             true => selector.learn_fact_as_news(fact),
             false => selector.learn_fact(fact),
         });
         self.book.cursor = position;
+        points::reached(points::LEARNED);
         Ok(counted)
     }
 
@@ -193,9 +196,11 @@ impl Peers {
         self.shares += 1;
         let file = format!("share-{origin}-{:016x}.fwp", self.shares);
         write_synced(&self.dir, &file, bytes)?;
+        points::reached(points::SHARE_FILE);
         let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
         let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file };
         self.append(&Event::Share(taken), now)?;
+        points::reached(points::SHARE_RECORD);
         if let Some(evidence) = evidence {
             self.selector.give_share_back(&evidence);
         }

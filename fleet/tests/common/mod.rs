@@ -15,6 +15,8 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::memory::{Memory, Node as Hands};
 use fetchwise_fleet::{Fleet, FleetError, Options, Origin, Timing};
 
+pub(crate) mod visits;
+
 /// The time in which everything happens.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

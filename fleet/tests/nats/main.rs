@@ -6,10 +6,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
+mod disk;
+mod eight;
 mod faults;
 mod hosts;
+mod newer;
 mod nodes;
+mod process;
 mod proxy;
+mod rows;
+mod secrets;
 mod servers;
 mod setup;
 mod suite;

@@ -1,38 +1,55 @@
 //! Nodes as processes of their own, which can be killed like any other, and the naive fold that each of them is held against.
 //!
-//! A node is this test program again: it runs the ignored test `nodes::process`, told by its environment what to do. It records
-//! invented attempts at a fixed rate, and says in a file how it is. Invariant: what it compares is what it has in memory.
+//! A node is this test program again: see `process`. Invariant: whoever asks for a comparison gets one, or the test fails.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
 use std::fs;
-use std::io::{BufRead, Write};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
-use fetchwise::time::{Clock, Timestamp};
-use fetchwise_fleet::nats::{Nats, NatsSettings};
-use fetchwise_fleet::transport::Transport;
-use fetchwise_fleet::{Fleet, Options, Status, Timing};
+use fetchwise_fleet::Status;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Luck, NOW, attempt, naive, selector};
-
 /// Everything quiet takes so long at most.
-const QUIET: Duration = Duration::from_secs(120);
-const SITES: u64 = 200;
+pub const QUIET: Duration = Duration::from_secs(300);
+/// How a process ends that aborts.
+const SIGABRT: i32 = 6;
 /// What an answer is named when a node was refused.
-const REFUSED: &str = "refused";
+pub const REFUSED: &str = "refused";
 
 /// How a node is, as it says.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Said {
     /// It has recorded all that it was to.
     pub is_done: bool,
+    /// So many attempts are in its log, and so many could not be taken by it.
+    pub recorded: usize,
+    pub refused: usize,
     pub status: Status,
+}
+
+/// What a node is told while it runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Told {
+    /// Compare what is in memory.
+    Compare { number: usize, oracle: Oracle },
+    /// The clock is so far off from now on, in milliseconds.
+    Clock(i64),
+    /// Record until the log has so many attempts.
+    Until(usize),
+}
+
+/// What a node has to have in memory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Oracle {
+    /// What these logs say, each attempt once.
+    pub logs: Vec<PathBuf>,
+    /// What bears a later time than this counts at the node that has recorded it only.
+    pub latest: Option<i64>,
+    /// This domain was forgotten up to then.
+    pub forgotten: Option<(String, i64)>,
 }
 
 /// A node's directory, and its process while it has one.
@@ -40,6 +57,7 @@ pub struct Node {
     pub dir: PathBuf,
     urls: Vec<String>,
     number: usize,
+    settings: Vec<(&'static str, String)>,
     process: Option<Child>,
 }
 
@@ -50,7 +68,7 @@ pub struct Nodes {
     checks: usize,
 }
 
-fn beside(dir: &Path, what: &str) -> PathBuf {
+pub fn beside(dir: &Path, what: &str) -> PathBuf {
     dir.with_extension(what)
 }
 
@@ -60,10 +78,11 @@ impl Node {
         assert!(self.process.is_none());
         let _ = fs::remove_file(beside(&self.dir, "said"));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["nodes::process", "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
+        command.args(["process::node", "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
         command.env("FETCHWISE_TEST_NODE", &self.dir).env("FETCHWISE_TEST_URLS", self.urls.join(","));
         command.env("FETCHWISE_TEST_COUNT", count.to_string()).env("FETCHWISE_TEST_RATE", rate.to_string());
         command.env("FETCHWISE_TEST_SEED", (self.number + 1).to_string());
+        command.envs(self.settings.iter().map(|(name, value)| (format!("FETCHWISE_TEST_{name}"), value)));
         let log = fs::OpenOptions::new().create(true).append(true).open(beside(&self.dir, "log")).unwrap();
         // Its input ends with this process, and it with its input.
         command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -75,8 +94,33 @@ impl Node {
         self.urls = urls;
     }
 
+    /// Sets something for the processes that it gets from now on.
+    pub fn set(&mut self, name: &'static str, value: impl ToString) {
+        self.settings.retain(|(known, _)| *known != name);
+        self.settings.push((name, value.to_string()));
+    }
+
+    /// Takes that back.
+    pub fn unset(&mut self, name: &str) {
+        self.settings.retain(|(known, _)| *known != name);
+    }
+
     pub fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Waits until its process has ended itself.
+    pub fn ended(&mut self, why: &str) {
+        let begun = Instant::now();
+        let ended = loop {
+            if let Some(ended) = self.process.as_mut().unwrap().try_wait().unwrap() {
+                break ended;
+            }
+            assert!(begun.elapsed() < QUIET, "it goes on without end ({why}): {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(ended.signal(), Some(SIGABRT), "it was not ended by {why}: {}", self.log());
+        self.process = None;
     }
 
     /// kill -9.
@@ -98,12 +142,12 @@ impl Node {
         serde_json::from_slice(&fs::read(beside(&self.dir, "said")).ok()?).ok()
     }
 
-    fn ask(&mut self, line: &str) {
+    pub fn tell(&mut self, told: &Told) {
         let stdin = self.process.as_mut().unwrap().stdin.as_mut().unwrap();
-        writeln!(stdin, "{line}").unwrap();
+        writeln!(stdin, "{}", serde_json::to_string(told).unwrap()).unwrap();
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         let text = fs::read_to_string(beside(&self.dir, "log")).unwrap_or_default();
         text.chars().rev().take(3000).collect::<String>().chars().rev().collect()
     }
@@ -129,7 +173,7 @@ impl Nodes {
         let number = self.all.len();
         let dir = self.folder.path().join(format!("node{number}"));
         fs::create_dir_all(&dir).unwrap();
-        self.all.push(Node { dir, urls: urls.to_vec(), number, process: None });
+        self.all.push(Node { dir, urls: urls.to_vec(), number, settings: Vec::new(), process: None });
         number
     }
 
@@ -149,11 +193,17 @@ impl Nodes {
 
     /// Waits until everybody who is up has recorded all, and knows what all have.
     pub fn settle(&self) {
+        let all: Vec<usize> = (0..self.all.len()).collect();
+        self.settle_among(&all);
+    }
+
+    /// The same, of these alone.
+    pub fn settle_among(&self, who: &[usize]) {
         let begun = Instant::now();
         let mut calm = 0;
         while calm < 3 {
             std::thread::sleep(Duration::from_millis(200));
-            let up: Vec<&Node> = self.all.iter().filter(|node| node.is_up()).collect();
+            let up: Vec<&Node> = who.iter().map(|n| &self.all[*n]).filter(|node| node.is_up()).collect();
             let said: Vec<Option<Said>> = up.iter().map(|node| node.said()).collect();
             let tops: Vec<(&str, u64)> =
                 said.iter().flatten().map(|said| (said.status.origin.as_str(), said.status.position)).collect();
@@ -175,6 +225,18 @@ impl Nodes {
         }
     }
 
+    /// Waits until that holds of what each of these says.
+    pub fn wait_until(&self, who: &[usize], what: &str, holds: impl Fn(&Said) -> bool) {
+        let begun = Instant::now();
+        while !who.iter().all(|n| self.all[*n].said().is_some_and(|said| holds(&said))) {
+            if begun.elapsed() > QUIET {
+                let said: Vec<_> = who.iter().map(|n| self.all[*n].said()).collect();
+                panic!("{what} did not come about: {said:#?}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// What each node has in memory is what all logs together say, to 1e-9.
     pub fn check(&mut self) {
         self.check_with(&[]);
@@ -182,26 +244,46 @@ impl Nodes {
 
     /// The same, with more logs.
     pub fn check_with(&mut self, more: &[PathBuf]) {
+        let mut oracle = self.oracle();
+        oracle.logs.extend_from_slice(more);
+        self.check_by(&oracle);
+    }
+
+    /// All logs.
+    pub fn oracle(&self) -> Oracle {
+        Oracle { logs: self.all.iter().map(|node| node.dir.clone()).collect(), ..Oracle::default() }
+    }
+
+    /// What each node has in memory is what `oracle` says.
+    pub fn check_by(&mut self, oracle: &Oracle) {
+        let all: Vec<usize> = (0..self.all.len()).collect();
+        self.check_of(&all, oracle);
+    }
+
+    /// What these nodes have in memory is what `oracle` says.
+    pub fn check_of(&mut self, who: &[usize], oracle: &Oracle) {
         self.checks += 1;
-        let number = self.checks.to_string();
-        let dirs = self.all.iter().map(|node| &node.dir).chain(more);
-        let dirs: Vec<String> = dirs.map(|dir| dir.display().to_string()).collect();
-        let line = format!("{number}\t{}", dirs.join("\t"));
-        self.all.iter_mut().filter(|node| node.is_up()).for_each(|node| node.ask(&line));
-        for node in self.all.iter().filter(|node| node.is_up()) {
+        let number = self.checks;
+        let who: Vec<usize> = who.iter().copied().filter(|n| self.all[*n].is_up()).collect();
+        for n in &who {
+            self.all[*n].tell(&Told::Compare { number, oracle: oracle.clone() });
+        }
+        for n in who {
+            let node = &self.all[n];
             let begun = Instant::now();
             let answer = loop {
                 let answer = fs::read_to_string(beside(&node.dir, "answer")).unwrap_or_default();
-                if let Some(("\n", rest)) = answer.strip_prefix(&number).map(|rest| rest.split_at(1)) {
+                if let Some(("\n", rest)) = answer.strip_prefix(&number.to_string()).map(|rest| rest.split_at(1)) {
                     break rest.to_owned();
                 }
                 assert!(begun.elapsed() < QUIET, "no answer: {}", node.log());
                 std::thread::sleep(Duration::from_millis(20));
             };
-            let (far, keys) = answer.split_once(' ').unwrap();
-            let far: f64 = far.parse().unwrap();
+            let words: Vec<&str> = answer.split(' ').collect();
+            let (far, keys): (f64, usize) = (words[0].parse().unwrap(), words[1].parse().unwrap());
             assert!(far <= 1e-9, "node {} is {far} off, of {keys} keys", node.number);
-            assert!(keys.parse::<usize>().unwrap() > 100, "the comparison has something to compare: {keys}");
+            assert!(keys > 100, "the comparison has something to compare: {keys}");
+            assert_eq!(words[2], "clean", "node {} knows of what was forgotten", node.number);
         }
     }
 
@@ -218,97 +300,5 @@ impl Nodes {
     /// Whether a process was turned away, and what it said.
     pub fn was_refused(&self, number: usize) -> Option<String> {
         fs::read_to_string(beside(&self.all[number].dir, REFUSED)).ok()
-    }
-}
-
-/// As in a crawl, some five times as fast.
-fn timing() -> Timing {
-    let mut timing = Timing::default();
-    timing.batch = Duration::from_millis(200);
-    timing.presence = Duration::from_secs(1);
-    timing.lease = Duration::from_secs(4);
-    timing.hole = Duration::from_millis(800);
-    timing.want_max = Duration::from_secs(3);
-    timing.look = Duration::from_millis(300);
-    timing.share_after = 1500;
-    timing
-}
-
-fn put(path: &Path, text: &[u8]) {
-    let new = path.with_extension("new");
-    fs::write(&new, text).unwrap();
-    fs::rename(&new, path).unwrap();
-}
-
-#[test]
-#[ignore = "a node that other tests start as a process of its own"]
-fn process() {
-    let Some(dir) = std::env::var_os("FETCHWISE_TEST_NODE").map(PathBuf::from) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(live(dir));
-}
-
-fn told<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str) -> T {
-    std::env::var(name).unwrap().parse().unwrap()
-}
-
-async fn live(dir: PathBuf) {
-    let (count, rate, seed): (usize, usize, u64) =
-        (told("FETCHWISE_TEST_COUNT"), told("FETCHWISE_TEST_RATE"), told("FETCHWISE_TEST_SEED"));
-    let urls: String = told("FETCHWISE_TEST_URLS");
-    let clock = Arc::new(Clock::System);
-    let (journal, _) = Journal::open(&dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-    let selector = Arc::new(selector(&clock));
-    journal::load(&dir, &selector, Timestamp::now()).unwrap();
-    let mut recorded = 0;
-    journal::replay(&dir, |_, entry| recorded += usize::from(matches!(entry, Entry::Attempt(_)))).unwrap();
-    let journal = Arc::new(journal);
-    let nats = Nats::connect(NatsSettings::new(urls.split(','), "suite")).await.unwrap();
-    // Whoever cannot wait goes on alone.
-    let _ = nats.ready(Duration::from_secs(5)).await;
-    let transport: Arc<dyn Transport> = Arc::new(nats);
-    let mut options = Options::default();
-    options.pool = "suite".into();
-    options.timing = timing();
-    let fleet = match Fleet::join(Arc::clone(&journal), Arc::clone(&selector), transport, options).await {
-        Ok(fleet) => fleet,
-        Err(error) => return put(&beside(&dir, REFUSED), error.to_string().as_bytes()),
-    };
-    let (asks, mut asked) = tokio::sync::mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = asks.send(line);
-        }
-        // Whoever started it has gone.
-        std::process::exit(0);
-    });
-    // Another life, other luck.
-    let mut luck = Luck(seed.wrapping_mul(1 << 32).wrapping_add(recorded as u64));
-    let mut next = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate).unwrap());
-    let mut says = tokio::time::interval(Duration::from_millis(100));
-    loop {
-        tokio::select! {
-            _ = next.tick(), if recorded < count => {
-                let attempt = attempt(&mut luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
-                selector.observe(&attempt);
-                journal.append_attempt(&attempt).unwrap();
-                recorded += 1;
-            }
-            _ = says.tick() => {
-                let said = Said { is_done: recorded >= count, status: fleet.status() };
-                put(&beside(&dir, "said"), &serde_json::to_vec(&said).unwrap());
-            }
-            Some(line) = asked.recv() => {
-                let mut words = line.split('\t');
-                let number = words.next().unwrap().to_owned();
-                let dirs: Vec<&Path> = words.map(Path::new).collect();
-                // A log and what was restored of it have their beginning in common.
-                let seen = RefCell::new(HashSet::new());
-                let expected = naive(&dirs, &clock, |_, attempt| seen.borrow_mut().insert(attempt.id));
-                let found = selector.share(NOW, 0.0);
-                let far = found.distance(&expected).0;
-                put(&beside(&dir, "answer"), format!("{number}\n{far} {}", expected.keys()).as_bytes());
-            }
-        }
     }
 }

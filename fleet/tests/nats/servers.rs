@@ -157,6 +157,32 @@ impl Servers {
         fs::remove_dir_all(&self.servers[number].store).unwrap();
     }
 
+    /// Cuts off the end of what a killed one has of a stream, or turns bits of it over, as a failing disk would. Returns how many files
+    /// it had; `draw` gives numbers below others.
+    pub fn damage(&self, number: usize, stream: &str, is_cut: bool, mut draw: impl FnMut(u64) -> u64) -> usize {
+        assert!(self.servers[number].running.is_none(), "it would write while it is damaged");
+        let folder = self.servers[number].store.join("jetstream/$G/streams").join(stream).join("msgs");
+        let mut damaged = 0;
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = fs::read(&path).unwrap();
+            if bytes.is_empty() || path.extension().is_none_or(|extension| extension != "blk") {
+                continue;
+            }
+            let len = bytes.len() as u64;
+            if is_cut {
+                bytes.truncate((len - 1 - draw(len / 2 + 1)) as usize);
+            } else {
+                for _ in 0..8 {
+                    bytes[draw(len) as usize] ^= 1 << draw(8);
+                }
+            }
+            fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+        damaged
+    }
+
     /// Where it keeps its store.
     pub fn store(&self, number: usize) -> &Path {
         &self.servers[number].store

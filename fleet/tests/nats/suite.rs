@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::servers::Servers;
 
 /// How often, at a desk, in CI, and in the full suite.
-fn times(desk: usize, ci: usize, full: usize) -> usize {
+pub fn times(desk: usize, ci: usize, full: usize) -> usize {
     match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
         Ok("full") => full,
         Ok("ci") => ci,
@@ -21,12 +21,12 @@ fn times(desk: usize, ci: usize, full: usize) -> usize {
     }
 }
 
-fn wait(ms: u64) {
+pub fn wait(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
 /// `n` nodes that record for some `seconds` while `faults` come over them.
-fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &mut Nodes)) -> (Servers, Nodes) {
+pub fn exact_after(n: usize, seconds: usize, faults: impl FnOnce(&mut Servers, &mut Nodes)) -> (Servers, Nodes) {
     const RATE: usize = 100;
     let mut servers = Servers::start(3);
     let mut nodes = Nodes::new(n, &servers.urls());
@@ -155,7 +155,7 @@ fn row_09_the_stream_ages_out_under_a_reader_that_stands() {
 #[test]
 fn row_10_nodes_are_cut_off() {
     for round in 0..times(1, 4, 30) {
-        let mut servers = Servers::start_with(3, "");
+        let mut servers = Servers::start(3);
         let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::start(servers.ports())).collect();
         let mut nodes = Nodes::new(3, &servers.urls());
         for (node, proxy) in nodes.all.iter_mut().zip(&proxies) {

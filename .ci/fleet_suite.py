@@ -1,0 +1,124 @@
+"""Runs the rows of the fleet's fault suite, says how far it is, and writes what came of them into a page. See .ci/fleet-suite."""
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+BEGIN, END = "<!-- fleet-suite begin -->", "<!-- fleet-suite end -->"
+CARGO = ["cargo", "test", "--locked", "--workspace", "--all-features"]
+# Rows that need no brokers run in one process: their tests, and what they are called in the table.
+WITHOUT_BROKERS = [
+    ("row_08_messages_doubled_and_shuffled_in_one_process", ["--lib"], "properties::", "fetchwise-fleet"),
+    ("row_18_any_bytes_are_refused_or_read", ["--test", "hostile"], "", "fetchwise-fleet"),
+]
+# A row that takes longer than this hangs.
+LONGEST = {"desk": 1200, "ci": 3600, "full": 6 * 3600}
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def build(target, package):
+    """The program with the tests of a target."""
+    command = CARGO + target + ["--no-run", "--message-format", "json"]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if built.returncode != 0:
+        sys.exit("the tests do not compile")
+    found = []
+    for line in built.stdout.splitlines():
+        said = json.loads(line) if line.startswith("{") else {}
+        if said.get("executable") and said.get("profile", {}).get("test") and f"/{package}" in f"/{said['manifest_path']}":
+            found.append((said["executable"], os.path.dirname(said["manifest_path"])))
+    if len(found) != 1:
+        sys.exit(f"there are {len(found)} programs of {target} in {package}")
+    return found[0]
+
+
+def rows_of(program):
+    """What tests there are, in order, each with whether it is run by hand only."""
+    executable, folder = program
+    listed = {}
+    for flags in ([], ["--ignored"]):
+        text = subprocess.run([executable, "--list", *flags], cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+        for name in re.findall(r"^(\S+): test$", text, re.M):
+            listed[name] = bool(flags)
+    return listed
+
+
+def run(program, test, exact, ignored, seconds):
+    """Whether it went well, what it printed, and how long it took."""
+    executable, folder = program
+    command = [executable, test, "--test-threads", "1", "--nocapture"]
+    command += ["--exact"] if exact else []
+    command += ["--ignored"] if ignored else []
+    begun = time.monotonic()
+    try:
+        ended = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds)
+        text, fine = ended.stdout, ended.returncode == 0
+    except subprocess.TimeoutExpired as late:
+        text, fine = (late.stdout or b"").decode(errors="replace") + f"\nnot ended after {seconds} s", False
+    ran = re.search(r"^test result: \w+\. (\d+) passed", text, re.M)
+    if fine and (ran is None or int(ran[1]) == 0):
+        text, fine = text + "\nno test of that name ran", False
+    return fine, text, time.monotonic() - begun
+
+
+def told(text):
+    """What a row has measured, or why it was left out."""
+    lines = [line.strip() for line in text.splitlines()]
+    noise = re.compile(r"^(test |running |test result|failures:|$|successes:)")
+    return [re.sub(r"^test \S+ \.\.\. ", "", line) for line in lines if not noise.match(re.sub(r"^test \S+ \.\.\. (?=\S)", "", line))]
+
+
+def main():
+    page, counts, only = sys.argv[1:]
+    if BEGIN not in open(page).read() or END not in open(page).read():
+        sys.exit(f"{page} has no place for the table: {BEGIN} and {END}")
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    broker = subprocess.run([f"{target}/nats-server/nats-server", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    brokers = build(["--test", "nats"], "fleet/")
+    tests = rows_of(brokers)
+    wanted = [(name.split("::")[-1], brokers, name, True, tests[name]) for name in tests
+              if re.match(r"(suite|rows|hosts|secrets|eight)::", name)]
+    for row, flags, prefix, _ in WITHOUT_BROKERS:
+        wanted.append((row, build(flags, "fleet/"), prefix, False, False))
+    wanted = sorted(row for row in wanted if only in row[0])
+    if not wanted:
+        sys.exit(f"no row is called {only!r}")
+    rows, failed, begun = {}, [], time.monotonic()
+    for number, (row, program, test, exact, ignored) in enumerate(wanted, 1):
+        say(f"[{number}/{len(wanted)}] {row}, counts {counts}, {(time.monotonic() - begun) / 60:.0f} min so far ...")
+        fine, text, took = run(program, test, exact, ignored, LONGEST[counts])
+        words = told(text) if fine else []
+        for line in words:
+            say(f"    {line}")
+        if not fine:
+            failed.append(row)
+            say(text)
+        skipped = any(word.startswith("SKIPPED") for word in words)
+        result = "FAILED" if not fine else "not run here" if skipped else "holds"
+        say(f"[{number}/{len(wanted)}] {row}: {result}, {took:.0f} s")
+        rows[row] = f"| {row.replace('_', ' ')} | {counts} | {result} | {took:.0f} | {'; '.join(words)} |"
+        write(page, rows, f"{broker.stdout.strip()}, {datetime.date.today()}")
+    say(f"{len(wanted) - len(failed)} of {len(wanted)} rows hold, {(time.monotonic() - begun) / 60:.1f} min; the table is in {page}")
+    sys.exit(1 if failed else 0)
+
+
+def write(page, rows, of):
+    """Puts the rows that were run into the page's table; the others stay."""
+    text = open(page).read()
+    head, rest = text.split(BEGIN, 1)
+    before, tail = rest.split(END, 1)
+    kept = {line.split("|")[1].strip().replace(" ", "_"): line for line in before.splitlines() if re.match(r"\| \w+ .*\|$", line)}
+    kept = {row: line for row, line in kept.items() if row != "row"}
+    table = [f"{of}:", "", "| row | counts | result | seconds | what it measured |", "|---|---|---|---|---|"]
+    table += [line for _, line in sorted({**kept, **rows}.items())]
+    open(page, "w").write(head + BEGIN + "\n" + "\n".join(table) + "\n" + END + tail)
+
+
+main()
