@@ -35,9 +35,20 @@ pub struct Peer {
     /// Its evidence is mixed with that of a domain which was forgotten since: a share made after that is to take its place.
     #[serde(default)]
     pub is_stale: bool,
+    /// When the broker had its last message, in milliseconds since 1970; 0 where that is not known.
+    #[serde(default)]
+    pub heard_at: i64,
+    /// It has not been seen for long: nobody asks for what is missing of it, and its evidence goes when it has faded.
+    #[serde(default)]
+    pub is_closed: bool,
 }
 
 impl Peer {
+    /// When the broker had its last message.
+    pub fn heard(&self) -> Timestamp {
+        Timestamp::from_millis(self.heard_at)
+    }
+
     /// Whether it is listened to.
     pub fn is_heard(&self) -> bool {
         !self.is_excluded && self.aside.is_none()
@@ -144,7 +155,15 @@ impl Book {
     }
 
     /// Takes a message: shows `learn` each fact that counts and did not before.
-    pub fn message(&mut self, origin: Origin, batch: &Batch, mut learn: impl FnMut(&Fact<'_>)) -> Counted {
+    ///
+    /// `at` is when the broker had it: whoever says something has not left.
+    pub fn message(
+        &mut self,
+        origin: Origin,
+        batch: &Batch,
+        at: Timestamp,
+        mut learn: impl FnMut(&Fact<'_>),
+    ) -> Counted {
         let header = *batch.header();
         let own = self.own.as_ref().filter(|(own, _)| *own == origin).and_then(|(_, held)| held.get(&header.epoch));
         let mut counted = Counted::default();
@@ -169,12 +188,21 @@ impl Book {
         own.iter().for_each(|own| seen.extend(own));
         peer.bases.insert(header.epoch, header.base);
         peer.facts += counted.learned;
+        (peer.heard_at, peer.is_closed) = (peer.heard_at.max(at.as_millis()), false);
         counted
     }
 
     /// A share has taken the place of all that was known of an origin. `is_stale` where it is mixed with what was forgotten.
-    pub fn share(&mut self, origin: Origin, covers: &BTreeMap<u32, Intervals>, base: (u32, u64), is_stale: bool) {
+    pub fn share(
+        &mut self,
+        origin: Origin,
+        covers: &BTreeMap<u32, Intervals>,
+        base: (u32, u64),
+        is_stale: bool,
+        at: Timestamp,
+    ) {
         let peer = self.peers.entry(origin).or_default();
+        peer.heard_at = peer.heard_at.max(at.as_millis());
         peer.seen.clone_from(covers);
         peer.bases.insert(base.0, base.1);
         // Each history begins where what it covers begins, unless that is known better.
@@ -202,6 +230,36 @@ impl Book {
     /// It is not listened to until an operator says so.
     pub fn set_aside(&mut self, origin: Origin, why: String) {
         self.peers.entry(origin).or_default().aside = Some(why);
+    }
+
+    /// It has left for good, as far as anybody can tell.
+    pub fn close(&mut self, origin: Origin) {
+        self.peers.entry(origin).or_default().is_closed = true;
+    }
+
+    /// It is there again.
+    pub fn reopen(&mut self, origin: Origin, now: Timestamp) {
+        let peer = self.peers.entry(origin).or_default();
+        (peer.is_closed, peer.heard_at) = (false, peer.heard_at.max(now.as_millis()));
+    }
+
+    /// Nothing is left of a closed origin's evidence: what was seen of it stays as one run.
+    pub fn fade(&mut self, origin: Origin) {
+        let Some(peer) = self.peers.get_mut(&origin).filter(|peer| peer.is_closed) else { return };
+        for (epoch, seen) in &mut peer.seen {
+            let base = peer.bases.get(epoch).copied().unwrap_or(0);
+            *seen = Intervals::of(base.saturating_add(1), seen.top().unwrap_or(base));
+        }
+        peer.is_stale = false;
+    }
+
+    /// Of these origins nothing is known any more: what was known of them was mixed, and could not be taken apart otherwise.
+    pub fn dissolve(&mut self, group: &[Origin]) {
+        for origin in group {
+            let peer = self.peers.entry(*origin).or_default();
+            let (is_excluded, aside, heard_at) = (peer.is_excluded, peer.aside.take(), peer.heard_at);
+            *peer = Peer { is_excluded, aside, heard_at, ..Peer::default() };
+        }
     }
 
     /// Nothing of a domain counts that is not later than `until`. False when that is known.

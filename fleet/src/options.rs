@@ -18,6 +18,8 @@ pub struct Options {
     pub max_age: Duration,
     /// How often things are done.
     pub timing: Timing,
+    /// What is taken of one other node.
+    pub limits: Limits,
     /// For tests: what keeps things right, each of which can be switched off.
     #[doc(hidden)]
     pub safeguards: Safeguards,
@@ -32,6 +34,7 @@ impl Default for Options {
             place: format!("process {}", std::process::id()),
             max_age: Duration::from_secs(7 * 86_400),
             timing: Timing::default(),
+            limits: Limits::default(),
             safeguards: Safeguards::default(),
         }
     }
@@ -67,6 +70,8 @@ pub struct Timing {
     pub keep_after: u64,
     /// or so many bytes.
     pub keep_bytes: u64,
+    /// A node that has not been seen for so long has left for good.
+    pub close: Duration,
 }
 
 impl Default for Timing {
@@ -85,6 +90,39 @@ impl Default for Timing {
             share_after: 1_000_000,
             keep_after: 100_000,
             keep_bytes: 256 << 20,
+            close: Duration::from_secs(30 * 86_400),
+        }
+    }
+}
+
+/// What is taken of one other node. What is more waits, and is learned later.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// So many facts a second in the long run, by the broker's clock;
+    pub facts_per_s: f64,
+    /// and so many at once: a node that was away says up to a million of them when it is back.
+    pub facts_at_once: f64,
+    /// So many keys a second that nobody has heard of before;
+    pub keys_per_s: f64,
+    /// and so many at once.
+    pub keys_at_once: f64,
+    /// What waits takes at most so much memory, in bytes. The rest is asked for again when there is room.
+    pub waiting_bytes: usize,
+    /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes, and as much memory while it is taken. What
+    /// would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
+    pub images_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            facts_per_s: 2000.0,
+            facts_at_once: 1e6,
+            keys_per_s: 200.0,
+            keys_at_once: 1e6,
+            waiting_bytes: 64 << 20,
+            images_max: 8 << 30,
         }
     }
 }
@@ -105,10 +143,29 @@ pub struct Safeguards {
     pub withhold: bool,
     /// What is late does not move memories of what came last.
     pub late: bool,
+    /// Who sends too much has to wait.
+    pub floods: bool,
+    /// Who brings too many keys has to wait.
+    pub keys: bool,
+    /// Nobody asks for what somebody misses who has left for good.
+    pub close: bool,
+    /// Mixed images are taken apart before one of them goes.
+    pub apart: bool,
 }
 
 impl Default for Safeguards {
     fn default() -> Self {
-        Self { intervals: true, rewind: true, want: true, sync: true, withhold: true, late: true }
+        Self {
+            intervals: true,
+            rewind: true,
+            want: true,
+            sync: true,
+            withhold: true,
+            late: true,
+            floods: true,
+            keys: true,
+            close: true,
+            apart: true,
+        }
     }
 }

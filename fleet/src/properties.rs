@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use crate::consumer::Consumer;
 use crate::memory::{Faults, Memory, Node as Hands};
-use crate::options::{Options, Safeguards};
+use crate::options::{Limits, Options, Safeguards};
 use crate::origin::Origin;
 use crate::peers::Peers;
 use crate::publisher::Publisher;
@@ -313,6 +313,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut world = World::new(3, Safeguards::default()).await;
+    if steps.len() % 2 == 1 {
+        // Images of others are always mixed.
+        world.options.limits.images_max = 1;
+    }
     for n in 0..3 {
         world.start(n).await;
     }
@@ -494,10 +498,113 @@ async fn startled(safeguards: Safeguards) -> f64 {
     (after.0 - before.0).abs() + (after.1 - before.1).abs()
 }
 
+/// One says much at once; how much of it the other learns without time going by, and how far it is from the fold later.
+async fn flooded(safeguards: Safeguards, limits: impl Fn(&mut Limits)) -> (u64, f64) {
+    let mut world = World::new(2, safeguards).await;
+    limits(&mut world.options.limits);
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..40 {
+        (0..5).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+    }
+    world.read(1, usize::MAX).await;
+    world.mend(1).await;
+    let learned = world.nodes[1].live.as_ref().unwrap().consumer.counts.received;
+    for hour in 1..20 {
+        world.clock.set(later(hour * 3_600_000));
+        world.settle().await;
+    }
+    (learned, world.distance().await)
+}
+
+/// One leaves for good while something of it is missing; how often the other asks for that a month later.
+async fn gone(safeguards: Safeguards) -> u64 {
+    let mut world = World::new(2, safeguards).await;
+    for n in 0..2 {
+        world.start(n).await;
+    }
+    for round in 0..3 {
+        (0..10).for_each(|k| world.record(0, round * 100 + k));
+        world.publish(0).await;
+    }
+    assert!(world.broker.lose(2));
+    world.read(1, usize::MAX).await;
+    let _ = world.nodes[1].live.as_ref().unwrap().consumer.flush().unwrap().await;
+    world.crash(0).await;
+    // No share has what is missing.
+    world.broker.wipe_blobs();
+    let wants = |world: &World| world.nodes[1].live.as_ref().unwrap().consumer.counts.wants;
+    for _ in 0..4 {
+        world.mend(1).await;
+    }
+    assert!(wants(&world) > 0, "it is asked for at first");
+    world.clock.set(later(31 * 86_400_000));
+    // What a process has seen a minute ago is there, whatever the calendar says: another process looks now.
+    world.crash(1).await;
+    world.start(1).await;
+    world.broker.wipe_cells();
+    for _ in 0..4 {
+        world.mend(1).await;
+    }
+    wants(&world)
+}
+
+/// Images have room for next to nothing, so that those of two are mixed; one of them is left out. How far the third is from the fold
+/// without it.
+async fn mixed(safeguards: Safeguards) -> f64 {
+    let mut world = World::new(3, safeguards).await;
+    world.options.limits.images_max = 1;
+    for n in 0..3 {
+        world.start(n).await;
+    }
+    for round in 0..3 {
+        (0..30).for_each(|k| world.record(k % 3, round * 100 + k as i64));
+        for n in 0..3 {
+            world.publish(n).await;
+        }
+    }
+    world.read(2, usize::MAX).await;
+    let live = world.nodes[2].live.as_ref().unwrap();
+    let _ = live.consumer.flush().unwrap().await;
+    assert_eq!(live.consumer.keep_now(NOW).unwrap().origins, 2);
+    world.exclude(0, true).await;
+    for _ in 0..20 {
+        for n in 0..3 {
+            world.publish(n).await;
+            world.read(n, usize::MAX).await;
+            world.mend(n).await;
+        }
+        let mut wants = world.broker.take_signals().into();
+        world.answer(&mut wants).await;
+    }
+    let expected = world.naive(|n, _| n != 0);
+    world.evidence(2).distance(&expected).0
+}
+
 #[test]
 fn each_safeguard_is_needed() {
     let all = Safeguards::default();
     run(async {
+        let few = |limits: &mut Limits| (limits.facts_at_once, limits.facts_per_s) = (20.0, 0.02);
+        let fewer = |limits: &mut Limits| {
+            few(limits);
+            limits.waiting_bytes = 500;
+        };
+        let (learned, far) = flooded(all, few).await;
+        assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
+        let (learned, far) = flooded(all, fewer).await;
+        assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later, what did not fit in is asked for");
+        assert!(flooded(Safeguards { floods: false, ..all }, few).await.0 > 100, "without a limit of facts");
+        let few = |limits: &mut Limits| (limits.keys_at_once, limits.keys_per_s) = (5.0, 0.005);
+        let (learned, far) = flooded(all, few).await;
+        assert!(learned < 30 && far <= 1e-9, "{learned} at once, {far} apart later");
+        assert!(flooded(Safeguards { keys: false, ..all }, few).await.0 > 100, "without a limit of new keys");
+        assert_eq!(gone(all).await, 0);
+        assert!(gone(Safeguards { close: false, ..all }).await > 0, "without an end of asking");
+        assert!(mixed(all).await <= 1e-9);
+        assert!(mixed(Safeguards { apart: false, ..all }).await > 0.1, "without taking mixed images apart");
         assert!(doubled(all).await <= 1e-9);
         assert!(doubled(Safeguards { intervals: false, ..all }).await > 0.1, "without intervals");
         assert!(lost(all).await <= 1e-9);

@@ -69,6 +69,15 @@ pub struct PeerStatus {
     pub aside: Option<String>,
     /// Why its last messages could not be read.
     pub rejected: Option<String>,
+    /// How many of its facts wait, since it sends more than it may.
+    #[serde(default)]
+    pub waiting: u64,
+    /// What it sends too much of, while some of it waits.
+    #[serde(default)]
+    pub limited: Option<String>,
+    /// It has not been seen for so long that nobody asks for what is missing of it.
+    #[serde(default)]
+    pub closed: bool,
     /// The addresses that its requests come from.
     pub egress: String,
     /// By how much its clock is ahead of the broker's, in seconds.
@@ -90,6 +99,9 @@ pub struct Counts {
     pub rejected: u64,
     /// Facts of domains that were forgotten.
     pub forgotten: u64,
+    /// Facts that had to wait, since their node sent more than it may.
+    #[serde(default)]
+    pub late: u64,
     /// How often something missing was asked for.
     pub wants: u64,
     /// How often the stream was another one.

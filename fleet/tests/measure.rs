@@ -178,6 +178,55 @@ fn facts_a_second() {
     );
 }
 
+#[tokio::test]
+#[ignore = "prints what it measures"]
+async fn a_look_at_a_log_that_is_being_written() {
+    use fetchwise::journal::share::{Stones, facts};
+    use fetchwise::journal::{Durability, Journal, JournalOptions};
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    let selector = Selector::builder().around(NOW).build().unwrap();
+    let mut crawl = Crawl { luck: Luck(9), sites: 1_000_000, asked: HashMap::new() };
+    let mut now = 0;
+    let mut record = |count: i64| {
+        for _ in 0..count {
+            now += 10;
+            journal.append_attempt(&crawl.next(now)).unwrap();
+        }
+    };
+    println!("| attempts in the segment | 100 more, from the beginning | from where the last look ended |\n|---|---|---|");
+    let mut kept = Stones::default();
+    let mut next = 1;
+    for _ in 0..5 {
+        record(25_000);
+        let (mut fresh_ms, mut kept_ms) = (Vec::new(), Vec::new());
+        for round in 0..11 {
+            record(100);
+            journal.flush().await.unwrap();
+            let upto = journal.durable_seq();
+            let look = |stones: &mut Stones, from: u64| {
+                stones.none_from(1);
+                let (begun, mut seen) = (Instant::now(), 0);
+                facts(dir.path(), (from, upto), &selector, stones, |_, _| seen += 1).unwrap();
+                assert_eq!(seen, upto - from + 1);
+                begun.elapsed().as_secs_f64() * 1000.0
+            };
+            let took = [look(&mut Stones::default(), next), look(&mut kept, next)];
+            next = upto + 1;
+            // The first look has more to see than the others.
+            if round > 0 {
+                fresh_ms.push(took[0]);
+                kept_ms.push(took[1]);
+            }
+        }
+        let median = |of: &mut Vec<f64>| {
+            of.sort_by(f64::total_cmp);
+            of[of.len() / 2]
+        };
+        println!("| {} | {:.2} ms | {:.2} ms |", next - 1, median(&mut fresh_ms), median(&mut kept_ms));
+    }
+}
+
 /// What a fuzzer begins with.
 #[test]
 #[ignore = "writes fuzz/seeds/fleet_decode"]

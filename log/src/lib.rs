@@ -40,6 +40,7 @@ mod write;
 
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
+pub use read::mark::Mark;
 pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::snapshot::{

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise_log::{
-    AppendError, Durability, Error, Found, Health, Log, LogOptions, OnFull, Reader, Record, WaitError,
+    AppendError, Durability, Error, Found, Health, Log, LogOptions, Mark, OnFull, Reader, Record, WaitError,
 };
 use pollster::block_on;
 use tempfile::TempDir;
@@ -649,4 +649,58 @@ fn a_segment_tells_its_times_only_when_its_seal_is_the_one_that_the_next_one_kno
         let seen = Reader::open(dir.path()).unwrap().segment_times(0).unwrap();
         assert_eq!(seen, None, "byte {at}");
     }
+}
+
+#[test]
+fn a_pass_with_a_mark_shows_what_came_since_and_does_not_read_what_it_has_seen() {
+    let dir = TempDir::new().unwrap();
+    let mut small = options(Durability::Sync);
+    small.segment_bytes = 64 << 10;
+    let log = open(dir.path(), small);
+    let mut mark = Mark::default();
+    let (mut seen, mut next) = (Vec::new(), 1u64);
+    let read = |next: &mut u64, upto: u64, mark: &mut Mark, seen: &mut Vec<u64>| {
+        let reader = Reader::open(dir.path()).unwrap();
+        for (index, segment) in reader.segments().enumerate() {
+            if segment.first_seq > upto || segment.next_seq.is_some_and(|end| end <= *next) {
+                continue;
+            }
+            let read = reader.segment_for_each_marked(index, (*next, upto), mark, |seq, record| {
+                assert_eq!(record.payload[..8], (seq - 1).to_le_bytes());
+                seen.push(seq);
+            });
+            assert_eq!(read.unwrap().damage, []);
+            *next = seen.last().map_or(*next, |seq| seq + 1);
+        }
+    };
+    for i in 0..4000u64 {
+        let mut payload = vec![0; 100];
+        payload[..8].copy_from_slice(&i.to_le_bytes());
+        log.append(record(&payload)).unwrap();
+        if i % 97 == 0 {
+            log.flush().wait().unwrap();
+            // Not always to the end.
+            read(&mut next, (i + 1).saturating_sub(i % 3), &mut mark, &mut seen);
+        }
+    }
+    log.flush().wait().unwrap();
+    read(&mut next, 4000, &mut mark, &mut seen);
+    assert_eq!(seen, (1..=4000).collect::<Vec<_>>());
+    assert!(segments(dir.path()).len() > 3, "it goes on over the end of a segment");
+    // Before the mark nothing is looked at any more; a pass without one sees that something is wrong there.
+    log.append(record(&4000u64.to_le_bytes())).unwrap();
+    log.flush().wait().unwrap();
+    let last = segments(dir.path()).pop().unwrap();
+    let mut bytes = fs::read(&last).unwrap();
+    bytes[4096 + 70] ^= 1;
+    fs::write(&last, bytes).unwrap();
+    let reader = Reader::open(dir.path()).unwrap();
+    let index = reader.segments().len() - 1;
+    let pass = |mark: &mut Mark| {
+        let mut shown = Vec::new();
+        let summary = reader.segment_for_each_marked(index, (4001, 4001), mark, |seq, _| shown.push(seq)).unwrap();
+        (shown, summary.damage.len())
+    };
+    assert_eq!(pass(&mut mark), (vec![4001], 0));
+    assert_eq!(pass(&mut Mark::default()).1, 1);
 }

@@ -69,6 +69,9 @@ impl Config {
         found.within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline);
         found.within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more");
         found.within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more");
+        let (rates, rate) = (1.0..=1e9, "it can be 1 to 1000000000 a second");
+        found.within("fleet.facts_max", self.fleet.facts_max, rates.clone(), rate);
+        found.within("fleet.new_keys_max", self.fleet.new_keys_max, rates, rate);
         found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more");
     }
 

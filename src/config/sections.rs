@@ -247,6 +247,13 @@ pub struct FleetConfig {
     /// How long the stream keeps messages.
     #[serde(alias = "max_age_s", deserialize_with = "value::seconds")]
     pub max_age: Option<Duration>,
+    /// Facts a second that are taken of one other node.
+    pub facts_max: Option<f64>,
+    /// New keys a second that one other node may bring.
+    pub new_keys_max: Option<f64>,
+    /// What images of others take together, in bytes.
+    #[serde(deserialize_with = "value::bytes")]
+    pub images_max: Option<u64>,
 }
 
 /// `[browser]`

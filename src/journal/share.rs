@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use fetchwise_log::Mark;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::JournalError;
@@ -36,7 +37,8 @@ pub enum Place<'a> {
     Gone,
 }
 
-/// The tombstones of a log, as far as somebody who reads facts has needed them.
+/// What somebody who reads facts again and again remembers of a log: its tombstones, as far as they were needed, and where the last
+/// reading ended.
 #[derive(Clone, Debug, Default)]
 pub struct Stones {
     known: Forgotten,
@@ -46,6 +48,8 @@ pub struct Stones {
     upto: u64,
     /// There is none from here on; none where nobody has said so.
     none_from: Option<u64>,
+    /// Where the last reading of facts ended.
+    mark: Mark,
 }
 
 impl Stones {
@@ -64,7 +68,13 @@ impl Stones {
         if is_first || from < self.from || upto > self.upto {
             let start = if is_first || from < self.from { from } else { self.upto + 1 };
             let mut found = Forgotten::default();
-            walk(dir, start, |seq, record| if wanted(seq) { found.look(seq, &record) } else { Ok(()) }, upto)?;
+            walk(
+                dir,
+                start,
+                |seq, record| if wanted(seq) { found.look(seq, &record) } else { Ok(()) },
+                upto,
+                &mut Mark::default(),
+            )?;
             for (seq, target) in found.after(0) {
                 self.known.add(seq, target);
             }
@@ -143,17 +153,19 @@ pub fn facts(
             Ok(())
         },
         upto,
+        &mut stones.mark,
     )?;
     (next..=upto).for_each(|gone| f(gone, Place::Gone));
     Ok(())
 }
 
-/// Shows `f` the records from `from` on, reading no further than the segment that `upto` is in.
+/// Shows `f` the records from `from` up to `upto`, beginning at `mark` where that is on the way.
 fn walk(
     dir: &Path,
     from: u64,
     mut f: impl FnMut(u64, fetchwise_log::RecordRef<'_>) -> Result<(), schema::SchemaError>,
     upto: u64,
+    mark: &mut Mark,
 ) -> Result<(), JournalError> {
     use fetchwise_log::Error as LogError;
     let (mut next, mut failed) = (from, None);
@@ -165,10 +177,9 @@ fn walk(
             if segment.first_seq > upto || segment.next_seq.is_some_and(|end| end <= next) {
                 continue;
             }
-            let read = reader.segment_for_each(index, next, |seq, record| {
+            let read = reader.segment_for_each_marked(index, (next, upto), mark, |seq, record| {
                 next = seq + 1;
-                if seq <= upto
-                    && failed.is_none()
+                if failed.is_none()
                     && let Err(error) = f(seq, record)
                 {
                     failed = Some(JournalError::Record { seq, source: std::sync::Arc::new(error) });

@@ -82,6 +82,10 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     options.egress = config.egress.clone().unwrap_or_default();
     options.max_age = config.max_age.unwrap_or(options.max_age);
     options.version = env!("CARGO_PKG_VERSION").to_owned();
+    let limits = &mut options.limits;
+    limits.facts_per_s = config.facts_max.unwrap_or(limits.facts_per_s);
+    limits.keys_per_s = config.new_keys_max.unwrap_or(limits.keys_per_s);
+    limits.images_max = config.images_max.unwrap_or(limits.images_max);
     options
 }
 

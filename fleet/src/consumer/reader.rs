@@ -13,6 +13,7 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
+use super::limits::Allowance;
 use crate::background::blocking;
 use crate::book::{AHEAD_MAX_MS, Peer};
 use crate::codec::{Batch, DecodeError, peek};
@@ -56,6 +57,8 @@ pub(super) struct Seen {
     pub(super) missing: Option<Missing>,
     /// A share that could not be used, by what its note says.
     pub(super) bad_share: Option<Note>,
+    /// What it may send.
+    pub(super) allowance: Allowance,
 }
 
 /// The consumer.
@@ -69,6 +72,8 @@ pub(crate) struct Consumer {
     pub(super) seen: HashMap<Origin, Seen>,
     pub(crate) counts: Counts,
     pub(super) idle: u64,
+    /// Bytes of messages that wait.
+    pub(super) waiting_bytes: usize,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
@@ -89,6 +94,7 @@ impl Consumer {
     ) -> Self {
         peers.book.counts_twice = !options.safeguards.intervals;
         peers.late_is_news = !options.safeguards.late;
+        (peers.images_max, peers.takes_apart) = (options.limits.images_max, options.safeguards.apart);
         Self {
             own,
             peers: Some(peers),
@@ -99,6 +105,7 @@ impl Consumer {
             seen: HashMap::new(),
             counts: Counts::default(),
             idle: 0,
+            waiting_bytes: 0,
             is_excluded: false,
             is_starting: true,
             must_reopen: false,
@@ -178,7 +185,6 @@ impl Consumer {
 
     /// Whether a message had anything new.
     fn take(&mut self, origin: Origin, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
-        let now = self.selector.now();
         let own = self.own;
         let peers = self.peers_mut()?;
         if !peers.book.is_heard(origin) {
@@ -191,16 +197,34 @@ impl Consumer {
         if origin == own {
             self.own_seen = Some((header.last, at));
         }
-        let peers = self.peers_mut()?;
-        if peers.book.knows(origin, header.epoch, header.first, header.last) {
+        if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
             // What it has said itself comes back with everything else.
             self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
+            return Ok(false);
+        }
+        if self.must_wait(origin, &header, (position, at), body) {
+            return Ok(false);
+        }
+        self.take_now(origin, position, at, body)
+    }
+
+    /// As [`take`](Self::take), of a message that does not have to wait.
+    pub(super) fn take_now(
+        &mut self,
+        origin: Origin,
+        position: Position,
+        at: Timestamp,
+        body: &Bytes,
+    ) -> Result<bool, FleetError> {
+        let now = self.selector.now();
+        if !self.peers()?.book.is_heard(origin) {
             return Ok(false);
         }
         let batch = match Batch::decode(body) {
             Ok(batch) => batch,
             Err(error) => return self.reject(origin, &error),
         };
+        let header = *batch.header();
         let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
         if header.count > 0 && ahead > AHEAD_MAX_MS {
             self.counts.rejected += 1;
@@ -212,7 +236,10 @@ impl Consumer {
         let cursor = self.peers()?.book.cursor;
         // Messages may come out of order, and reading goes on from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
+        let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
         let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch)?;
+        let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        self.charge(origin, header.count, brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;
         self.counts.forgotten += counted.forgotten;
@@ -280,7 +307,9 @@ impl Consumer {
         let back: Vec<Origin> =
             held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
         for origin in new {
-            self.with_peers(move |peers| peers.exclude(origin, now)).await?;
+            if self.with_peers(move |peers| peers.exclude(origin, now)).await? {
+                (self.is_starting, self.must_reopen) = (true, true);
+            }
         }
         for origin in back {
             self.include(origin).await?;
@@ -330,13 +359,15 @@ impl Consumer {
             self.start(shares).await?;
         }
         let mut shares = shares;
+        self.take_waiting().await?;
         let origins: Vec<Origin> = self.known();
         for origin in origins {
+            self.close_if_gone(origin)?;
             let holes = self.holes(origin);
             let is_stale = self.is_stale(origin);
             let missing: u64 = count(holes.iter().map(|(_, first, last)| (*first, *last)));
             let positions = missing.max(u64::from(is_stale));
-            let timing = self.options.timing;
+            let (timing, waits) = (self.options.timing, self.waits(origin));
             let seen = self.seen.entry(origin).or_default();
             let Some(missing) = seen.missing.as_mut().filter(|_| positions > 0) else {
                 let begun = Instant::now();
@@ -348,7 +379,7 @@ impl Consumer {
                 // Something has come: there may be more on its way.
                 (missing.positions, missing.asked) = (positions, 0);
             }
-            if Instant::now() < missing.next {
+            if Instant::now() < missing.next || waits {
                 continue;
             }
             missing.asked += 1;
@@ -402,12 +433,30 @@ impl Consumer {
     pub(crate) fn holes(&self, origin: Origin) -> Vec<(u32, u64, u64)> {
         let nobody = Peer::default();
         let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
-        if !peer.is_heard() {
+        if !peer.is_heard() || peer.is_closed {
             return Vec::new();
         }
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
         let presence = presence.filter(|_| origin != self.own);
         peer.holes(presence.map(|said| (said.epoch, said.base, said.position)))
+    }
+
+    /// Closes a node that has not been seen for long, and opens one that is back.
+    fn close_if_gone(&mut self, origin: Origin) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        let peer = self.book().and_then(|book| book.peers.get(&origin));
+        let is_there = self.is_there(origin);
+        if is_there && peer.is_some_and(|peer| peer.is_closed) {
+            self.peers_mut()?.book.reopen(origin, now);
+            return Ok(());
+        }
+        let is_gone = peer.is_some_and(|peer| {
+            !peer.is_closed && peer.heard_at > 0 && now.since(peer.heard()) >= self.options.timing.close
+        });
+        if is_gone && !is_there && origin != self.own && self.options.safeguards.close {
+            self.peers_mut()?.close(origin, now)?;
+        }
+        Ok(())
     }
 
     /// Whether a snapshot of `peers/` is due.

@@ -53,6 +53,9 @@ impl Consumer {
                 excluded: peer.is_excluded,
                 aside: peer.aside.clone(),
                 rejected: seen.rejected,
+                waiting: seen.allowance.waiting(),
+                limited: seen.allowance.why().map(str::to_owned),
+                closed: peer.is_closed,
                 egress: presence.egress,
                 clock_ahead_s: presence.clock_ahead_ms as f64 / 1000.0,
             }

@@ -14,6 +14,8 @@ use crate::transport::BlobInfo;
 impl Consumer {
     /// Takes the shares of all who have one that says more than is known.
     pub(super) async fn start(&mut self, shares: &[BlobInfo]) -> Result<(), FleetError> {
+        // Where a share takes the place of mixed evidence, the others of it are to be looked through again.
+        self.is_starting = false;
         for info in shares {
             let Ok(origin) = info.name.parse::<Origin>() else { continue };
             let Ok(note) = serde_json::from_str::<Note>(&info.note) else { continue };
@@ -24,9 +26,11 @@ impl Consumer {
             {
                 continue;
             }
-            self.take_share(origin, info).await?;
+            if let Err(error) = self.take_share(origin, info).await {
+                self.is_starting = true;
+                return Err(error);
+            }
         }
-        self.is_starting = false;
         Ok(())
     }
 
@@ -52,15 +56,17 @@ impl Consumer {
                 let fills = fills || peers.refreshes(origin, &head);
                 // What it lacks is asked for again, or comes out of `peers/`; nobody can be asked who is not there.
                 if !fills || (lacks > 0 && !is_there && !peers.has_messages_for(origin, &head.covers)?) {
-                    return Ok(Ok(false));
+                    return Ok(Ok((false, false)));
                 }
-                peers.share(origin, &bytes, &head, &share, now)?;
-                Ok(Ok(true))
+                peers.share(origin, &bytes, &head, &share, now).map(|begins_anew| Ok((true, begins_anew)))
             })
             .await?;
         match taken {
-            Ok(taken) => {
+            Ok((taken, begins_anew)) => {
                 self.counts.shares += u64::from(taken);
+                if begins_anew {
+                    (self.is_starting, self.must_reopen) = (true, true);
+                }
                 Ok(taken)
             }
             Err(what) => {

@@ -23,6 +23,8 @@ const EXCLUDE: u16 = 4;
 const INCLUDE: u16 = 5;
 const ASIDE: u16 = 6;
 const CURSOR: u16 = 7;
+const CLOSE: u16 = 8;
+const DISSOLVE: u16 = 9;
 
 /// What stands before a message's bytes.
 const MESSAGE_HEAD: usize = 40;
@@ -44,6 +46,10 @@ pub(crate) enum Event<'b> {
     Aside { origin: Origin, why: String },
     /// What was read up to here had nothing new.
     Cursor(Position),
+    /// It has not been seen for long.
+    Close(Origin),
+    /// All that is known of these goes, to be taken anew: their evidence was mixed.
+    Dissolve(Vec<Origin>),
 }
 
 /// A share that was taken, and where it is kept.
@@ -55,6 +61,8 @@ pub(crate) struct TakenShare {
     pub(crate) base: u64,
     /// The file's name in `peers/`.
     pub(crate) file: String,
+    /// When it was taken.
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,6 +72,8 @@ struct ShareJson {
     epoch: u32,
     base: u64,
     file: String,
+    #[serde(default)]
+    at: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -95,8 +105,8 @@ impl Event<'_> {
                 (MESSAGE, bytes)
             }
             Self::Share(share) => {
-                let TakenShare { origin, covers, epoch, base, file } = share.clone();
-                (SHARE, json(&ShareJson { origin: origin.to_string(), covers, epoch, base, file }))
+                let TakenShare { origin, covers, epoch, base, file, at } = share.clone();
+                (SHARE, json(&ShareJson { origin: origin.to_string(), covers, epoch, base, file, at: at.as_millis() }))
             }
             Self::Forget { domain, until } => {
                 (FORGET, json(&ForgetJson { domain: domain.clone(), until: until.as_millis() }))
@@ -109,6 +119,8 @@ impl Event<'_> {
                 bytes.extend_from_slice(&position.seq.to_le_bytes());
                 (CURSOR, bytes)
             }
+            Self::Close(origin) => (CLOSE, origin.as_bytes().to_vec()),
+            Self::Dissolve(group) => (DISSOLVE, group.iter().flat_map(|origin| *origin.as_bytes()).collect()),
         }
     }
 }
@@ -125,11 +137,12 @@ impl<'b> Event<'b> {
             MESSAGE => message(bytes).ok_or_else(|| "a message is cut off".to_owned()),
             SHARE => {
                 let json: ShareJson = serde_json::from_slice(bytes).map_err(failed)?;
-                let ShareJson { origin: of, covers, epoch, base, file } = json;
+                let ShareJson { origin: of, covers, epoch, base, file, at } = json;
+                let at = Timestamp::from_millis(at);
                 if file.contains(['/', '\\']) || !file.starts_with("share-") {
                     return Err(format!("a share in the file {file:?}"));
                 }
-                Ok(Self::Share(TakenShare { origin: origin(&of)?, covers, epoch, base, file }))
+                Ok(Self::Share(TakenShare { origin: origin(&of)?, covers, epoch, base, file, at }))
             }
             FORGET => {
                 let ForgetJson { domain, until } = serde_json::from_slice(bytes).map_err(failed)?;
@@ -141,6 +154,11 @@ impl<'b> Event<'b> {
                 let AsideJson { origin: of, why } = serde_json::from_slice(bytes).map_err(failed)?;
                 Ok(Self::Aside { origin: origin(&of)?, why })
             }
+            CLOSE => Ok(Self::Close(named()?)),
+            DISSOLVE => match bytes.as_chunks() {
+                (group, []) => Ok(Self::Dissolve(group.iter().copied().map(Origin::from_bytes).collect())),
+                _ => Err("an origin is cut off".to_owned()),
+            },
             CURSOR => cursor(bytes).ok_or_else(|| "a position is cut off".to_owned()),
             _ => Err(format!("a record of the unknown kind {kind}")),
         }
@@ -175,12 +193,14 @@ mod tests {
         let covers = BTreeMap::from([(1, Intervals::of(1, 40)), (2, Intervals::of(41, 60))]);
         let all = [
             Event::Message { origin, position, at, body: b"body" },
-            Event::Share(TakenShare { origin, covers, epoch: 2, base: 40, file: "share-x".into() }),
+            Event::Share(TakenShare { origin, covers, epoch: 2, base: 40, file: "share-x".into(), at }),
             Event::Forget { domain: "example.org".into(), until: at },
             Event::Exclude(origin),
             Event::Include(origin),
             Event::Aside { origin, why: "its clock".into() },
             Event::Cursor(position),
+            Event::Close(origin),
+            Event::Dissolve(vec![origin, Origin::random()]),
         ];
         for event in all {
             let (kind, bytes) = event.encode();
@@ -197,6 +217,7 @@ mod tests {
             epoch: 1,
             base: 0,
             file: "share-/../../x".into(),
+            at,
         })
         .encode();
         assert!(Event::decode(kind, SCHEMA, &bytes).is_err());

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use fetchwise::evidence::{Fact, Share};
+use fetchwise::time::Timestamp;
 use fetchwise_log::{Error as LogError, Reader, RecordRef};
 
 use super::event::{Event, FINGERPRINT};
@@ -24,14 +25,16 @@ pub const FOLDER: &str = "peers";
 pub(super) const BOOK: u32 = 100;
 /// One for each origin that has evidence, in the order of the book.
 pub(super) const IMAGE: u32 = 101;
+/// One for several origins together, where there would be too much otherwise.
+pub(super) const MIXED: u32 = 102;
 
 /// A whole share with its head does not get larger than this.
 pub(crate) const SHARE_MAX: u64 = 8 << 30;
 
 /// What a fold shows.
 pub(crate) trait Learns {
-    /// All that was known of an origin up to some record.
-    fn share(&mut self, origin: Origin, share: &Share);
+    /// All that was known of an origin up to some record; of several where it is mixed.
+    fn share(&mut self, of: &[Origin], share: &Share);
     /// A fact.
     fn fact(&mut self, origin: Origin, fact: &Fact<'_>);
 }
@@ -41,7 +44,7 @@ pub(crate) trait Learns {
 struct Ahead {
     /// Where an origin's evidence began anew, the last time.
     begins: HashMap<Origin, u64>,
-    forgotten: Vec<(String, fetchwise::time::Timestamp)>,
+    forgotten: Vec<(String, Timestamp)>,
 }
 
 /// Folds `dir` up to the record `upto`; `only` one origin's evidence is shown where it is given. Returns the book, and the last record
@@ -49,7 +52,7 @@ struct Ahead {
 pub(crate) fn fold(
     dir: &Path,
     own: &(Origin, BTreeMap<u32, Intervals>),
-    only: Option<Origin>,
+    only: Option<&[Origin]>,
     upto: u64,
     learns: &mut impl Learns,
 ) -> Result<(Book, u64), FleetError> {
@@ -71,10 +74,12 @@ pub(crate) fn fold(
         *known = (*known).max(*until);
     }
     if let Some(snapshot) = &found {
-        for section in snapshot.sections().filter(|section| section.kind == IMAGE) {
-            let Some((origin, packed)) = section.bytes.split_first_chunk() else { continue };
-            let origin = Origin::from_bytes(*origin);
-            if ahead.begins.contains_key(&origin) || only.is_some_and(|only| only != origin) {
+        for section in snapshot.sections() {
+            let Some((group, packed)) = image_of(section.kind, section.bytes) else { continue };
+            let is_shown =
+                |origin: &Origin| !ahead.begins.contains_key(origin) && only.is_none_or(|only| only.contains(origin));
+            // A mixed image goes as a whole: see `Event::Dissolve`.
+            if !group.iter().all(is_shown) {
                 continue;
             }
             let (_, mut share) = unpack(packed).map_err(|what| FleetError::Record(what.to_owned()))?;
@@ -82,10 +87,10 @@ pub(crate) fn fold(
             for (domain, _) in &ahead.forgotten {
                 if share.has_domain(domain) {
                     share.forget_domain(domain);
-                    book.peers.entry(origin).or_default().is_stale = true;
+                    group.iter().for_each(|origin| book.peers.entry(*origin).or_default().is_stale = true);
                 }
             }
-            learns.share(origin, &share);
+            learns.share(&group, &share);
         }
     }
     // What is forgotten later is not shown before.
@@ -97,7 +102,7 @@ pub(crate) fn fold(
         last = seq;
         let event = Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)?;
         let begins = |origin: &Origin| ahead.begins.get(origin).copied().unwrap_or(0);
-        let is_shown = |origin: &Origin| seq >= begins(origin) && only.is_none_or(|only| only == *origin);
+        let is_shown = |origin: &Origin| seq >= begins(origin) && only.is_none_or(|only| only.contains(origin));
         if let Err(error) = step(dir, &mut book, event, is_shown, learns) {
             failed.get_or_insert(error);
         }
@@ -115,11 +120,11 @@ fn step(
     learns: &mut impl Learns,
 ) -> Result<(), FleetError> {
     match event {
-        Event::Message { origin, position, body, .. } => {
+        Event::Message { origin, position, at, body } => {
             book.cursor = position;
             let batch = Batch::decode(body).map_err(|error| FleetError::Record(error.to_string()))?;
             let shown = is_shown(&origin);
-            book.message(origin, &batch, |fact| {
+            book.message(origin, &batch, at, |fact| {
                 if shown {
                     learns.fact(origin, fact);
                 }
@@ -130,9 +135,9 @@ fn step(
             if is_shown(&taken.origin) {
                 let (head, mut share) = read_share(dir, &taken.file)?;
                 is_stale = without_forgotten(book, &head, &mut share);
-                learns.share(taken.origin, &share);
+                learns.share(&[taken.origin], &share);
             }
-            book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale);
+            book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
         }
         // What is forgotten has been looked for before.
         Event::Forget { .. } => {}
@@ -140,8 +145,32 @@ fn step(
         Event::Include(origin) => book.include(origin),
         Event::Aside { origin, why } => book.set_aside(origin, why),
         Event::Cursor(position) => book.cursor = position,
+        Event::Close(origin) => book.close(origin),
+        Event::Dissolve(group) => book.dissolve(&group),
     }
     Ok(())
+}
+
+/// Whose image a section of a snapshot is, and the image; none where it is none.
+fn image_of(kind: u32, bytes: &[u8]) -> Option<(Vec<Origin>, &[u8])> {
+    let (count, rest) = match kind {
+        IMAGE => (1, bytes),
+        MIXED => bytes.split_first_chunk().map(|(count, rest)| (u32::from_le_bytes(*count) as usize, rest))?,
+        _ => return None,
+    };
+    let (origins, packed) = rest.split_at_checked(count.checked_mul(16)?)?;
+    Some((origins.as_chunks().0.iter().copied().map(Origin::from_bytes).collect(), packed))
+}
+
+/// What the newest snapshot covers, and the origins whose evidence is mixed in it.
+pub(super) fn mixed(dir: &Path) -> Result<(u64, Vec<Origin>), FleetError> {
+    let found = fetchwise_log::load_snapshot(dir)?.snapshot;
+    let of = |snapshot: &fetchwise_log::Snapshot| {
+        let (_, bytes) = snapshot.section(MIXED)?;
+        image_of(MIXED, bytes).map(|(group, _)| group)
+    };
+    let covers = found.as_ref().map_or(0, |snapshot| snapshot.meta().covers_seq);
+    Ok((covers, found.as_ref().and_then(of).unwrap_or_default()))
 }
 
 /// Takes out of a share what was forgotten; whether some of it is mixed with other evidence and cannot be.
@@ -169,6 +198,7 @@ fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetErr
         match Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)? {
             Event::Share(taken) => drop(ahead.begins.insert(taken.origin, seq)),
             Event::Exclude(origin) => drop(ahead.begins.insert(origin, seq)),
+            Event::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|origin| (origin, seq))),
             Event::Forget { domain, until } => ahead.forgotten.push((domain, until)),
             _ => {}
         }

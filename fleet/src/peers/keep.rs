@@ -6,16 +6,18 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use fetchwise::evidence::{Fact, Share};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 
 use super::event::{Event, FINGERPRINT};
-use super::fold::{BOOK, FOLDER, IMAGE, Learns, each, fold};
+use super::fold::{BOOK, FOLDER, IMAGE, Learns, MIXED, each, fold, mixed};
 use super::learn::{Apart, Teaches};
+use crate::book::Book;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
@@ -29,11 +31,14 @@ const FADED: f64 = 0.01;
 struct Each<'s> {
     like: &'s Selector,
     all: HashMap<Origin, Apart>,
+    /// Those whose evidence is mixed already: it is folded under the name of the first of them.
+    mixed: Vec<Origin>,
     failed: Option<String>,
 }
 
 impl Each<'_> {
     fn of(&mut self, origin: Origin) -> Option<&mut Apart> {
+        let origin = if self.mixed.contains(&origin) { self.mixed[0] } else { origin };
         if !self.all.contains_key(&origin) {
             match self.like.blank() {
                 Ok(selector) => drop(self.all.insert(origin, Apart { selector, newest: Timestamp::default() })),
@@ -45,9 +50,9 @@ impl Each<'_> {
 }
 
 impl Learns for Each<'_> {
-    fn share(&mut self, origin: Origin, share: &Share) {
-        if let Some(apart) = self.of(origin) {
-            apart.share(origin, share);
+    fn share(&mut self, of: &[Origin], share: &Share) {
+        if let Some(apart) = of.first().and_then(|origin| self.of(*origin)) {
+            apart.share(of, share);
         }
     }
 
@@ -75,6 +80,40 @@ pub(crate) struct Keeper {
     pub(super) dir: PathBuf,
     pub(super) own: (Origin, BTreeMap<u32, Intervals>),
     pub(super) selector: Arc<Selector>,
+    /// What images take together at most, in bytes.
+    pub(super) images_max: u64,
+    pub(super) gate: Gate,
+}
+
+/// Held while a snapshot with a mixed image is written, and while a record is appended that says something else of one of its origins: so
+/// that the one is never behind the other unseen.
+pub(super) type Gate = Arc<Mutex<()>>;
+
+pub(super) fn hold(gate: &Gate) -> MutexGuard<'_, ()> {
+    gate.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Evidence as a section of a snapshot, and whose it is.
+struct Image {
+    of: Vec<Origin>,
+    apart: Apart,
+    packed: Bytes,
+}
+
+impl Image {
+    fn new(of: Vec<Origin>, apart: Apart, as_of: Timestamp) -> std::io::Result<Self> {
+        let share = apart.selector.share(as_of, FADED);
+        let packed = if share.keys() == 0 { Bytes::new() } else { pack(&Head::default(), &share)? };
+        Ok(Self { of, apart, packed })
+    }
+
+    fn section(&self) -> (u32, Vec<u8>) {
+        let count = u32::try_from(self.of.len()).unwrap_or(u32::MAX).to_le_bytes();
+        let mut bytes = if self.of.len() == 1 { Vec::new() } else { count.to_vec() };
+        self.of.iter().for_each(|origin| bytes.extend_from_slice(origin.as_bytes()));
+        bytes.extend_from_slice(&self.packed);
+        (if self.of.len() == 1 { IMAGE } else { MIXED }, bytes)
+    }
 }
 
 impl Keeper {
@@ -87,31 +126,68 @@ impl Keeper {
         if upto <= before {
             return Ok(Kept { covers: before, ..Kept::default() });
         }
-        let mut folded = Each { like: &self.selector, all: HashMap::new(), failed: None };
-        let (book, covers) = fold(&self.dir, &self.own, None, upto, &mut folded)?;
+        let (_, mut mixed) = mixed(&self.dir)?;
+        if says_of(&self.dir, before, &mixed)? {
+            mixed.clear();
+        }
+        let mut folded = Each { like: &self.selector, all: HashMap::new(), mixed, failed: None };
+        let (mut book, covers) = fold(&self.dir, &self.own, None, upto, &mut folded)?;
         if let Some(error) = folded.failed {
             return Err(FleetError::Selector(error));
         }
         points::reached(points::FOLDED);
+        let images = self.images(folded, &mut book, now)?;
         let mut sections = vec![(BOOK, book.encode())];
-        for (origin, apart) in &folded.all {
-            let share = apart.selector.share(apart.newest, FADED);
-            let packed = pack(&Head::default(), &share).map_err(|error| FleetError::io(&self.dir, error))?;
-            let mut bytes = origin.as_bytes().to_vec();
-            bytes.extend_from_slice(&packed);
-            sections.push((IMAGE, bytes));
+        sections.extend(images.iter().map(Image::section));
+        let group = images.iter().find(|image| image.of.len() > 1).map(|image| &image.of);
+        let held = group.map(|_| hold(&self.gate));
+        if let Some(group) = group
+            && says_of(&self.dir, covers, group)?
+        {
+            // What was said of one of them since is not in what was folded. The next snapshot has it.
+            return Ok(Kept { covers: before, ..Kept::default() });
         }
         let meta = SnapshotMeta { covers_seq: covers, fingerprint: FINGERPRINT, ..SnapshotMeta::default() };
         let borrowed: Vec<Section<'_>> =
             sections.iter().map(|(kind, bytes)| Section { kind: *kind, version: 1, bytes }).collect();
         let (_, bytes) = maintenance.write_snapshot(&meta, &borrowed)?;
+        drop(held);
         points::reached(points::SNAPSHOT);
         let mut options = CompactOptions::new(before, now.as_millis());
         options.max_jump = None;
         maintenance.compact(&options, &mut |seq, _| seq > before, &mut |_| {})?;
         points::reached(points::COMPACTED);
         self.drop_shares()?;
-        Ok(Kept { covers, origins: folded.all.len(), bytes })
+        let origins = images.iter().map(|image| image.of.len()).sum();
+        Ok(Kept { covers, origins, bytes })
+    }
+
+    /// The images of all who have evidence left; of the largest one for all of them, where there would be too much.
+    fn images(&self, folded: Each<'_>, book: &mut Book, now: Timestamp) -> Result<Vec<Image>, FleetError> {
+        let failed = |error| FleetError::io(&self.dir, error);
+        let (mixed, mut images) = (folded.mixed, Vec::new());
+        for (origin, apart) in folded.all {
+            let of = if mixed.contains(&origin) { mixed.clone() } else { vec![origin] };
+            // Who is there may say more of what is old. Who has left does not.
+            let is_closed = of.iter().all(|origin| book.peers.get(origin).is_some_and(|peer| peer.is_closed));
+            let as_of = if is_closed { apart.newest.max(now) } else { apart.newest };
+            let image = Image::new(of, apart, as_of).map_err(failed)?;
+            match image.packed.is_empty() {
+                true => image.of.iter().for_each(|origin| book.fade(*origin)),
+                false => images.push(image),
+            }
+        }
+        images.sort_by_key(|image| std::cmp::Reverse(image.packed.len()));
+        let total = |images: &[Image]| images.iter().map(|image| image.packed.len() as u64).sum::<u64>();
+        while images.len() > 1 && total(&images) > self.images_max {
+            let (first, mut second) = (images.remove(0), images.remove(0));
+            let newest = first.apart.newest.max(second.apart.newest);
+            second.apart.selector.take_share(&first.apart.selector.share(newest, 0.0));
+            second.apart.newest = newest;
+            let of = first.of.into_iter().chain(second.of).collect();
+            images.insert(0, Image::new(of, second.apart, newest).map_err(failed)?);
+        }
+        Ok(images)
     }
 
     /// Removes the files of shares that no record names any more.
@@ -141,6 +217,21 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Whether a record behind `covers` says of one of these that something else begins.
+fn says_of(dir: &Path, covers: u64, group: &[Origin]) -> Result<bool, FleetError> {
+    let mut says = false;
+    each(&Reader::open(dir)?, covers, u64::MAX, |_, record| {
+        says |= match Event::decode(record.kind, record.schema, record.payload) {
+            Ok(Event::Share(taken)) => group.contains(&taken.origin),
+            Ok(Event::Exclude(origin)) => group.contains(&origin),
+            Ok(Event::Dissolve(of)) => of.iter().any(|origin| group.contains(origin)),
+            _ => false,
+        };
+        Ok(())
+    })?;
+    Ok(says)
 }
 
 /// The number in the name of a share's file.
@@ -175,7 +266,7 @@ pub(crate) fn with_own_past(
     let selector = like.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
     selector.take_share(&own);
     let mut apart = Apart { selector, newest: own.as_of() };
-    let (book, _) = fold(&dir, &(state.origin, state.own()), Some(state.origin), u64::MAX, &mut apart)?;
+    let (book, _) = fold(&dir, &(state.origin, state.own()), Some(&[state.origin]), u64::MAX, &mut apart)?;
     if let Some(peer) = book.peers.get(&state.origin) {
         for (epoch, seen) in &peer.seen {
             covers.entry(*epoch).or_default().extend(seen);

@@ -14,7 +14,7 @@ pub(super) struct Teaches<'s> {
 }
 
 impl Learns for Teaches<'_> {
-    fn share(&mut self, _: Origin, share: &Share) {
+    fn share(&mut self, _: &[Origin], share: &Share) {
         self.selector.take_share(share);
     }
 
@@ -30,7 +30,7 @@ pub(super) struct Apart {
 }
 
 impl Learns for Apart {
-    fn share(&mut self, _: Origin, share: &Share) {
+    fn share(&mut self, _: &[Origin], share: &Share) {
         self.newest = self.newest.max(share.as_of());
         self.selector.take_share(share);
     }
@@ -92,9 +92,9 @@ pub(super) struct FactsOf {
 }
 
 impl Learns for FactsOf {
-    fn share(&mut self, origin: Origin, share: &Share) {
+    fn share(&mut self, of: &[Origin], share: &Share) {
         if share.has_domain(&self.domain) {
-            self.mixed.push(origin);
+            self.mixed.extend_from_slice(of);
         }
     }
 

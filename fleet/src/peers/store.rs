@@ -14,9 +14,9 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record};
 
-use super::Keeper;
 use super::event::{Event, FINGERPRINT, SCHEMA, TakenShare};
-use super::fold::{self, FOLDER, fold};
+use super::fold::{self, FOLDER, fold, mixed};
+use super::keep::{Gate, Keeper, hold};
 use super::learn::{Apart, FactsOf, OwnedFact, Teaches};
 use crate::book::{Book, Counted};
 use crate::codec::Batch;
@@ -39,6 +39,13 @@ pub(crate) struct Peers {
     /// Records behind the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
     shares: u64,
+    /// What images take together at most, in bytes.
+    pub(crate) images_max: u64,
+    gate: Gate,
+    /// What the snapshot covers whose mixed image was taken apart since.
+    dissolved: Option<u64>,
+    /// A switch for tests: whether a mixed image is taken apart before one of it goes.
+    pub(crate) takes_apart: bool,
     /// A switch for tests: whether what is late moves memories of what came last.
     pub(crate) late_is_news: bool,
 }
@@ -59,7 +66,20 @@ impl Peers {
         let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         let behind = (last.saturating_sub(covers), 0);
         let shares = recovery.next_seq;
-        Ok(Self { dir, log, book, own, selector, behind, shares, late_is_news: false })
+        Ok(Self {
+            dir,
+            log,
+            book,
+            own,
+            selector,
+            behind,
+            shares,
+            images_max: u64::MAX,
+            gate: Gate::default(),
+            dissolved: None,
+            takes_apart: true,
+            late_is_news: false,
+        })
     }
 
     /// Appends an event; the log takes it, or nothing has happened.
@@ -96,7 +116,7 @@ impl Peers {
         self.append(&Event::Message { origin, position, at, body }, at)?;
         points::reached(points::APPENDED);
         let (selector, late_is_news) = (&self.selector, self.late_is_news);
-        let counted = self.book.message(origin, batch, |fact| match late_is_news {
+        let counted = self.book.message(origin, batch, at, |fact| match late_is_news {
             true => selector.learn_fact_as_news(fact),
             false => selector.learn_fact(fact),
         });
@@ -120,22 +140,50 @@ impl Peers {
         Ok(())
     }
 
-    /// Everything that counts of one origin, folded apart. Blocks.
-    fn evidence_of(&self, origin: Origin) -> Result<Share, FleetError> {
+    /// An origin has left for good.
+    pub(crate) fn close(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Close(origin), now)?;
+        self.book.close(origin);
+        Ok(())
+    }
+
+    /// Everything that counts of one origin, or of some together, folded apart. Blocks.
+    fn evidence_of(&self, of: &[Origin]) -> Result<Share, FleetError> {
         let _ = self.log.flush().wait();
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
         let mut apart = Apart { selector: blank, newest: Timestamp::default() };
-        fold(&self.dir, &self.own, Some(origin), u64::MAX, &mut apart)?;
+        fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
         Ok(apart.selector.share(apart.newest, 0.0))
     }
 
-    /// Takes an origin's evidence back out. Blocks.
-    pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
-        let evidence = self.evidence_of(origin)?;
+    /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
+    /// Whether that was so. Blocks; to be called with the gate held.
+    fn dissolve(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+        let (covers, group) = mixed(&self.dir)?;
+        // What was dissolved since the snapshot is not mixed any more.
+        if !self.takes_apart || !group.contains(&origin) || self.dissolved == Some(covers) {
+            return Ok(false);
+        }
+        let evidence = self.evidence_of(&group)?;
+        self.append(&Event::Dissolve(group.clone()), now)?;
+        self.selector.give_share_back(&evidence);
+        self.book.dissolve(&group);
+        self.dissolved = Some(covers);
+        let begin = Position { seq: 0, ..self.book.cursor };
+        self.passed(begin, true, now)?;
+        Ok(true)
+    }
+
+    /// Takes an origin's evidence back out. Says whether that of others has gone, too, and has to be taken anew. Blocks.
+    pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+        let gate = Arc::clone(&self.gate);
+        let _held = hold(&gate);
+        let begins_anew = self.dissolve(origin, now)?;
+        let evidence = self.evidence_of(&[origin])?;
         self.append(&Event::Exclude(origin), now)?;
         self.selector.give_share_back(&evidence);
         self.book.exclude(origin);
-        Ok(())
+        Ok(begins_anew)
     }
 
     /// Listens to an origin again. What it has said is read anew: from its share, and from the beginning of the stream.
@@ -189,16 +237,19 @@ impl Peers {
         head: &Head,
         share: &Share,
         now: Timestamp,
-    ) -> Result<(), FleetError> {
+    ) -> Result<bool, FleetError> {
+        let gate = Arc::clone(&self.gate);
+        let _held = hold(&gate);
+        let begins_anew = self.dissolve(origin, now)?;
         let known = self.book.peers.get(&origin).is_some_and(|peer| !peer.seen.is_empty());
-        let evidence = if known { Some(self.evidence_of(origin)?) } else { None };
+        let evidence = if known { Some(self.evidence_of(&[origin])?) } else { None };
         let again = if known { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
         self.shares += 1;
         let file = format!("share-{origin}-{:016x}.fwp", self.shares);
         write_synced(&self.dir, &file, bytes)?;
         points::reached(points::SHARE_FILE);
         let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
-        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file };
+        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file, at: now };
         self.append(&Event::Share(taken), now)?;
         points::reached(points::SHARE_RECORD);
         if let Some(evidence) = evidence {
@@ -207,14 +258,14 @@ impl Peers {
         let mut share = share.clone();
         let is_stale = fold::without_forgotten(&self.book, head, &mut share);
         self.selector.take_share(&share);
-        self.book.share(origin, &covers, (epoch, base), is_stale);
+        self.book.share(origin, &covers, (epoch, base), is_stale, now);
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {
                 self.message(origin, (cursor, at), &body, &batch)?;
             }
         }
-        Ok(())
+        Ok(begins_anew)
     }
 
     /// Whether a share is without everything that was forgotten, and what is known of its origin is not.
@@ -278,7 +329,8 @@ impl Peers {
 
     /// What is needed to take a snapshot beside everything else.
     pub(crate) fn keeper(&self) -> Keeper {
-        Keeper { dir: self.dir.clone(), own: self.own.clone(), selector: Arc::clone(&self.selector) }
+        let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
+        Keeper { dir, own, selector, images_max: self.images_max, gate: Arc::clone(&self.gate) }
     }
 }
 

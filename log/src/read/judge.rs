@@ -9,7 +9,7 @@ use crate::error::{Damage, Error, TornTail};
 use crate::format::{FrameHeader, HEADER_LEN, Link};
 use crate::fs::{Fs, FsFile};
 use crate::read::chain::ChainSegment;
-use crate::read::scan::{Extent, Scanner, Step};
+use crate::read::scan::{Extent, Reached, Scanner, Step};
 
 /// How often a bad frame in the last segment is read again before it is judged: a writer may be in the middle of it.
 const REREADS: u32 = 4;
@@ -33,6 +33,8 @@ pub(crate) struct GoodFrame<'a> {
     pub(crate) header: FrameHeader,
     /// Where it ends in the file.
     pub(crate) end: u64,
+    /// From where a later scan may go on behind it.
+    pub(crate) reached: Option<Reached>,
     /// Starts at an address divisible by 16.
     pub(crate) payload: &'a [u8],
 }
@@ -44,14 +46,26 @@ pub(crate) fn scan_segment(
     file: &dyn FsFile,
     visit: &mut dyn FnMut(GoodFrame<'_>) -> bool,
 ) -> Result<SegmentReport, Error> {
+    scan_segment_from(fs, segment, file, None, visit)
+}
+
+/// As [`scan_segment`], going on where an earlier scan of this very file stood: what it has seen to be good is not looked at again.
+pub(crate) fn scan_segment_from(
+    fs: &dyn Fs,
+    segment: &ChainSegment,
+    file: &dyn FsFile,
+    from: Option<&Reached>,
+    visit: &mut dyn FnMut(GoodFrame<'_>) -> bool,
+) -> Result<SegmentReport, Error> {
     let mut scanner = Scanner::new(file, &segment.file.path, &segment.file.header, segment.extent);
+    from.iter().for_each(|from| scanner.go_on(from));
     let mut judge = Judge { fs, segment, damage: Vec::new(), torn: None, rereads: 0, suspect: None };
     loop {
         match scanner.step()? {
             Step::Frame(header) => {
                 judge.rereads = 0;
-                let end = scanner.offset;
-                if !visit(GoodFrame { header, end, payload: scanner.payload()? }) {
+                let (end, reached) = (scanner.offset, scanner.reached());
+                if !visit(GoodFrame { header, end, reached, payload: scanner.payload()? }) {
                     break;
                 }
             }

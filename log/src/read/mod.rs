@@ -4,6 +4,7 @@ mod bounds;
 pub(crate) mod catalog;
 pub(crate) mod chain;
 pub(crate) mod judge;
+pub(crate) mod mark;
 pub(crate) mod progress;
 pub(crate) mod reader;
 pub(crate) mod scan;

@@ -13,7 +13,8 @@ use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNO
 use crate::fs::{Fs, RealFs};
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
-use crate::read::judge::{GoodFrame, scan_segment};
+use crate::read::judge::{GoodFrame, scan_segment, scan_segment_from};
+use crate::read::mark::Mark;
 use crate::read::scan::{AlignedBuf, Extent};
 
 /// The log as it was when the reader was opened, and for the last segment as it is when that is read.
@@ -183,6 +184,48 @@ impl Reader {
                 }
             }
         })?;
+        Ok(summary)
+    }
+
+    /// As [`segment_for_each`](Self::segment_for_each) up to `upto`, for who comes back for what was written since: `mark` remembers how far
+    /// it was, so that the next pass over this segment begins there, and what lies behind `upto` is not read. What was found good
+    /// before the mark is not looked at again.
+    ///
+    /// # Errors
+    ///
+    /// As [`segment_for_each`](Self::segment_for_each).
+    pub fn segment_for_each_marked(
+        &self,
+        index: usize,
+        (seq, upto): (u64, u64),
+        mark: &mut Mark,
+        mut f: impl FnMut(u64, RecordRef<'_>),
+    ) -> Result<Summary, Error> {
+        let Some(segment) = self.catalog.chain.get(index) else {
+            return Err(Error::Invalid(format!("there is no segment {index}")));
+        };
+        let from = mark.before(&segment.file.header, seq);
+        let mut summary = Summary::default();
+        let report = segment.file.with_file(&*self.fs, |file| {
+            scan_segment_from(&*self.fs, segment, file, from.as_ref(), &mut |frame| {
+                if frame.header.kind == FrameKind::Records && frame.header.next_seq() > seq {
+                    for (number, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+                        if number >= seq && number <= upto {
+                            summary.first_seq = summary.first_seq.or(Some(number));
+                            summary.last_seq = Some(number);
+                            summary.records += 1;
+                            f(number, record);
+                        }
+                    }
+                }
+                if let Some(reached) = frame.reached.filter(|reached| reached.next_seq <= upto.saturating_add(1)) {
+                    mark.keep(&segment.file.header, reached);
+                }
+                frame.header.next_seq() <= upto
+            })
+        })?;
+        summary.max_time = (report.max_time != TIME_UNKNOWN).then_some(report.max_time);
+        (summary.torn, summary.damage) = (report.torn, report.damage);
         Ok(summary)
     }
 

@@ -117,6 +117,17 @@ pub(crate) enum Extent {
     Open,
 }
 
+/// Where a scanner stood, and what it knew there: all that it takes to go on in the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) offset: u64,
+    pub(crate) next_seq: u64,
+    digest: u64,
+    proven: u64,
+    records: u64,
+    max_time: i64,
+}
+
 /// Walks the frames of one segment.
 pub(crate) struct Scanner<'f> {
     window: Window<'f>,
@@ -160,6 +171,19 @@ impl<'f> Scanner<'f> {
             sealed: false,
             max_time: TIME_UNKNOWN,
         }
+    }
+
+    /// Where it stands; none where frames were left out, and behind a seal.
+    pub(crate) fn reached(&self) -> Option<Reached> {
+        let Self { offset, next_seq, digest, proven, records, max_time, .. } = *self;
+        (!self.skipped && !self.sealed).then_some(Reached { offset, next_seq, digest, proven, records, max_time })
+    }
+
+    /// Goes on where an earlier scanner of the same file stood.
+    pub(crate) fn go_on(&mut self, from: &Reached) {
+        let Reached { offset, next_seq, digest, proven, records, max_time } = *from;
+        (self.offset, self.next_seq, self.digest) = (offset, next_seq, digest);
+        (self.proven, self.records, self.max_time) = (self.proven.max(proven), records, max_time);
     }
 
     /// Goes to the next frame. After `End` or `Bad` the scanner stays where it is.

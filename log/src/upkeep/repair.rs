@@ -471,7 +471,9 @@ fn each_good_frame(
     let mut scanner = Scanner::new(file, path, header, Extent::Open);
     loop {
         match scanner.step()? {
-            Step::Frame(header) => f(GoodFrame { header, end: scanner.offset, payload: scanner.payload()? })?,
+            Step::Frame(header) => {
+                f(GoodFrame { header, end: scanner.offset, reached: None, payload: scanner.payload()? })?
+            }
             Step::End => return Ok(()),
             Step::Bad(_) => {
                 if scanner.skip_to_good()?.is_none() {

@@ -1,0 +1,142 @@
+//! What one node may send, and what waits because it has sent more.
+//!
+//! Owns: what is left of each node's allowance, by the broker's clock, and the messages that wait. Invariants: memory for them is bounded;
+//! nothing is lost by waiting, since what is not kept is a hole that is asked for when there is room. Must not know what messages say.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use fetchwise::time::Timestamp;
+
+use super::reader::Consumer;
+use crate::codec::Header;
+use crate::error::FleetError;
+use crate::options::Limits;
+use crate::origin::Origin;
+use crate::transport::Position;
+
+/// An amount that fills up again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    used: f64,
+}
+
+impl Bucket {
+    fn fill(&mut self, seconds: f64, per_s: f64) {
+        self.used = (self.used - seconds * per_s).max(0.0);
+    }
+}
+
+/// A message that waits.
+#[derive(Clone, Debug)]
+struct Waiting {
+    position: Position,
+    at: Timestamp,
+    body: Bytes,
+    facts: u64,
+}
+
+/// What is left of a node's allowance, and what waits for more of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allowance {
+    facts: Bucket,
+    keys: Bucket,
+    filled_at: Option<Timestamp>,
+    waiting: VecDeque<Waiting>,
+    /// What it has used up, as long as something waits.
+    short_of: Option<&'static str>,
+}
+
+impl Allowance {
+    /// Time has gone on to `at`.
+    fn fill(&mut self, limits: &Limits, at: Timestamp) {
+        let before = *self.filled_at.get_or_insert(at);
+        if at > before {
+            let seconds = at.since(before).as_secs_f64();
+            self.facts.fill(seconds, limits.facts_per_s);
+            self.keys.fill(seconds, limits.keys_per_s);
+            self.filled_at = Some(at);
+        }
+    }
+
+    /// How many facts wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.iter().map(|message| message.facts).sum()
+    }
+
+    /// Why they do.
+    pub(super) fn why(&self) -> Option<&'static str> {
+        self.short_of.filter(|_| !self.waiting.is_empty())
+    }
+}
+
+impl Consumer {
+    /// What a node has used up, at a time of the broker's.
+    fn short_of(&mut self, origin: Origin, at: Timestamp) -> Option<&'static str> {
+        let (limits, safeguards) = (self.options.limits, self.options.safeguards);
+        let allowance = &mut self.seen.entry(origin).or_default().allowance;
+        allowance.fill(&limits, at);
+        if safeguards.floods && allowance.facts.used >= limits.facts_at_once {
+            return Some("it sends more facts than it may");
+        }
+        (safeguards.keys && allowance.keys.used >= limits.keys_at_once).then_some("it brings more new keys than it may")
+    }
+
+    /// Whether a message has to wait; then it does.
+    pub(super) fn must_wait(
+        &mut self,
+        origin: Origin,
+        header: &Header,
+        (position, at): (Position, Timestamp),
+        body: &Bytes,
+    ) -> bool {
+        // Who comes later than those that wait waits behind them.
+        let short_of = self.short_of(origin, at);
+        let room = self.options.limits.waiting_bytes.saturating_sub(self.waiting_bytes);
+        let allowance = &mut self.seen.entry(origin).or_default().allowance;
+        let waits = short_of.is_some() || !allowance.waiting.is_empty();
+        if !waits {
+            return false;
+        }
+        allowance.short_of = short_of.or(allowance.short_of);
+        let facts = u64::from(header.count);
+        self.counts.late += facts;
+        if body.len() <= room {
+            self.waiting_bytes += body.len();
+            allowance.waiting.push_back(Waiting { position, at, body: body.clone(), facts });
+        }
+        true
+    }
+
+    /// A message was taken: what it has used up.
+    pub(super) fn charge(&mut self, origin: Origin, facts: u32, keys: u64) {
+        let allowance = &mut self.seen.entry(origin).or_default().allowance;
+        // An empty message is work, too.
+        allowance.facts.used += f64::from(facts.max(1));
+        allowance.keys.used += keys as f64;
+    }
+
+    /// Whether something of a node's waits: then nobody asks for more of it.
+    pub(super) fn waits(&self, origin: Origin) -> bool {
+        self.seen.get(&origin).is_some_and(|seen| !seen.allowance.waiting.is_empty())
+    }
+
+    /// Takes what waits, as far as there is room for it now.
+    pub(super) async fn take_waiting(&mut self) -> Result<(), FleetError> {
+        let waiting: Vec<Origin> = self.seen.keys().copied().filter(|origin| self.waits(*origin)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let now = self.transport.now().await?.unwrap_or_else(|| self.selector.now());
+        for origin in waiting {
+            let is_heard = self.peers()?.book.is_heard(origin);
+            while !is_heard || self.short_of(origin, now).is_none() {
+                let allowance = &mut self.seen.entry(origin).or_default().allowance;
+                let Some(message) = allowance.waiting.pop_front() else { break };
+                self.waiting_bytes = self.waiting_bytes.saturating_sub(message.body.len());
+                self.take_now(origin, message.position, message.at, &message.body)?;
+            }
+        }
+        Ok(())
+    }
+}
