@@ -15,6 +15,7 @@ mod decision;
 mod detector;
 mod errors;
 mod explain;
+mod explained;
 mod fork;
 mod journal;
 mod json;

@@ -1,0 +1,419 @@
+// Crawlee: the adaptive crawler decides by what fetchwise has learned, which survives the process.
+//
+//     const predictor = new Predictor({ dataDir: 'fetchwise-data' })
+//     const crawler = new AdaptivePlaywrightCrawler(predictor.options({ requestHandler }))
+//     await crawler.run(urls)
+//     await predictor.close()
+//
+// Each request is a visit. `options` has its steps taken where Crawlee has a place for them: the predictor says who is asked first, the HTTP
+// client and a hook after navigation judge what came before a request handler sees it, and sessions are retired when they were blocked.
+// What a visit says is kept to: a shell goes to the browser in the same try, a pause is waited for when it is short and ends the request
+// when it is long. Nothing is fetched twice only to compare.
+//
+// Crawlee is loaded when it is needed, and is no dependency of the package.
+
+'use strict'
+
+const { Attempt, Detector, Selector } = require('./index.js')
+
+// How long a rendered page that shows nothing yet may take until it does, in milliseconds.
+const SETTLE_MS = 5000
+const LOOK_MS = 100
+
+/** A request brought no content, and will not be asked for again by this crawl: `end` says why. */
+class NotDelivered extends Error {
+  constructor(url, end) {
+    const until = end.pausedUntil ? `; paused until ${new Date(end.pausedUntil).toISOString()}` : ''
+    super(`${url}: ${end.message || end.kind}${until}`)
+    this.name = 'NotDelivered'
+    this.code = 'ERR_FETCHWISE_NOT_DELIVERED'
+    this.end = end
+  }
+}
+
+/** What came without a browser is no content, or need not be asked for: Crawlee asks the browser then. */
+class AskBrowser extends Error {
+  constructor(url) {
+    super(`the browser is asked for ${url}`)
+    this.name = 'AskBrowser'
+    // It is no failure: a trace of it would only fill the log.
+    this.stack = `${this.name}: ${this.message}`
+  }
+}
+
+/** Crawlee itself, by whichever package of it is there. */
+function crawlee() {
+  const tried = []
+  for (const name of ['crawlee', '@crawlee/playwright']) {
+    try {
+      return require(name)
+    } catch (error) {
+      if (error.code !== 'MODULE_NOT_FOUND') throw error
+      tried.push(name)
+    }
+  }
+  throw new Error(`fetchwise/crawlee needs one of ${tried.join(', ')}: npm install crawlee playwright`)
+}
+
+const keyOf = (request) => request.id ?? request.uniqueKey ?? request.url
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Headers of a body that is text by now, whatever it was encoded as on its way. */
+function asText(headers) {
+  const out = { ...headers }
+  for (const name of Object.keys(out)) {
+    if (name.toLowerCase() === 'content-type') out[name] = String(out[name]).split(';')[0]
+  }
+  return out
+}
+
+/** The page of a hook's context; none where Crawlee asks without a browser, which has a getter that throws. */
+function pageOf(context) {
+  try {
+    return context.page
+  } catch {
+    return undefined
+  }
+}
+
+/** A predictor of rendering types for `AdaptivePlaywrightCrawler`: see `crawlee.d.ts`. */
+class Predictor {
+  #given
+  #selector
+  #owns = false
+  #detector
+  #attached = false
+  /** Requests that are on their way, by Crawlee's name for them. */
+  #states = new Map()
+  /** Those that are about to be asked for without a browser, by address. */
+  #plain = new Map()
+  /** Those whose plain response was handed to the request handler, until it is known that nobody refused it. */
+  #delivered = new Set()
+
+  constructor(options = {}) {
+    const { selector, dataDir, detector, pace, patience = 30_000, requestsMax = 10_000 } = options
+    this.static = options.static ?? 'direct_access'
+    this.browser = options.browser ?? 'playwright'
+    this.patience = patience
+    this.requestsMax = requestsMax
+    this.#given = { dataDir, pace }
+    this.#selector = selector
+    this.#detector = detector ?? new Detector()
+  }
+
+  /** The selector that it asks; there once `initialize` has ended. */
+  get selector() {
+    if (!this.#selector) throw new Error('the predictor is not initialized yet: Crawlee does that when a crawl begins')
+    return this.#selector
+  }
+
+  /** Opens the journal, if there is one. Crawlee calls it when a crawl begins. */
+  async initialize() {
+    if (this.#selector) return
+    const { dataDir, pace } = this.#given
+    const options = { fetchers: [this.static, this.browser], pace }
+    this.#selector = dataDir === undefined ? new Selector(options) : await Selector.open(dataDir, options)
+    this.#owns = true
+  }
+
+  /** Which way to ask first. */
+  predict(request) {
+    if (!this.#attached) return this.#alone(request)
+    this.#delivered.delete(keyOf(request))
+    const { step } = this.#state(request)
+    // What has to wait, or has ended, goes the plain way: there is a place before the network where that can be said.
+    const renders = step !== null && !step.wait && step.fetcher === this.browser
+    return { renderingType: renders ? 'clientOnly' : 'static', detectionProbabilityRecommendation: 0 }
+  }
+
+  /** Without `options` nothing is judged, so that what is not known is found out as Crawlee does: by asking both ways and comparing. */
+  #alone(request) {
+    const decision = this.selector.select(request.url, { link: request.uniqueKey })
+    const known = decision.source === 'learned' || decision.source === 'inferred'
+    return {
+      renderingType: decision.fetcher === this.static ? 'static' : 'clientOnly',
+      detectionProbabilityRecommendation: known ? 0 : 1,
+    }
+  }
+
+  /** What a comparison has shown. */
+  storeResult(requests, renderingType) {
+    for (const { url } of Array.isArray(requests) ? requests : [requests]) {
+      const plain = new Attempt(url, this.static)
+      if (renderingType === 'static') {
+        this.selector.record(plain.delivered())
+      } else {
+        this.selector.recordBatch([plain.failed('wrong_tool'), new Attempt(url, this.browser).delivered()])
+      }
+    }
+  }
+
+  /** The crawler's options with everything that it needs for its requests to be visits. */
+  options(given = {}) {
+    this.#attached = true
+    const { GotScrapingHttpClient, RetryRequestError } = crawlee()
+    const inner = given.httpClient ?? new GotScrapingHttpClient()
+    const client = {
+      sendRequest: (request) => {
+        const state = this.#taken(new URL(request.url).href)
+        return state ? this.#plainly(state, request, inner) : inner.sendRequest(request)
+      },
+      stream: (...args) => inner.stream(...args),
+    }
+    return {
+      ...given,
+      renderingTypePredictor: this,
+      httpClient: client,
+      preNavigationHooks: [...(given.preNavigationHooks ?? []), (context) => this.#navigates(context)],
+      postNavigationHooks: [(context) => this.#navigated(context, RetryRequestError), ...(given.postNavigationHooks ?? [])],
+      shouldPropagateError: async (error, context) =>
+        error instanceof NotDelivered || ((await given.shouldPropagateError?.(error, context)) ?? false),
+      errorHandler: async (context, error) => {
+        this.#failed(context.request, error)
+        await given.errorHandler?.(context, error)
+      },
+      failedRequestHandler: async (context, error) => {
+        this.#failed(context.request, error)
+        this.#drop(keyOf(context.request))
+        await given.failedRequestHandler?.(context, error)
+      },
+    }
+  }
+
+  /** Gives back what requests under way hold, and writes down what was learned; closes the journal, if it was opened here. */
+  async close() {
+    for (const key of [...this.#states.keys()]) this.#drop(key)
+    this.#plain.clear()
+    this.#delivered.clear()
+    if (!this.#selector) return
+    await (this.#owns ? this.#selector.close() : this.#selector.flush())
+  }
+
+  /** The visit of a request, begun unless it is on its way. */
+  #state(request) {
+    const key = keyOf(request)
+    let state = this.#states.get(key)
+    if (!state) {
+      state = { key, request, visit: null, step: null, pending: null, begun: null }
+      this.#begin(state)
+      this.#states.set(key, state)
+      // Crawlee does not say that it has given a request up where nothing failed.
+      for (const oldest of this.#states.keys()) {
+        if (this.#states.size <= this.requestsMax) break
+        this.#drop(oldest)
+      }
+    }
+    return state
+  }
+
+  #begin(state, fetchers) {
+    const { url, uniqueKey } = state.request
+    state.visit?.close()
+    state.visit = this.selector.visit(url, { link: uniqueKey, fetchers })
+    state.step = state.visit.next()
+  }
+
+  #report(state, outcome, begun) {
+    state.visit.report(state.step, outcome, performance.now() - begun)
+    state.step = state.visit.next()
+  }
+
+  #drop(key) {
+    this.#states.get(key)?.visit.close()
+    this.#states.delete(key)
+  }
+
+  /** The visit is over, and Crawlee may still find fault with what it brought. */
+  #wasDelivered(key) {
+    this.#drop(key)
+    this.#delivered.add(key)
+    if (this.#delivered.size > this.requestsMax) this.#delivered.delete(this.#delivered.values().next().value)
+  }
+
+  #taken(href) {
+    const waiting = this.#plain.get(href)
+    const state = waiting?.shift()
+    if (waiting?.length === 0) this.#plain.delete(href)
+    // One that was given up meanwhile is nobody's.
+    return state && this.#states.get(state.key) === state ? state : undefined
+  }
+
+  /** Before a request, plain or by the browser. */
+  async #navigates(context) {
+    const key = keyOf(context.request)
+    const state = this.#states.get(key)
+    if (!pageOf(context)) {
+      if (!state) return
+      const { href } = new URL(context.request.url)
+      this.#plain.set(href, [...(this.#plain.get(href) ?? []), state])
+      return
+    }
+    if (state) return this.#browserIsNext(state)
+    if (!this.#delivered.delete(key)) return
+    // The crawler's `resultChecker` has refused what the handler made of the plain page.
+    this.selector.record(new Attempt(context.request.url, this.static).failed('wrong_tool'))
+    const again = this.#state(context.request)
+    this.#begin(again, [this.browser])
+    await this.#browserIsNext(again)
+  }
+
+  /** The plain side of a visit: its requests, one after the other, until content has come or somebody else is to be asked. */
+  async #plainly(state, request, inner) {
+    const until = Date.now() + this.patience
+    for (;;) {
+      const { step } = state
+      if (!step || step.wait) {
+        await this.#passes(state, until)
+        continue
+      }
+      if (step.fetcher !== this.static) throw new AskBrowser(step.url)
+      const begun = performance.now()
+      let response
+      try {
+        response = await inner.sendRequest({ ...request, url: new URL(step.url), timeout: { request: Math.ceil(step.deadline) } })
+      } catch (error) {
+        this.#report(state, error, begun)
+        continue
+      }
+      const page = { url: step.url, finalUrl: String(response.url ?? step.url) }
+      const answer = this.#detector.judge(response.statusCode, asText(response.headers), response.body ?? '', page)
+      if (answer.isContent) {
+        // Whether the request handler can do something with it is not known yet.
+        state.pending = { answer, begun, duration: performance.now() - begun }
+        return response
+      }
+      if (answer.isBlocked) request.sessionToken?.retire?.()
+      this.#report(state, answer, begun)
+      if (!state.step && state.visit.end.isDelivered) {
+        // Little came, and that is all there is.
+        this.#wasDelivered(state.key)
+        return response
+      }
+    }
+  }
+
+  /** Waits for what the visit waits for, or for the end of a short pause; throws where it has ended otherwise. */
+  async #passes(state, until) {
+    const left = until - Date.now()
+    if (state.step) {
+      if (left > 0) {
+        await state.step.ready(left)
+        state.step = state.visit.next()
+      } else {
+        state.visit.giveUp(state.step)
+        state.step = null
+      }
+      return
+    }
+    const { end } = state.visit
+    if (end?.kind === 'paused' && end.pausedUntil - Date.now() < left) {
+      await sleep(Math.max(0, end.pausedUntil - Date.now()) + 1)
+      this.#begin(state)
+      return
+    }
+    throw this.#ended(state)
+  }
+
+  /** The error that ends a request, for good unless its pause is short. */
+  #ended(state) {
+    const { end } = state.visit
+    this.#drop(state.key)
+    // Crawlee's own retries would ask again what the visit has said not to ask.
+    const soon = end.pausedUntil !== undefined && end.pausedUntil !== null && end.pausedUntil - Date.now() < this.patience
+    if (!soon) state.request.noRetry = true
+    return new NotDelivered(state.request.url, end)
+  }
+
+  /** Sees to it that the browser is what the visit asks, now that Crawlee does. */
+  async #browserIsNext(state) {
+    if (state.pending) {
+      // Content came without a browser, and the request handler could not do with it.
+      const { duration } = state.pending
+      state.visit.report(state.step, 'wrong_tool', duration)
+      Object.assign(state, { pending: null, step: state.visit.next() })
+    }
+    const until = Date.now() + this.patience
+    for (;;) {
+      if (!state.step || state.step.wait) {
+        await this.#passes(state, until)
+      } else if (state.step.fetcher === this.browser) {
+        state.begun = performance.now()
+        return
+      } else {
+        this.#begin(state, [this.browser])
+      }
+    }
+  }
+
+  /** After a request: what the plain way brought was good enough, or what the browser shows is judged. */
+  async #navigated(context, RetryRequestError) {
+    const key = keyOf(context.request)
+    const state = this.#states.get(key)
+    if (!state) return
+    const page = pageOf(context)
+    if (!page) {
+      if (!state.pending) return
+      state.visit.report(state.step, state.pending.answer, state.pending.duration)
+      state.visit.next()
+      this.#wasDelivered(key)
+      return
+    }
+    const { step } = state
+    if (!step || step.wait || step.fetcher !== this.browser) return
+    const answer = await this.#settled(page, context.response, step)
+    this.#report(state, answer, state.begun ?? performance.now())
+    state.begun = null
+    if (answer.isBlocked) context.session?.retire()
+    if (state.step) throw new RetryRequestError(`${context.request.url} is asked again: ${answer.message}`)
+    if (!state.visit.end.isDelivered) throw this.#ended(state)
+    this.#drop(key)
+  }
+
+  /** What a page is, once its scripts have had time to fill it. */
+  async #settled(page, response, step) {
+    const until = Date.now() + SETTLE_MS
+    let quiet = false
+    const idle = page.waitForLoadState('networkidle', { timeout: SETTLE_MS })
+    idle.then(
+      () => (quiet = true),
+      () => {},
+    )
+    for (;;) {
+      const last = quiet || Date.now() >= until
+      const answer = await this.#shown(page, response, step, last)
+      if (answer && (last || !['shell', 'empty', 'redirect'].includes(answer.outcome))) return answer
+      await sleep(LOOK_MS)
+    }
+  }
+
+  /** What a page shows now; null while it goes somewhere else. */
+  async #shown(page, response, step, last) {
+    let html
+    try {
+      html = await page.content()
+    } catch (error) {
+      if (last) throw error
+      return null
+    }
+    const headers = asText(response?.headers() ?? {})
+    return this.#detector.judge(response?.status() ?? 200, headers, html, { url: step.url, finalUrl: page.url() })
+  }
+
+  /** What no hook has seen: a navigation that failed. */
+  #failed(request, error) {
+    const state = this.#states.get(keyOf(request))
+    if (!state) return
+    if (state.pending) {
+      // The request handler has failed in its own way, which says nothing about the page.
+      this.#drop(state.key)
+      return
+    }
+    const { step, begun } = state
+    if (begun === null || !step || step.wait || step.fetcher !== this.browser || error instanceof NotDelivered) return
+    state.begun = null
+    this.#report(state, error, begun)
+    if (!state.step) this.#ended(state)
+  }
+}
+
+module.exports = { NotDelivered, Predictor }

@@ -1,0 +1,50 @@
+// What the package exports: the addon, and what is easier said in JavaScript.
+
+'use strict'
+
+const { inspect } = require('node:util')
+const { isMainThread } = require('node:worker_threads')
+
+const binding = require('./binding.js')
+const { ErrorKind, errorKind, isError } = require('./outcomes.js')
+const { ready, fetchWith } = require('./fetching.js')
+
+const { Answer, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
+
+// What was recorded and is still in a queue is written when the process ends, however it comes to that short of a signal; what is recorded
+// by handlers that run after this one is waited for, each.
+process.on('exit', () => binding._settleAll(isMainThread))
+
+Step.prototype.ready = function (atMost) {
+  return ready(this, atMost)
+}
+
+Selector.prototype.fetch = function (url, fetchers, options) {
+  return fetchWith(this, url, fetchers, options)
+}
+
+const report = Visit.prototype.report
+Visit.prototype.report = function (step, outcome, duration) {
+  if (isError(outcome)) {
+    const message = `${outcome.name}: ${outcome.message}`.slice(0, 500)
+    return report.call(this, step, new Answer(errorKind(outcome), { message }), duration)
+  }
+  return report.call(this, step, outcome, duration)
+}
+
+for (const kind of [Answer, Attempt, Explanation, Verdict]) {
+  Object.defineProperty(kind.prototype, inspect.custom, {
+    value(depth, options) {
+      return `${kind.name} ${inspect(this.toJSON(), options)}`
+    },
+  })
+}
+
+// `using` and `await using`, where there is such a thing.
+if (Symbol.dispose) Visit.prototype[Symbol.dispose] = Visit.prototype.close
+if (Symbol.asyncDispose) {
+  Selector.prototype[Symbol.asyncDispose] = Selector.prototype.close
+  Journal.prototype[Symbol.asyncDispose] = Journal.prototype.close
+}
+
+module.exports = { Answer, Attempt, Detector, ErrorKind, Explanation, Journal, Selector, Step, Verdict, Visit, errorKind }

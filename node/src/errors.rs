@@ -1,0 +1,144 @@
+//! Failures as JavaScript's errors: one mapping, so that the same failure has the same `code` everywhere, thrown or rejected.
+
+use std::fmt::Display;
+
+use fetchwise::journal::{AppendError, JournalError, LogError as BadLog};
+use fetchwise::selector::SinkError;
+use napi::bindgen_prelude::{JsObjectValue, JsValue};
+use napi::{Env, JsError};
+
+/// What `error.code` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Not a URL that can be fetched.
+    Url,
+    /// Settings, names or rules that cannot be used.
+    Config,
+    /// The log says no, or cannot be written.
+    Log,
+    /// Another writer has the directory.
+    Locked,
+    /// The journal is closed.
+    Closed,
+    /// A value that is out of range.
+    Value,
+    /// A call that makes no sense here.
+    Misuse,
+}
+
+impl AsRef<str> for Code {
+    fn as_ref(&self) -> &str {
+        match self {
+            Self::Url => "ERR_FETCHWISE_URL",
+            Self::Config => "ERR_FETCHWISE_CONFIG",
+            Self::Log => "ERR_FETCHWISE_LOG",
+            Self::Locked => "ERR_FETCHWISE_LOCKED",
+            Self::Closed => "ERR_FETCHWISE_CLOSED",
+            Self::Value => "ERR_FETCHWISE_VALUE",
+            Self::Misuse => "ERR_FETCHWISE_MISUSE",
+        }
+    }
+}
+
+/// Why something could not be done, before there is an error of JavaScript for it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    code: Code,
+    message: String,
+    /// The process that has the directory.
+    pid: Option<u32>,
+}
+
+impl Failure {
+    fn new(code: Code, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), pid: None }
+    }
+
+    pub fn url(message: impl Display) -> Self {
+        Self::new(Code::Url, message)
+    }
+
+    pub fn config(message: impl Display) -> Self {
+        Self::new(Code::Config, message)
+    }
+
+    pub fn log(message: impl Display) -> Self {
+        Self::new(Code::Log, message)
+    }
+
+    pub fn value(message: impl Display) -> Self {
+        Self::new(Code::Value, message)
+    }
+
+    pub fn misuse(message: impl Display) -> Self {
+        Self::new(Code::Misuse, message)
+    }
+
+    pub fn closed() -> Self {
+        Self::new(Code::Closed, "the journal is closed")
+    }
+
+    /// As an error of JavaScript, with `code`, and `pid` where there is one.
+    pub fn into_js(self, env: &Env) -> napi::Error {
+        let pid = self.pid;
+        let made = JsError::from(napi::Error::from(self)).into_unknown(Env::from_raw(env.raw()));
+        if let Some(pid) = pid
+            && let Ok(mut object) = made.coerce_to_object()
+        {
+            // It stays what it is when that fails.
+            let _ = object.set_named_property("pid", pid);
+            return napi::Error::from(object.to_unknown());
+        }
+        napi::Error::from(made)
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// For what is thrown at once. `pid` is in the message then.
+impl From<Failure> for napi::Error<Code> {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.code, failure.message)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        match &error {
+            JournalError::Log(BadLog::Locked { holder, .. }) => {
+                let pid = holder.rsplit(' ').next().and_then(|word| word.parse().ok());
+                let message =
+                    format!("{error}; close the other one, give both this journal, or ask a shared `fetchwise serve`");
+                Self { pid, ..Self::new(Code::Locked, message) }
+            }
+            JournalError::Append(AppendError::Closed) => Self::closed(),
+            _ => Self::log(error),
+        }
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Self {
+        match error.0.downcast_ref::<JournalError>() {
+            Some(inner) => inner.clone().into(),
+            None => Self::log(&error.0),
+        }
+    }
+}
+
+impl From<fetchwise::Error> for Failure {
+    fn from(error: fetchwise::Error) -> Self {
+        match &error {
+            fetchwise::Error::Url(error) => Self::url(error),
+            fetchwise::Error::Journal(source) => match source.downcast_ref::<JournalError>() {
+                Some(inner) => inner.clone().into(),
+                None => Self::log(source),
+            },
+            other => Self::config(other),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The addon of the package `fetchwise`: fetchwise's selector, visits, detector and journal for Node.
+//!
+//! Everything is decided in the library; here arguments are taken, results are wrapped, and what takes long is moved off the event loop.
+//! `index.js` exports it, with what is easier said in JavaScript. It must not panic because of what it is given.
+
+mod answer;
+mod assemble;
+mod attempt;
+mod decision;
+mod detector;
+mod errors;
+mod explain;
+// One text of explanations for both packages.
+#[path = "../../python/rust/explained.rs"]
+mod explained;
+mod journal;
+mod selector;
+mod take;
+mod visit;
+mod work;

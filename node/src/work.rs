@@ -1,0 +1,39 @@
+//! What takes long, on libuv's threads: a closure there, its result as a promise here.
+//!
+//! Invariants: nothing of JavaScript is touched on another thread; a panic there is a rejection, and never the end of the process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use napi::bindgen_prelude::{AsyncTask, ToNapiValue, TypeName};
+use napi::{Env, Task};
+
+use crate::errors::Failure;
+
+/// Work for another thread, and what is made of its result in this one.
+pub struct Work<T, R> {
+    work: Option<Box<dyn FnOnce() -> Result<T, Failure> + Send>>,
+    made: fn(T) -> R,
+}
+
+/// The promise of it.
+pub fn promise<T: Send + 'static, R: ToNapiValue + TypeName + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    made: fn(T) -> R,
+) -> AsyncTask<Work<T, R>> {
+    AsyncTask::new(Work { work: Some(Box::new(work)), made })
+}
+
+impl<T: Send + 'static, R: ToNapiValue + TypeName + 'static> Task for Work<T, R> {
+    type Output = Result<T, Failure>;
+    type JsValue = R;
+
+    fn compute(&mut self) -> napi::Result<Self::Output> {
+        let Some(work) = self.work.take() else { return Ok(Err(Failure::misuse("this was done already"))) };
+        Ok(catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(Failure::log("a defect of fetchwise: it panicked"))))
+    }
+
+    fn resolve(&mut self, env: Env, output: Self::Output) -> napi::Result<R> {
+        output.map(self.made).map_err(|failure| failure.into_js(&env))
+    }
+}

@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+
+import { Detector, Selector } from 'fetchwise'
+
+import { ARTICLE, node, site } from './helpers.mjs'
+
+const code = (code) => ({ code: `ERR_FETCHWISE_${code}` })
+const both = () => new Selector({ fetchers: ['direct_access', 'playwright'] })
+
+test('a visit goes on to the next fetcher, and says how it ended', () => {
+  const visit = both().visit('https://example.org/app')
+  const asked = []
+  for (let step = visit.next(); step; step = visit.next()) {
+    asked.push([step.fetcher, step.url, step.wait, step.isProbe])
+    visit.report(step, step.fetcher === 'direct_access' ? 'wrong_tool' : 'content', 12)
+  }
+  assert.deepEqual(
+    asked.map(([fetcher]) => fetcher),
+    ['direct_access', 'playwright'],
+  )
+  const { end } = visit
+  assert.deepEqual([end.kind, end.isDelivered, end.fetcher, end.requests], ['delivered', true, 'playwright', 2])
+  assert.equal(visit.next(), null)
+})
+
+test('errors of a client are outcomes', () => {
+  const visit = both().visit('https://example.org/', { fetchers: ['direct_access'] })
+  const step = visit.next()
+  assert.equal(step.decision.fetcher, 'direct_access')
+  visit.report(step, Object.assign(new Error('getaddrinfo'), { code: 'ENOTFOUND' }))
+  for (let again = visit.next(); again; again = visit.next()) visit.report(again, 'dns_error')
+  assert.deepEqual([visit.end.kind, visit.end.errorType], ['failed', 'dns_error'])
+})
+
+test('misuse is said, and costs nothing', () => {
+  const selector = both()
+  const [visit, other] = [selector.visit('https://example.org/'), selector.visit('https://example.com/')]
+  const step = visit.next()
+  assert.throws(() => other.report(step, 'content'), code('MISUSE'))
+  assert.throws(() => visit.giveUp(step), code('MISUSE'))
+  assert.throws(() => visit.report(step, 'content', -1), code('VALUE'))
+  assert.throws(() => visit.report(step, 7))
+  assert.throws(() => visit.report(step, {}))
+  assert.throws(() => visit.report({}, 'content'))
+  visit.report(step, 'content')
+  assert.throws(() => visit.report(step, 'content'), code('MISUSE'))
+  assert.equal(visit.next(), null)
+  other.close()
+  assert.equal(other.next(), null)
+  assert.throws(() => selector.visit('nonsense'), code('URL'))
+  assert.throws(() => selector.visit('https://example.org/', { fetchers: ['nobody'] }), code('CONFIG'))
+  assert.throws(() => selector.visit('https://example.org/', { prefer: 'nobody' }), code('CONFIG'))
+})
+
+test('a wait ends when what is waited for has come', async () => {
+  const selector = both()
+  const [first, second] = [selector.visit('https://example.org/a'), selector.visit('https://example.org/b')]
+  const probe = first.next()
+  assert.equal(probe.isProbe, true)
+  const wait = second.next()
+  assert.deepEqual([wait.wait, wait.why, wait.fetcher], [true, 'probe', null])
+  assert.ok(wait.delay > 0)
+  assert.throws(() => second.report(wait, 'content'), code('MISUSE'))
+  const order = []
+  const come = wait.ready().then(() => order.push('ready'))
+  await new Promise((resolve) => setImmediate(resolve))
+  order.push('report')
+  first.report(probe, 'content')
+  await come
+  assert.deepEqual(order, ['report', 'ready'])
+  const next = second.next()
+  assert.equal(next.wait, false)
+  second.report(next, 'content')
+  assert.equal(second.next(), null)
+})
+
+test('a wait ends in time, too, and holds no process', async () => {
+  const selector = both()
+  const [first, second] = [selector.visit('https://example.org/a'), selector.visit('https://example.org/b')]
+  first.next()
+  const wait = second.next()
+  await wait.ready(1)
+  second.close()
+  const done = await node(`
+    import { Selector } from 'fetchwise'
+    const selector = new Selector({ fetchers: ['direct_access', 'playwright'] })
+    const [first, second] = [selector.visit('https://example.org/a'), selector.visit('https://example.org/b')]
+    first.next()
+    second.next().ready(1).then(() => console.log('ready'))
+  `)
+  assert.deepEqual([done.code, done.stdout], [0, 'ready\n'], done.stderr)
+})
+
+test('a visit driven by functions, against a site that counts', async (t) => {
+  const { url, asked } = await site(t)
+  const selector = both()
+  const fetchers = {
+    direct_access: (address, step, signal) => fetch(address, { signal }),
+    playwright: async (address) => ({ status: 200, headers: { 'content-type': 'text/html' }, body: ARTICLE, url: address }),
+  }
+  const page = await selector.fetch(`${url}/page`, fetchers)
+  assert.deepEqual([page.end.kind, page.end.fetcher, page.end.requests], ['delivered', 'direct_access', 1])
+  assert.match(Buffer.from(page.body).toString(), /ferry/)
+  const app = await selector.fetch(`${url}/app/1`, fetchers)
+  assert.deepEqual([app.end.kind, app.end.fetcher, app.end.requests], ['delivered', 'playwright', 2])
+  assert.deepEqual(asked, ['/page', '/app/1'])
+  const reset = await selector.fetch(`${url}/reset`, { direct_access: fetchers.direct_access })
+  assert.deepEqual([reset.end.kind, reset.response, reset.answer], ['failed', null, null])
+  const stop = new AbortController()
+  const reason = new Error('enough')
+  setTimeout(() => stop.abort(reason), 20)
+  await assert.rejects(selector.fetch(`${url}/hang`, { direct_access: fetchers.direct_access }, { signal: stop.signal }), reason)
+})
+
+test('a wall pauses the link, and that is kept to', async (t) => {
+  const { url, asked } = await site(t)
+  const selector = both()
+  const detector = new Detector()
+  const blocked = async (address, step, signal) => fetch(address, { signal })
+  const fetchers = { direct_access: blocked, playwright: blocked }
+  const first = await selector.fetch(`${url}/wall`, fetchers, { detector })
+  assert.equal(first.end.isBanned, true)
+  assert.ok(first.end.pausedUntil > Date.now())
+  const before = asked.length
+  const second = await selector.fetch(`${url}/wall`, fetchers, { detector })
+  assert.deepEqual([second.end.kind, second.end.requests, asked.length], ['paused', 0, before])
+  assert.ok(second.end.paused === 'link' || second.end.paused === 'host')
+  selector.releaseLink(`${url}/wall`)
+  selector.releaseHost(url)
+  assert.equal(selector.hostPause(url), null)
+})
