@@ -8,7 +8,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,12 @@ limits: nginx ## Crawl servers that limit, for some ten minutes, and print what 
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
+
+node: ## Build the package for Node and test it as it is installed (some five minutes)
+	@.ci/node
+
+examples: ## Run the examples that are packages of their own
+	@.ci/examples
 
 book: ## Build the documentation as a book, in target/book (installs mdbook)
 	@.ci/book
