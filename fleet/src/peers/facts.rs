@@ -29,9 +29,9 @@ struct Showing<F> {
 }
 
 impl<F: FnMut(Origin, &Fact<'_>)> Learns for Showing<F> {
-    fn share(&mut self, origin: Origin, share: &Share) {
+    fn share(&mut self, of: &[Origin], share: &Share) {
         if share.keys() > 0 {
-            self.folded.insert(origin);
+            self.folded.extend(of);
         }
     }
 
