@@ -290,6 +290,18 @@ fn what_others_have_told_is_counted_apart() {
     assert_eq!(figures(&left[0]), [4, 4, 1], "{left:?}");
 }
 
+/// Posts to the server that has a directory.
+fn post(dir: &Path, path: &str, body: &str) {
+    let address = std::fs::read_to_string(dir.join("SERVE")).unwrap();
+    let address = address.trim().trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head = format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.split(' ').nth(1) == Some("200"), "{answer}");
+}
+
 #[test]
 fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     let place = Place::new();
@@ -297,26 +309,49 @@ fn a_liar_is_named_and_sites_are_divided_among_all_who_were_there() {
     let names: Vec<String> = (0..12).map(|n| format!("s{n}.example")).collect();
     let honest: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 18, 2)).collect();
     let lies: Vec<(&str, usize, usize)> = names.iter().map(|name| (name.as_str(), 2, 18)).collect();
-    let dirs = [import(&place, "a", &honest), import(&place, "b", &honest), import(&place, "c", &lies)];
-    let origins: Vec<String> = dirs
-        .iter()
-        .map(|dir| json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["origin"].as_str().unwrap().to_owned())
-        .collect();
-    // From the node that was read first.
-    let alone = json(&run(&dirs[0], &url, &["fleet", "status", "--suspicious", "--wait", "30s"]));
+    let dirs = ["a", "b", "c"].map(|name| place.dir(name));
+    let serving = dirs.each_ref().map(|dir| Serving::start(dir, &url));
+    // All have begun before anything is recorded, so that it comes one by one and not in a share.
+    let status = |dir: &Path| json(&run(dir, &url, &["fleet", "status", "--suspicious", "--wait", "30s"]));
+    let begun = std::time::Instant::now();
+    let once = |is: &dyn Fn(&Value) -> bool| {
+        dirs.each_ref().map(|dir| {
+            loop {
+                let status = status(dir);
+                if is(&status) {
+                    return status;
+                }
+                assert!(begun.elapsed() < std::time::Duration::from_secs(180), "{status}");
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+        })
+    };
+    once(&|status| status["starting"] == false && status["peers"].as_array().unwrap().len() == 2);
+    for (dir, hosts) in dirs.iter().zip([&honest, &honest, &lies]) {
+        let file = attempts(&place, dir.file_name().unwrap().to_str().unwrap(), hosts);
+        post(dir, "/v1/attempts", &std::fs::read_to_string(file).unwrap());
+    }
+    let all = once(&|status| {
+        status["compared_nodes"] == 3
+            && status["peers"].as_array().unwrap().iter().all(|peer| peer["position"].as_u64() >= Some(240))
+            && status["quiet"] == true
+    });
+    let origins: Vec<&str> = all.iter().map(|status| status["origin"].as_str().unwrap()).collect();
+    let alone = &all[0];
     assert_eq!((&alone["compared_nodes"], &alone["shared_sites"]), (&3.into(), &12.into()), "{alone}");
     let suspects = alone["suspicious"].as_array().unwrap();
-    assert_eq!(suspects.iter().map(|of| of["origin"].as_str().unwrap()).collect::<Vec<_>>(), [&origins[2]], "{alone}");
+    assert_eq!(suspects.iter().map(|of| of["origin"].as_str().unwrap()).collect::<Vec<_>>(), [origins[2]], "{alone}");
     assert!(suspects[0]["sigma"].as_f64().unwrap() > 5.0 && suspects[0]["sites"] == 12, "{alone}");
     assert_eq!(suspects[0]["differences"][0]["success_rate"].as_f64(), Some(0.1), "{alone}");
     let asked = json(&run(&dirs[0], &url, &["fleet", "status"]));
     assert!(asked.get("suspicious").is_none(), "only who asks is told");
+    drop(serving);
     // None of the three runs any more, and all of them have been there within ten minutes.
     let urls: Vec<String> = (0..60).map(|n| format!("https://site{n}.example/")).collect();
     let words: Vec<&str> = ["fleet", "owner"].into_iter().chain(urls.iter().map(String::as_str)).collect();
     let owners = rows(&run(&dirs[1], &url, &words));
     for origin in &origins {
-        assert!(owners.iter().any(|row| row["owner"] == origin.as_str()), "{origin} owns nothing");
+        assert!(owners.iter().any(|row| row["owner"] == **origin), "{origin} owns nothing");
     }
 }
 
