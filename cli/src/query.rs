@@ -108,7 +108,7 @@ fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
 /// The rows of both: in the order of the node's own, then fetchers that others alone have used.
 fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Foreign>) -> Vec<Both> {
     let mut rows: Vec<Both> = own.rows().into_iter().map(|own| Both { own, ..Both::default() }).collect();
-    let mut place = |rows: &mut Vec<Both>, fetcher: &str| {
+    let place = |rows: &mut Vec<Both>, fetcher: &str| {
         rows.iter().position(|row| row.own.fetcher == fetcher).unwrap_or_else(|| {
             let mut row = Both::default();
             row.own.fetcher = fetcher.to_owned();
