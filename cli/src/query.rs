@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
-use super::foreign::{self, Foreign};
+use super::foreign::{self, Folded, Foreign};
 use super::out::{Out, Table, percent};
 use super::pass;
 use super::settings::Settings;
@@ -50,6 +50,8 @@ struct ConditionalJson<'a> {
 struct ToldJson {
     own_attempts: u64,
     foreign_attempts: u64,
+    /// Those of them that are known as evidence only: of a domain, where nothing else is asked for.
+    foreign_folded_attempts: u64,
     foreign_success_rate: Option<f64>,
     foreign_decayed_success_rate: Option<f64>,
     foreign_decayed_success: f64,
@@ -58,32 +60,70 @@ struct ToldJson {
     foreign_folded_nodes: usize,
 }
 
-impl ToldJson {
-    fn new(own: &Conditional, theirs: &Conditional, told: Foreign) -> Self {
-        Self {
-            own_attempts: own.attempts,
-            foreign_attempts: theirs.attempts,
-            foreign_success_rate: theirs.success_rate(),
-            foreign_decayed_success_rate: theirs.decayed_success_rate(),
-            foreign_decayed_success: theirs.success,
-            foreign_decayed_attempts: theirs.total,
-            foreign_folded_nodes: told.folded,
+/// A fetcher's row of the node's own attempts, and what others have told of the same.
+#[derive(Default)]
+struct Both {
+    own: Conditional,
+    theirs: Conditional,
+    folded: Folded,
+}
+
+impl Both {
+    fn attempts(&self) -> u64 {
+        self.theirs.attempts + self.folded.attempts
+    }
+
+    fn success_rate(&self) -> Option<f64> {
+        self.folded.success_rate(self.theirs.delivered, self.theirs.counted)
+    }
+
+    fn total(&self) -> f64 {
+        self.theirs.total + self.folded.total
+    }
+
+    fn decayed_success_rate(&self) -> Option<f64> {
+        (self.total() > 0.0).then(|| (self.theirs.success + self.folded.success) / self.total())
+    }
+
+    fn json(&self, told: &Foreign) -> ToldJson {
+        ToldJson {
+            own_attempts: self.own.attempts,
+            foreign_attempts: self.attempts(),
+            foreign_folded_attempts: self.folded.attempts,
+            foreign_success_rate: self.success_rate(),
+            foreign_decayed_success_rate: self.decayed_success_rate(),
+            foreign_decayed_success: self.theirs.success + self.folded.success,
+            foreign_decayed_attempts: self.total(),
+            foreign_folded_nodes: told.nodes,
         }
     }
 }
 
+/// The domain that is asked for, where nothing else is: of it others' evidence is known, too.
+fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
+    let [one] = all_of else { return None };
+    (one.kind == "domain").then_some(&*one.value)
+}
+
 /// The rows of both: in the order of the node's own, then fetchers that others alone have used.
-fn together(own: &Query, theirs: &Query) -> Vec<(Conditional, Conditional)> {
-    let mut left = theirs.rows();
-    let mut rows = Vec::new();
-    for row in own.rows() {
-        let place = left.iter().position(|other| other.fetcher == row.fetcher);
-        rows.push((row, place.map(|place| left.remove(place)).unwrap_or_default()));
+fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Foreign>) -> Vec<Both> {
+    let mut rows: Vec<Both> = own.rows().into_iter().map(|own| Both { own, ..Both::default() }).collect();
+    let place = |rows: &mut Vec<Both>, fetcher: &str| {
+        rows.iter().position(|row| row.own.fetcher == fetcher).unwrap_or_else(|| {
+            let mut row = Both::default();
+            row.own.fetcher = fetcher.to_owned();
+            rows.push(row);
+            rows.len() - 1
+        })
+    };
+    for other in theirs.rows() {
+        let at = place(&mut rows, &other.fetcher);
+        rows[at].theirs = other;
     }
-    for other in left {
-        let mut row = Conditional::default();
-        row.fetcher.clone_from(&other.fetcher);
-        rows.push((row, other));
+    let said = told.zip(domain).and_then(|(told, domain)| told.share.said_of([domain].into_iter()).remove(domain));
+    for said in said.iter().flatten() {
+        let at = place(&mut rows, &said.fetcher);
+        rows[at].folded = [said].into_iter().collect();
     }
     rows
 }
@@ -96,11 +136,13 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
     let dir = settings.existing_dir()?;
     pass::attempts(&dir, |attempt| query.observe(&attempt))?;
     let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
-    let told = foreign::facts(&dir, |fact| theirs.observe_fact(fact))?;
+    let told = foreign::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
     let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
     let mut table = Table::new(&[own.as_slice(), others].concat());
-    for (row, theirs) in together(&query, &theirs) {
+    let domain = only_domain(&all_of);
+    for both in together(&query, &theirs, domain, told.as_ref()) {
+        let row = &both.own;
         let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
         if out.json {
             out.object(&ConditionalJson {
@@ -111,18 +153,18 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
                 decayed_success_rate,
                 decayed_success: row.success,
                 decayed_attempts: row.total,
-                fleet: told.map(|told| ToldJson::new(&row, &theirs, told)),
+                fleet: told.as_ref().map(|told| both.json(told)),
             })?;
             continue;
         }
         let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
         let total = format!("{:.2}", row.total);
-        let own = [row.fetcher, attempts, counted, percent(success_rate), percent(decayed_success_rate), total];
+        let own = [row.fetcher.clone(), attempts, counted, percent(success_rate), percent(decayed_success_rate), total];
         let theirs = [
-            theirs.attempts.to_string(),
-            percent(theirs.success_rate()),
-            percent(theirs.decayed_success_rate()),
-            format!("{:.2}", theirs.total),
+            both.attempts().to_string(),
+            percent(both.success_rate()),
+            percent(both.decayed_success_rate()),
+            format!("{:.2}", both.total()),
         ];
         table.row(own.into_iter().chain(theirs.into_iter().take(others.len())));
     }
@@ -134,7 +176,9 @@ pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Resul
             }
             false => out.line(table)?,
         }
-        if let Some(note) = told.and_then(Foreign::note) {
+        if let Some(note) =
+            told.as_ref().filter(|_| domain.is_none()).and_then(|told| told.note("they are not counted"))
+        {
             out.line(note)?;
         }
     }

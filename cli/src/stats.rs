@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
-use super::foreign::{self, Foreign};
+use super::foreign::{self, Folded, Foreign};
 use super::out::{Out, Table, percent};
 use super::pass;
 use super::settings::Settings;
@@ -55,6 +55,9 @@ struct RowJson<'a> {
 struct ToldJson {
     own_attempts: u64,
     foreign_attempts: u64,
+    /// Those of them that are known as evidence only.
+    foreign_folded_attempts: u64,
+    /// Of the others.
     foreign_delivered: u64,
     foreign_banned: u64,
     foreign_success_rate: Option<f64>,
@@ -63,33 +66,76 @@ struct ToldJson {
     foreign_folded_nodes: usize,
 }
 
-impl ToldJson {
-    fn new(own: &Row, theirs: &Row, told: Foreign) -> Self {
-        Self {
-            own_attempts: own.attempts,
-            foreign_attempts: theirs.attempts,
-            foreign_delivered: theirs.delivered,
-            foreign_banned: theirs.banned,
-            foreign_success_rate: theirs.success_rate(),
-            foreign_ban_rate: theirs.ban_rate(),
-            foreign_folded_nodes: told.folded,
+/// A row of the node's own attempts, and what others have told of the same.
+struct Both {
+    key: String,
+    own: Row,
+    theirs: Row,
+    folded: Folded,
+}
+
+impl Both {
+    fn attempts(&self) -> u64 {
+        self.theirs.attempts + self.folded.attempts
+    }
+
+    fn success_rate(&self) -> Option<f64> {
+        self.folded.success_rate(self.theirs.delivered, self.theirs.attempts)
+    }
+
+    fn ban_rate(&self) -> Option<f64> {
+        self.folded.ban_rate(self.theirs.banned, self.theirs.attempts)
+    }
+
+    fn json(&self, told: &Foreign) -> ToldJson {
+        ToldJson {
+            own_attempts: self.own.attempts,
+            foreign_attempts: self.attempts(),
+            foreign_folded_attempts: self.folded.attempts,
+            foreign_delivered: self.theirs.delivered,
+            foreign_banned: self.theirs.banned,
+            foreign_success_rate: self.success_rate(),
+            foreign_ban_rate: self.ban_rate(),
+            foreign_folded_nodes: told.nodes,
         }
     }
 }
 
-/// The rows of both: in the order of the node's own, then what others alone have; days and weeks in theirs.
-fn together(by: By, own: &Stats, theirs: &Stats) -> Vec<(String, Row, Row)> {
+/// The rows of both: in the order of the node's own, then what others alone have; days and weeks in theirs. What is known as evidence
+/// only has no days, and of domains only those that somebody names.
+fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<Both> {
     let mut left: HashMap<&str, &Row> = theirs.iter().collect();
-    let mut rows: Vec<(String, Row, Row)> = Vec::new();
-    for (key, row) in own.rows() {
+    let mut rows: Vec<Both> = Vec::new();
+    for (key, own) in own.rows() {
         let theirs = left.remove(key.as_str()).copied().unwrap_or_default();
-        rows.push((key, row, theirs));
+        rows.push(Both { key, own, theirs, folded: Folded::default() });
     }
     let alone = theirs.rows().into_iter().filter(|(key, _)| left.contains_key(key.as_str()));
-    rows.extend(alone.map(|(key, theirs)| (key, Row::default(), theirs)));
+    rows.extend(alone.map(|(key, theirs)| Both { key, own: Row::default(), theirs, folded: Folded::default() }));
     if matches!(by, By::Day | By::Week) {
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
     }
+    let Some(share) = told.filter(|told| told.nodes > 0).map(|told| &told.share) else { return rows };
+    let mut folded: HashMap<String, Folded> = match by {
+        By::All => HashMap::from([("all".to_owned(), share.said().iter().collect())]),
+        By::Fetcher => share.said().iter().map(|said| (said.fetcher.clone(), [said].into_iter().collect())).collect(),
+        By::Domain => {
+            let of = share.said_of(rows.iter().map(|row| row.key.as_str()));
+            of.into_iter().map(|(domain, said)| (domain.to_owned(), said.iter().collect())).collect()
+        }
+        _ => HashMap::new(),
+    };
+    for row in &mut rows {
+        row.folded = folded.remove(&row.key).unwrap_or_default();
+    }
+    let mut alone: Vec<(String, Folded)> = folded.into_iter().filter(|(_, folded)| folded.attempts > 0).collect();
+    alone.sort_by(|a, b| b.1.attempts.cmp(&a.1.attempts).then_with(|| a.0.cmp(&b.0)));
+    rows.extend(alone.into_iter().map(|(key, folded)| Both {
+        key,
+        own: Row::default(),
+        theirs: Row::default(),
+        folded,
+    }));
     rows
 }
 
@@ -106,23 +152,24 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
     let mut stats = Stats::new(by);
     pass::attempts(&dir, |attempt| stats.observe(&attempt))?;
     let mut theirs = Stats::new(by);
-    let told = foreign::facts(&dir, |fact| theirs.observe_fact(fact))?;
+    let told = foreign::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
     let right =
         [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
     let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">blocked"] } else { &[] };
     let mut table = Table::new(&[&[head], right.as_slice(), others].concat());
-    for (key, row, theirs) in together(by, &stats, &theirs) {
+    for both in together(by, &stats, &theirs, told.as_ref()) {
+        let row = &both.own;
         if out.json {
-            let fleet = told.map(|told| ToldJson::new(&row, &theirs, told));
-            out.object(&RowJson { own: StatsJson::new(&key, &row), fleet })?;
+            let fleet = told.as_ref().map(|told| both.json(told));
+            out.object(&RowJson { own: StatsJson::new(&both.key, row), fleet })?;
             continue;
         }
         let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
         let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
         let shares = [row.success_rate(), row.ban_rate(), learned, inferred, probed, explored];
         let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
-        let own = [key, row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]);
-        let theirs = [theirs.attempts.to_string(), percent(theirs.success_rate()), percent(theirs.ban_rate())];
+        let own = [both.key.clone(), row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]);
+        let theirs = [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
         table.row(own.chain(theirs.into_iter().take(others.len())));
     }
     if !out.json {
@@ -130,7 +177,12 @@ pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Resul
             true => out.line("no attempts yet")?,
             false => out.line(table)?,
         }
-        if let Some(note) = told.and_then(Foreign::note) {
+        let is_left_out = match by {
+            By::Domain => Some("domains that nobody else has named are not listed"),
+            By::Day | By::Week => Some("they have no day, and are not counted"),
+            _ => None,
+        };
+        if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {
             out.line(note)?;
         }
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::Key;
 use super::cell::Raw;
 use super::entry::Entry;
+use super::fact::Said;
 use super::image::{BreakerRow, CellRow, EntryRow, FADED, Image, Place, take};
 
 impl Image {
@@ -17,6 +18,38 @@ impl Image {
             whole.row.place == place && whole.cells.iter().any(|cell| !Entry::split_tag(cell.tag).0.is_of_others())
         };
         Rows::of(self).any(|whole| is_own(&whole)) || self.days.iter().any(|row| row.key == place.key)
+    }
+
+    /// What has been shown of all, by fetcher.
+    pub(crate) fn said(&self) -> Vec<Said> {
+        let place = Place { kind: Place::GLOBAL, key: 0 };
+        Rows::of(self).find(|whole| whole.row.place == place).map(|whole| self.by_fetcher(&whole)).unwrap_or_default()
+    }
+
+    /// What has been shown of some domains themselves, by fetcher; nothing of those that nothing was shown of.
+    pub(crate) fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
+        let names: HashMap<u64, &'d str> = domains.map(|domain| (Key::domain(domain).0, domain)).collect();
+        let wanted = Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP);
+        wanted.filter_map(|whole| Some((*names.get(&whole.row.place.key)?, self.by_fetcher(&whole)))).collect()
+    }
+
+    fn by_fetcher(&self, whole: &Whole<'_>) -> Vec<Said> {
+        let mut all: Vec<Said> = Vec::new();
+        let down = self.decay.map_or(0.0, |decay| decay.down(self.as_of));
+        for cell in whole.cells {
+            let (group, fetcher) = Entry::split_tag(cell.tag);
+            let Some(name) = self.fetchers.get(fetcher as usize).filter(|_| group.is_own()) else { continue };
+            let place = all.iter().position(|said| said.fetcher == *name).unwrap_or_else(|| {
+                all.push(Said { fetcher: name.clone(), ..Said::default() });
+                all.len() - 1
+            });
+            let said = &mut all[place];
+            said.attempts += u64::from(cell.raw.attempts);
+            said.success += cell.raw.success * down;
+            said.total += cell.raw.total * down;
+            said.blocked += cell.raw.blocked * down;
+        }
+        all
     }
 
     /// Leaves out this domain itself. What other domains of the site of its name have shown stays.

@@ -58,6 +58,11 @@ impl Group {
         (self.0 >> 61) & 3 == Level::Site as u64
     }
 
+    /// Whether it is of the entry's own key: each attempt is in one such cell of it.
+    pub(crate) fn is_own(self) -> bool {
+        (self.0 >> 61) & 3 == Level::Own as u64
+    }
+
     fn tag(self, fetcher: FetcherId) -> u64 {
         self.0 | u64::from(fetcher.0)
     }

@@ -3,6 +3,8 @@
 //! Owns what travels between the nodes of a fleet. Invariant: a fact is learned from by the very rule that attempts are. Must not
 //! know how either travels.
 
+use std::collections::HashMap;
+
 use super::image::Image;
 use super::{Facts, Observed};
 use crate::attempt::Hint;
@@ -82,6 +84,22 @@ impl Observed for Fact<'_> {
     }
 }
 
+/// What a share says of the attempts by one fetcher.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Said {
+    /// The fetcher.
+    pub fetcher: String,
+    /// How many attempts there were, whatever they weigh now.
+    pub attempts: u64,
+    /// What those that delivered weigh at the time that the share is of.
+    pub success: f64,
+    /// What all of them weigh.
+    pub total: f64,
+    /// What those that were blocked weigh.
+    pub blocked: f64,
+}
+
 /// What the attempts of one process have shown, as plain columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Share(pub(crate) Image);
@@ -100,6 +118,16 @@ impl Share {
     /// The decayed weight of all entries.
     pub fn weight(&self) -> f64 {
         self.0.weight()
+    }
+
+    /// What it says of all attempts together, by fetcher.
+    pub fn said(&self) -> Vec<Said> {
+        self.0.said()
+    }
+
+    /// What it says of some domains, by fetcher. Names are not in it: who wants to know has to name them. Cost: a pass over all keys.
+    pub fn said_of<'d>(&self, domains: impl Iterator<Item = &'d str>) -> HashMap<&'d str, Vec<Said>> {
+        self.0.said_of(domains)
     }
 
     /// Whether it has evidence of this domain itself.

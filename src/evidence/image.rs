@@ -33,7 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    const GLOBAL: u32 = 0;
+    pub(super) const GLOBAL: u32 = 0;
     const FLAG: u32 = 1;
     const HINT: u32 = 2;
     const DEPTH: u32 = 3;

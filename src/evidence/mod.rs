@@ -25,7 +25,7 @@ use entry::Shared;
 pub(crate) use entry::{Breaker, Entry, Group, Level};
 #[cfg(feature = "journal")]
 #[doc(hidden)]
-pub use fact::{Fact, Share};
+pub use fact::{Fact, Said, Share};
 pub(crate) use hearing::Known;
 pub(crate) use keys::Hashed;
 use observed::domain_of;

@@ -56,7 +56,7 @@ pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Resul
             compare.observe(own, domain, &attempt.fetcher, attempt.success);
         }
     })?;
-    let told = peers::facts(dir, |origin, fact| {
+    let told = peers::facts(dir, None, |origin, fact| {
         if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= NEWS) {
             compare.observe(origin, domain, fact.fetcher, fact.success);
         }

@@ -53,11 +53,12 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
     }
     let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = &target;
     let name = plain(name);
+    let others = if told { "; the other nodes of the fleet are told" } else { "" };
     if forgot.is_nothing() {
-        out.line(format_args!("{name}: nothing is known of it"))?;
+        out.line(format_args!("{name}: nothing is known of it{others}"))?;
     } else {
         out.line(format_args!(
-            "{name}: forgotten; its {} attempts go from the disk at the next compact",
+            "{name}: forgotten; its {} attempts go from the disk at the next compact{others}",
             forgot.attempts
         ))?;
     }
