@@ -45,7 +45,7 @@ export declare class Predictor {
   /** What a comparison has shown. */
   storeResult(requests: RequestLike | RequestLike[], renderingType: 'static' | 'clientOnly'): void
   /** The options of an `AdaptivePlaywrightCrawler` with all that it needs for its requests to be visits. */
-  options<T extends object>(options?: T): T
+  options<T>(options: T): T
   /** Gives back what requests under way hold, and writes down what was learned; closes the journal, if it was opened here. */
   close(): Promise<void>
 }

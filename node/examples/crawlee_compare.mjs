@@ -32,7 +32,7 @@ const { values: args } = parseArgs({
 
 /** One crawl, in this process. */
 async function crawl({ ours, links, pages, folder }) {
-  const { AdaptivePlaywrightCrawler, Configuration, log } = await import('crawlee')
+  const { AdaptivePlaywrightCrawler, log } = await import('crawlee')
   const { Predictor } = ours ? await import('fetchwise/crawlee') : {}
   if (!args.verbose) log.setLevel(log.LEVELS.OFF)
   const taken = new Map()
@@ -48,11 +48,7 @@ async function crawl({ ours, links, pages, folder }) {
   }
   const predictor = ours ? new Predictor({ dataDir: join(folder, 'fetchwise') }) : null
   if (predictor) options = predictor.options(options)
-  const config = new Configuration({
-    purgeOnStart: false,
-    storageClientOptions: { localDataDirectory: join(folder, 'crawlee') },
-  })
-  const crawler = new AdaptivePlaywrightCrawler(options, config)
+  const crawler = new AdaptivePlaywrightCrawler(options)
   const listed = (await (await fetch(links)).text()).trim().split('\n')
   await crawler.run(listed)
   const known = new Set(listed)
@@ -101,7 +97,9 @@ async function measured(ours, folder, round) {
     if (args.verbose) own.push('--verbose')
     const task = JSON.stringify({ ours, folder, ...places })
     const begun = Date.now()
-    const crawler = spawn(process.execPath, [HERE, ...own, '--crawl', task], { stdio: ['ignore', 'ignore', 'inherit'] })
+    // Crawlee's own predictor keeps its state where the process says, whatever configuration the crawler is given.
+    const env = { ...process.env, CRAWLEE_STORAGE_DIR: join(folder, 'crawlee'), CRAWLEE_PURGE_ON_START: '0' }
+    const crawler = spawn(process.execPath, [HERE, ...own, '--crawl', task], { env, stdio: ['ignore', 'ignore', 'inherit'] })
     await ended(crawler, 'the crawl')
     const seconds = Math.round((Date.now() - begun) / 1000)
     const { total, kinds } = await (await fetch(places.ledger)).json()

@@ -117,9 +117,12 @@ test('fewer renders and fewer wrong pages than with Crawlee’s own predictor', 
     [ownAgain, again],
   ]) {
     assert.ok(ours.wrong < theirs.wrong, `${ours.wrong} wrong pages, not fewer than ${theirs.wrong}`)
-    assert.ok(ours.good >= theirs.good, `${ours.good} good pages, fewer than ${theirs.good}`)
+    for (const [kind, { good }] of Object.entries(theirs.kinds)) {
+      // A visit does not believe a short page whose text came for another address, too; Crawlee's own believes everything.
+      if (kind !== 'short') assert.ok(ours.kinds[kind].good >= good, `${kind}: ${ours.kinds[kind].good} good pages, fewer than ${good}`)
+    }
+    assert.ok(ours.renders < theirs.renders, `${ours.renders} renders, not fewer than ${theirs.renders}`)
     assert.ok(ours.blocked < theirs.blocked, `${ours.blocked} blocked, not fewer than ${theirs.blocked}`)
   }
-  assert.ok(first.renders < own.renders, `${first.renders} renders, not fewer than ${own.renders}`)
   assert.equal(first.wrong + again.wrong, 0)
 })
