@@ -163,6 +163,8 @@ fn row_12_a_nodes_clock_jumps() {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         nodes.all[0].set("JUMPS", 1);
+        // Late comers begin with shares of what was recorded in the meantime.
+        nodes.all[0].set("SHARE_AFTER", 150);
         nodes.start_all(1_000_000, 100);
         nodes.begun();
         for (n, ms) in jumps.iter().enumerate() {
