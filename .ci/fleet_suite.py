@@ -9,11 +9,13 @@ import sys
 import time
 
 BEGIN, END = "<!-- fleet-suite begin -->", "<!-- fleet-suite end -->"
-CARGO = ["cargo", "test", "--locked", "--workspace", "--all-features"]
-# Rows that need no brokers run in one process: their tests, and what they are called in the table.
+CARGO = ["cargo", "test", "--locked", "--all-features"]
+# As CI builds them, so that nothing is built twice.
+BROKERS = ["--workspace", "--test", "nats"]
+# Rows that need no brokers run in one process: what they are called in the table, and their tests.
 WITHOUT_BROKERS = [
-    ("row_08_messages_doubled_and_shuffled_in_one_process", ["--lib"], "properties::", "fetchwise-fleet"),
-    ("row_18_any_bytes_are_refused_or_read", ["--test", "hostile"], "", "fetchwise-fleet"),
+    ("row_08_messages_doubled_and_shuffled_in_one_process", ["-p", "fetchwise-fleet", "--lib"], "properties::"),
+    ("row_18_any_bytes_are_refused_or_read", ["-p", "fetchwise-fleet", "--test", "hostile"], ""),
 ]
 # A row that takes longer than this hangs.
 LONGEST = {"desk": 1200, "ci": 3600, "full": 6 * 3600}
@@ -71,8 +73,10 @@ def run(program, test, exact, ignored, seconds):
 def told(text):
     """What a row has measured, or why it was left out."""
     lines = [line.strip() for line in text.splitlines()]
-    noise = re.compile(r"^(test |running |test result|failures:|$|successes:)")
-    return [re.sub(r"^test \S+ \.\.\. ", "", line) for line in lines if not noise.match(re.sub(r"^test \S+ \.\.\. (?=\S)", "", line))]
+    # A test's first words stand behind its name.
+    lines = [re.sub(r"^test \S+ \.\.\. ?", "", line) for line in lines]
+    noise = re.compile(r"^(ok|running \d+ tests?|test result: .*|)$")
+    return [line.replace("|", "/") for line in lines if not noise.match(line)]
 
 
 def main():
@@ -81,15 +85,17 @@ def main():
         sys.exit(f"{page} has no place for the table: {BEGIN} and {END}")
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     broker = subprocess.run([f"{target}/nats-server/nats-server", "--version"], stdout=subprocess.PIPE, text=True, check=True)
-    brokers = build(["--test", "nats"], "fleet/")
+    brokers = build(BROKERS, "fleet/")
     tests = rows_of(brokers)
     wanted = [(name.split("::")[-1], brokers, name, True, tests[name]) for name in tests
               if re.match(r"(suite|rows|hosts|secrets|eight)::", name)]
-    for row, flags, prefix, _ in WITHOUT_BROKERS:
-        wanted.append((row, build(flags, "fleet/"), prefix, False, False))
-    wanted = sorted(row for row in wanted if only in row[0])
+    known = {row for row, *_ in wanted} | {row for row, *_ in WITHOUT_BROKERS}
+    for row, flags, prefix in WITHOUT_BROKERS:
+        if re.search(only, row):
+            wanted.append((row, build(flags, "fleet/"), prefix, False, False))
+    wanted = sorted(row for row in wanted if re.search(only, row[0]))
     if not wanted:
-        sys.exit(f"no row is called {only!r}")
+        sys.exit(f"no row is called as {only!r} says")
     rows, failed, begun = {}, [], time.monotonic()
     for number, (row, program, test, exact, ignored) in enumerate(wanted, 1):
         say(f"[{number}/{len(wanted)}] {row}, counts {counts}, {(time.monotonic() - begun) / 60:.0f} min so far ...")
@@ -104,18 +110,18 @@ def main():
         result = "FAILED" if not fine else "not run here" if skipped else "holds"
         say(f"[{number}/{len(wanted)}] {row}: {result}, {took:.0f} s")
         rows[row] = f"| {row.replace('_', ' ')} | {counts} | {result} | {took:.0f} | {'; '.join(words)} |"
-        write(page, rows, f"{broker.stdout.strip()}, {datetime.date.today()}")
+        write(page, rows, known, f"{broker.stdout.strip()}, {datetime.date.today()}")
     say(f"{len(wanted) - len(failed)} of {len(wanted)} rows hold, {(time.monotonic() - begun) / 60:.1f} min; the table is in {page}")
     sys.exit(1 if failed else 0)
 
 
-def write(page, rows, of):
+def write(page, rows, known, of):
     """Puts the rows that were run into the page's table; the others stay."""
     text = open(page).read()
     head, rest = text.split(BEGIN, 1)
     before, tail = rest.split(END, 1)
     kept = {line.split("|")[1].strip().replace(" ", "_"): line for line in before.splitlines() if re.match(r"\| \w+ .*\|$", line)}
-    kept = {row: line for row, line in kept.items() if row != "row"}
+    kept = {row: line for row, line in kept.items() if row in known}
     table = [f"{of}:", "", "| row | counts | result | seconds | what it measured |", "|---|---|---|---|---|"]
     table += [line for _, line in sorted({**kept, **rows}.items())]
     open(page, "w").write(head + BEGIN + "\n" + "\n".join(table) + "\n" + END + tail)

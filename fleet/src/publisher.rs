@@ -386,10 +386,11 @@ impl Publisher {
         flushed.map_err(|error| FleetError::Record(error.to_string()))?;
         let upto = self.journal.durable_seq();
         self.heed_jump().await?;
+        let latest = self.now().saturating_add(AHEAD_MAX);
         // What never travels must be settled before it is in a share or not: a later look would find the clock moved on.
         if self.options.safeguards.withhold && self.state.acknowledged < upto {
             let (dir, selector) = (self.dir.clone(), Arc::clone(&self.selector));
-            let (range, latest) = ((self.state.acknowledged + 1, upto), self.now().saturating_add(AHEAD_MAX));
+            let range = (self.state.acknowledged + 1, upto);
             let found = blocking(move || {
                 let mut found = Intervals::default();
                 let mut stones = Stones::default();
@@ -406,7 +407,6 @@ impl Publisher {
         self.state.reserved = self.state.reserved.max(upto);
         self.save()?;
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let latest = self.now().saturating_add(AHEAD_MAX);
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
         Ok(Job { dir, state, blank, upto, bounds, latest, forgot })
     }

@@ -220,7 +220,9 @@ pub fn fold(
     now: Timestamp,
 ) -> Result<(u64, Share), JournalError> {
     let mut fold = Fold::begin(Start::newest(dir)?, blank);
-    fold.advance(dir, blank, upto, NO_LIMIT, &mut |_| {})?;
+    // A record of years to come would fade all others in its cells to nothing before it is taken back.
+    let limit = if leaves_out.is_some() { now } else { NO_LIMIT };
+    fold.advance(dir, blank, upto, limit, &mut |_| {})?;
     let covers = fold.covers_seq;
     if let Some(leaves_out) = leaves_out {
         let mut forgotten = Forgotten::default();
@@ -233,7 +235,7 @@ pub fn fold(
                 && !forgotten.covers_link(seq, view.link())
                 && !forgotten.covers_domain(seq, view.domain())
             {
-                blank.take_back(&Clamped(view, NO_LIMIT), true);
+                blank.take_back(&Clamped(view, limit), true);
             }
             Ok(())
         })?;

@@ -90,6 +90,8 @@ fn eight_nodes_of_two_hundred_attempts_a_second() {
     let (begin, faults) = (Timestamp::now().as_millis(), Instant::now());
     disturb(&mut servers, &mut nodes, &proxies);
     println!("disturbed for {:.0} s", faults.elapsed().as_secs_f64());
+    let all: Vec<usize> = (0..NODES).collect();
+    nodes.wait_until(&all, "all nodes are back", |said| said.status.broker);
     for node in &mut nodes.all {
         let recorded = node.said().unwrap().recorded;
         node.tell(&Told::Until(recorded));

@@ -18,4 +18,6 @@ mod rows;
 mod secrets;
 mod servers;
 mod setup;
+#[path = "../../../cli/tests/cli/small_disk.rs"]
+mod small_disk;
 mod suite;

@@ -14,11 +14,12 @@ use fetchwise_fleet::transport::{Table, Transport};
 use tokio::runtime::Runtime;
 
 use crate::common::{Luck, attempt};
-use crate::disk::Small;
+use crate::disk::{fill, free};
 use crate::newer::with_version;
 use crate::nodes::{Nodes, Oracle, QUIET, Told};
 use crate::proxy::Proxy;
 use crate::servers::Servers;
+use crate::small_disk::Small;
 use crate::suite::{exact_after, times, wait};
 
 const MINUTE: i64 = 60_000;
@@ -120,12 +121,12 @@ fn row_11_a_nodes_disk_is_full() {
         let is_full = |nodes: &Nodes| said(nodes).status.stopped.is_some_and(|why| why.contains("No space left"));
         // What was allocated ahead, or is freed meanwhile, is used up first.
         for _ in 0..15 {
-            small.fill();
+            fill(&place);
             wait(200);
         }
         while round % 2 == 0 && !is_full(&nodes) {
             assert!(begun.elapsed() < QUIET, "the disk is never full: {:?}", said(&nodes));
-            small.fill();
+            fill(&place);
             wait(200);
         }
         wait(2000);
@@ -133,7 +134,7 @@ fn row_11_a_nodes_disk_is_full() {
         wait(1000);
         let after = said(&nodes);
         assert!(after.recorded + after.refused > before.recorded + before.refused, "the crawl goes on");
-        small.free();
+        free(&place);
         // Nobody has to help it.
         let all_there = |said: &crate::nodes::Said| {
             said.status.stopped.is_none() && said.status.position as usize >= after.recorded
@@ -162,6 +163,8 @@ fn row_12_a_nodes_clock_jumps() {
         let mut servers = Servers::start(3);
         let mut nodes = Nodes::new(3, &servers.urls());
         nodes.all[0].set("JUMPS", 1);
+        // Late comers begin with shares of what was recorded in the meantime.
+        nodes.all[0].set("SHARE_AFTER", 150);
         nodes.start_all(1_000_000, 100);
         nodes.begun();
         for (n, ms) in jumps.iter().enumerate() {
