@@ -168,7 +168,11 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(dir) = &args.plots {
         let made = std::fs::create_dir_all(dir);
         made.map_err(|error| Failure::failed(format_args!("cannot make {}: {error}", dir.display())))?;
-        for (name, svg) in fleet_plots(&reports).map_err(Failure::failed)? {
+        let plots = fleet_plots(&reports).map_err(Failure::failed)?;
+        if plots.is_empty() {
+            note("nothing to plot: that takes two sizes of fleets, or two delays");
+        }
+        for (name, svg) in plots {
             write_page(&dir.join(format!("{name}.svg")), &svg)?;
         }
     }
@@ -177,7 +181,8 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 
 /// Runs the command for fleets.
 #[cfg(not(feature = "fleet"))]
-fn run_fleet(_: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
+fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
+    let SimulateArgs { delay: _, egress: _, plots: _, .. } = args;
     Err(Failure::usage("this build has no fleets").advise("build fetchwise-cli with its feature `fleet`"))
 }
 
