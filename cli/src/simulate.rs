@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use fetchwise_simulate::{
@@ -34,6 +35,7 @@ use super::out::{Out, note};
     fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
     fetchwise simulate --world pace --policy pace,aimd --html paces.html\n  \
     fetchwise simulate --world joint-1 --policy all --seeds 1 --html joint.html\n  \
+    fetchwise simulate --world W1 --fleet 10 --delay 2s,1m\n  \
     fetchwise simulate --show-world W1 > my-world.toml"
 )]
 pub(crate) struct SimulateArgs {
@@ -55,6 +57,18 @@ pub(crate) struct SimulateArgs {
     /// Threads [default: as many as there are]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) threads: usize,
+    /// Let one node and fleets of so many nodes crawl: apart, divided by site, and learning as one
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    pub(crate) fleet: Vec<u64>,
+    /// How late the nodes of a fleet learn of each other's attempts at most; repeatable [default: 2s]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = humantime::parse_duration, requires = "fleet")]
+    pub(crate) delay: Vec<Duration>,
+    /// Whether a fleet's nodes share one IP address, so that a host which bans it bans them all, or have one each
+    #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
+    pub(crate) egress: String,
+    /// Write a fleet's plots into this folder as SVG files
+    #[arg(long, value_name = "DIR", requires = "fleet")]
+    pub(crate) plots: Option<PathBuf>,
     /// Print a shipped world file and stop
     #[arg(long, value_name = "NAME")]
     pub(crate) show_world: Option<String>,
@@ -72,6 +86,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(name) = &args.show_world {
         out.raw(shipped(name).ok_or_else(|| no_such_world(name))?.as_bytes())?;
         return Ok(Exit::Done);
+    }
+    if !args.fleet.is_empty() {
+        return run_fleet(args, out);
     }
     if args.world.iter().any(|path| pace_text(path).is_some()) {
         return run_pace(args, out);
@@ -107,6 +124,66 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         write_page(path, &html(&reports).map_err(Failure::failed)?)?;
     }
     Ok(Exit::Done)
+}
+
+/// Runs the command for fleets.
+#[cfg(feature = "fleet")]
+fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    use fetchwise_simulate::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
+    const DELAY: Duration = Duration::from_secs(2);
+    let worlds = worlds(args)?;
+    let [name] = &args.policy[..] else {
+        return Err(Failure::usage("a fleet's nodes have one policy").advise("name one with --policy"));
+    };
+    let contestant = Contestant::by_name(name.trim()).map_err(Failure::usage)?;
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
+    let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
+    let egress = if args.egress == "each" { Egress::Each } else { Egress::One };
+    let mut reports: Vec<FleetReport> = Vec::new();
+    for world in &worlds {
+        let bar = progress_bar(&world.name);
+        let progress = |done: usize, count: usize| {
+            bar.set_length(count as u64);
+            bar.set_position(done as u64);
+        };
+        let (nodes, delays) = (nodes.clone(), delays.clone());
+        let options = FleetOptions { nodes, delays, egress, threads: args.threads, progress: Some(&progress) };
+        let of_world = simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)?;
+        bar.finish_and_clear();
+        if out.json {
+            for report in &of_world {
+                out.object(report)?;
+            }
+            out.flush()?;
+        }
+        reports.extend(of_world);
+    }
+    if !out.json {
+        out.line(fleet_table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &fleet_html(&reports).map_err(Failure::failed)?)?;
+    }
+    if let Some(dir) = &args.plots {
+        let made = std::fs::create_dir_all(dir);
+        made.map_err(|error| Failure::failed(format_args!("cannot make {}: {error}", dir.display())))?;
+        let plots = fleet_plots(&reports).map_err(Failure::failed)?;
+        if plots.is_empty() {
+            note("nothing to plot: that takes two sizes of fleets, or two delays");
+        }
+        for (name, svg) in plots {
+            write_page(&dir.join(format!("{name}.svg")), &svg)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs the command for fleets.
+#[cfg(not(feature = "fleet"))]
+fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
+    let SimulateArgs { delay: _, egress: _, plots: _, .. } = args;
+    Err(Failure::usage("this build has no fleets").advise("build fetchwise-cli with its feature `fleet`"))
 }
 
 /// Runs the command for worlds of hosts with limits.

@@ -36,7 +36,7 @@ pub struct Contestant {
 }
 
 /// Whether a URL goes on to the browser.
-type Compares = Box<dyn Fn(&str) -> bool>;
+pub(crate) type Compares = Box<dyn Fn(&str) -> bool>;
 
 /// A policy as a run drives it.
 pub(crate) struct Player {

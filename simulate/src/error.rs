@@ -15,6 +15,12 @@ pub enum SimulateError {
     /// There is nothing to run.
     #[error("no seeds to run")]
     NoSeeds,
+    /// A fleet of those who know everything learns nothing.
+    #[error("the oracle learns nothing, so a fleet of it is none: name a policy that learns")]
+    NoLearner,
+    /// A message of a fleet could not be written or read.
+    #[error("a message of the fleet: {0}")]
+    Codec(String),
     /// The selector cannot be built.
     #[error(transparent)]
     Selector(#[from] fetchwise::Error),

@@ -28,6 +28,8 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
+#[cfg(feature = "fleet")]
+pub use fleet::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
 pub use pace::joint::world::JOINT_WORLDS;
 pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
@@ -41,6 +43,8 @@ mod contestant;
 mod drive;
 mod error;
 mod fetched;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod generate;
 mod memory;
 mod oracle;

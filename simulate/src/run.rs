@@ -29,7 +29,7 @@ use fetchwise::selector::{Selector, VisitSettings};
 use fetchwise::time::{Clock, Timestamp};
 
 /// When worlds begin: any time would do, as long as it is the same one in each run.
-const BEGIN_MS: i64 = 1_767_225_600_000;
+pub(crate) const BEGIN_MS: i64 = 1_767_225_600_000;
 
 /// What is the same for every run of one seed.
 pub(crate) struct Stage<'w> {
@@ -46,7 +46,7 @@ impl Stage<'_> {
     pub(crate) fn run_oracle(&self) -> Tally {
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
         let mut oracle = Oracle::new(self.world, self.tools);
-        self.run(&mut ground, |ground, visit| {
+        self.run(|visit| {
             let mut fetched = Fetched::default();
             for place in oracle.order(&ground.condition(visit)).to_vec() {
                 fetched.first.get_or_insert((place, Source::Inferred));
@@ -61,23 +61,46 @@ impl Stage<'_> {
 
     /// Runs `policy` in a selector of its own.
     pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
-        let clock = Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)));
+        let clock = Self::clock();
         let selector = self.selector(player.policy, player.tags, &clock)?;
         let compares = player.compares.as_deref();
         let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
         let mut timing = Timing::default();
-        let mut tally = self.run(&mut ground, |ground, visit| {
-            let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
-            clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
-            let (selector, clock, timing) = (&selector, &*clock, &mut timing);
-            Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
+        let mut tally = self.run(|visit| {
+            let crawler = Crawler { selector: &selector, compares, clock: &clock };
+            self.fetch(crawler, visit, &mut ground, &mut timing)
         });
         tally.decide_ns = timing.nanoseconds;
         tally.decisions = timing.steps;
         Ok(tally)
     }
 
-    fn selector(&self, policy: Box<dyn Policy>, tags: bool, clock: &Arc<Clock>) -> Result<Selector, SimulateError> {
+    /// The clock of a run, which stands where worlds begin.
+    pub(crate) fn clock() -> Arc<Clock> {
+        Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)))
+    }
+
+    /// Has a crawler fetch the URL of `visit`, at its time.
+    pub(crate) fn fetch(
+        &self,
+        crawler: Crawler<'_>,
+        visit: &Visit,
+        ground: &mut Ground<'_>,
+        timing: &mut Timing,
+    ) -> Fetched {
+        let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
+        crawler.clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
+        let Crawler { selector, compares, clock } = crawler;
+        Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
+    }
+
+    /// A selector that knows nothing, with the world's fetchers.
+    pub(crate) fn selector(
+        &self,
+        policy: Box<dyn Policy>,
+        tags: bool,
+        clock: &Arc<Clock>,
+    ) -> Result<Selector, SimulateError> {
         let settings = Settings {
             value: self.world.value,
             blocked_cost: self.world.blocked_cost,
@@ -97,13 +120,14 @@ impl Stage<'_> {
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
     }
 
-    fn run(&self, ground: &mut Ground<'_>, mut fetch: impl FnMut(&mut Ground<'_>, &Visit) -> Fetched) -> Tally {
+    /// Has `fetch` fetch every URL, in order of time, and counts.
+    pub(crate) fn run(&self, mut fetch: impl FnMut(&Visit) -> Fetched) -> Tally {
         let mut tally = Tally::new(self.world);
         let mut adaptation = Adaptation::new(self.world, self.web, self.tools);
         let mut shifts = ShiftWatch::new(self.world, self.web, self.tools);
         let mut visits_of = vec![0u32; self.web.hosts.len()];
         for visit in &self.web.visits {
-            let fetched = fetch(ground, visit);
+            let fetched = fetch(visit);
             let earlier = &mut visits_of[visit.host as usize];
             let is_walled = unbanned(self.world, self.web, visit, visit.at_ms).wall.is_some();
             tally.add(visit, &fetched, *earlier, is_walled);
@@ -116,6 +140,14 @@ impl Stage<'_> {
         tally.followed = shifts.followed;
         tally
     }
+}
+
+/// Who fetches: a selector, what its policy compares, and the clock of both.
+#[derive(Clone, Copy)]
+pub(crate) struct Crawler<'c> {
+    pub(crate) selector: &'c Selector,
+    pub(crate) compares: Option<&'c dyn Fn(&str) -> bool>,
+    pub(crate) clock: &'c Clock,
 }
 
 /// One URL on its way: a visit, driven with the luck of the world in place of a network.

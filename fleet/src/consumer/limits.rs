@@ -1,74 +1,17 @@
 //! What one node may send, and what waits because it has sent more.
 //!
-//! Owns: what is left of each node's allowance, by the broker's clock, and the messages that wait. Invariants: memory for them is bounded;
-//! nothing is lost by waiting, since what is not kept is a hole that is asked for when there is room. Must not know what messages say.
-
-use std::collections::VecDeque;
+//! Owns: which messages wait. Invariants: memory for them is bounded; nothing is lost by waiting, since what is not kept is a hole that is
+//! asked for when there is room. Must not know what messages say.
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
 
+use super::allowance::Waiting;
 use super::reader::Consumer;
 use crate::codec::Header;
 use crate::error::FleetError;
-use crate::options::Limits;
 use crate::origin::Origin;
 use crate::transport::Position;
-
-/// An amount that fills up again.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    used: f64,
-}
-
-impl Bucket {
-    fn fill(&mut self, seconds: f64, per_s: f64) {
-        self.used = (self.used - seconds * per_s).max(0.0);
-    }
-}
-
-/// A message that waits.
-#[derive(Clone, Debug)]
-struct Waiting {
-    position: Position,
-    at: Timestamp,
-    body: Bytes,
-    facts: u64,
-}
-
-/// What is left of a node's allowance, and what waits for more of it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Allowance {
-    facts: Bucket,
-    keys: Bucket,
-    filled_at: Option<Timestamp>,
-    waiting: VecDeque<Waiting>,
-    /// What it has used up, as long as something waits.
-    short_of: Option<&'static str>,
-}
-
-impl Allowance {
-    /// Time has gone on to `at`.
-    fn fill(&mut self, limits: &Limits, at: Timestamp) {
-        let before = *self.filled_at.get_or_insert(at);
-        if at > before {
-            let seconds = at.since(before).as_secs_f64();
-            self.facts.fill(seconds, limits.facts_per_s);
-            self.keys.fill(seconds, limits.keys_per_s);
-            self.filled_at = Some(at);
-        }
-    }
-
-    /// How many facts wait.
-    pub(super) fn waiting(&self) -> u64 {
-        self.waiting.iter().map(|message| message.facts).sum()
-    }
-
-    /// Why they do.
-    pub(super) fn why(&self) -> Option<&'static str> {
-        self.short_of.filter(|_| !self.waiting.is_empty())
-    }
-}
 
 impl Consumer {
     /// What a node has used up, at a time of the broker's.

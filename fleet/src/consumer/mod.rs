@@ -1,5 +1,6 @@
 //! The consumer: what others say is kept, learned from once, and asked for where it is missing.
 
+mod allowance;
 mod limits;
 mod reader;
 mod report;

@@ -13,7 +13,7 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
-use super::limits::Allowance;
+use super::allowance::Allowance;
 use crate::background::blocking;
 use crate::book::{AHEAD_MAX_MS, Peer};
 use crate::codec::{Batch, DecodeError, peek};

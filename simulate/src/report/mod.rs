@@ -211,11 +211,11 @@ impl Curves {
     }
 }
 
-fn mean(of: &[f64]) -> f64 {
+pub(crate) fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len().max(1) as f64
 }
 
-fn deviation(of: &[f64], mean: f64) -> f64 {
+pub(crate) fn deviation(of: &[f64], mean: f64) -> f64 {
     if of.len() < 2 {
         return 0.0;
     }
