@@ -194,7 +194,9 @@ async fn a_look_at_a_log_that_is_being_written() {
             journal.append_attempt(&crawl.next(now)).unwrap();
         }
     };
-    println!("| attempts in the segment | 100 more, from the beginning | from where the last look ended |\n|---|---|---|");
+    println!(
+        "| attempts in the segment | 100 more, from the beginning | from where the last look ended |\n|---|---|---|"
+    );
     let mut kept = Stones::default();
     let mut next = 1;
     for _ in 0..5 {
