@@ -109,8 +109,8 @@ pub struct Limits {
     pub keys_at_once: f64,
     /// What waits takes at most so much memory, in bytes. The rest is asked for again when there is room.
     pub waiting_bytes: usize,
-    /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes, and as much memory while it is taken. What
-    /// would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
+    /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes; while it is taken all are in memory once.
+    /// What would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
     pub images_max: u64,
 }
 
