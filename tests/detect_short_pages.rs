@@ -310,6 +310,10 @@ fn a_short_page_without_anything_of_a_wall_is_to_be_believed() {
         "<title>Human Resources</title><p>The office is on the second floor.",
         "<h1>Food security</h1><p>A lecture on Monday, and a challenge for the young.",
         "<h1>Fichier</h1><p>Trois photos du jardin, prises en avril.",
+        // Words that begin as robots do in some language.
+        "<h1>The observatory</h1><p>What the records say about it, and what a botanist from the coast found.",
+        "<h1>Ботаника</h1><p>Ботаник заметил в саду редкий цветок.",
+        "<h1>Botticelli</h1><p>Näyttely avataan maanantaina, ja siltä se näyttää.",
     ] {
         let verdict = read(&format!("<html><body>{page}</body></html>"));
         assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");

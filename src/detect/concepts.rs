@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, has_words};
 use super::text;
 use super::written::{RuleError, WrittenConcept, WrittenWords, value};
 
@@ -218,12 +218,6 @@ fn searchable(word: &str) -> Vec<String> {
         3 => [' ', '-', '(', '"', '/'].iter().map(|before| format!("{before}{word}")).collect(),
         _ => vec![word.to_owned()],
     }
-}
-
-/// Whether words of the script that `c` is of stand apart and begin with what they mean. Where they do not, one may begin anywhere:
-/// Chinese, Japanese, Korean and Thai write no space, Arabic and Hebrew join articles and prepositions to the word.
-fn has_words(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
 }
 
 /// Whether a letter of a script with words stands before `at`.

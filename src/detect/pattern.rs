@@ -92,7 +92,7 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
             Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
             Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
             Piece::Word => run(rest, is_of_word)?,
-            Piece::End => rest.first().is_none_or(|b| !is_of_word(*b)).then_some(0)?,
+            Piece::End => (!goes_on(rest)).then_some(0)?,
             Piece::Gap => {
                 let after = &pieces[i + 1..];
                 let begins = |n: usize| match after.first() {
@@ -111,6 +111,25 @@ fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
 
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Whether a word goes on in `rest`, a letter of another script than ours included.
+fn goes_on(rest: &[u8]) -> bool {
+    match rest {
+        [] => false,
+        [byte, ..] if byte.is_ascii() => is_of_word(*byte),
+        _ => {
+            let len = (2..=4.min(rest.len())).find(|len| std::str::from_utf8(&rest[..*len]).is_ok());
+            let next = len.and_then(|len| std::str::from_utf8(&rest[..len]).ok()?.chars().next());
+            next.is_some_and(|c| c.is_alphabetic() && has_words(c))
+        }
+    }
+}
+
+/// Whether words of the script that `c` is of stand apart and begin with what they mean. Where they do not, one may begin anywhere:
+/// Chinese, Japanese, Korean and Thai write no space, Arabic and Hebrew join articles and prepositions to the word.
+pub(super) fn has_words(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
 }
 
 fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
@@ -137,6 +156,15 @@ mod tests {
             assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(7), "{ends}");
         }
         for goes_on in ["/verify-your-work", "/verify_x", "/verifying", "/verify2", "/verif"] {
+            assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
+        }
+        // Letters of other scripts go on with a word, punctuation and what is no text do not; Chinese has no words that stand apart.
+        let pattern = Pattern::parse("a bot{end}").unwrap();
+        for ends in ["a bot", "a bot\u{a0}", "a bot…", "a bot机"] {
+            assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(5), "{ends}");
+        }
+        assert_eq!(pattern.end_at(b"a bot\xff", 0), Some(5));
+        for goes_on in ["a botânica", "a botботаник"] {
             assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
         }
     }

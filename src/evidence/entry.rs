@@ -59,6 +59,7 @@ impl Group {
     }
 
     /// Whether it is of the entry's own key: each attempt is in one such cell of it.
+    #[cfg(feature = "journal")]
     pub(crate) fn is_own(self) -> bool {
         (self.0 >> 61) & 3 == Level::Own as u64
     }
