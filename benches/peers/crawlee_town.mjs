@@ -12,7 +12,10 @@ const crawler = new AdaptivePlaywrightCrawler({
         await pushData({ url: request.url, text: $.html() });
     },
 }, new Configuration({ persistStorage: false, purgeOnStart: true }));
+// What it has by then counts.
+const late = setTimeout(() => crawler.teardown(), Number(process.env.SECONDS) * 1000);
 await crawler.run(links);
+clearTimeout(late);
 for (const { url, text } of (await crawler.getData()).items) {
     pages.push(JSON.stringify({ url, text }));
 }

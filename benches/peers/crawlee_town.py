@@ -9,9 +9,6 @@ from crawlee.crawlers import AdaptivePlaywrightCrawler, AdaptivePlaywrightCrawli
 
 from hand_in import Pages, links
 
-#: Seconds.
-PATIENCE = 600
-
 
 async def main() -> None:
     pages = Pages()
@@ -27,9 +24,9 @@ async def main() -> None:
         await context.push_data({"url": context.request.url, "text": str(context.parsed_content)})
 
     logging.disable(logging.WARNING)
-    # Now and then it waits for ever when all is done; what it has by then counts.
+    # Now and then it waits on when all is done; what it has by then counts.
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(crawler.run(links()), PATIENCE)
+        await asyncio.wait_for(crawler.run(links()), int(os.environ["SECONDS"]))
     data = await crawler.get_data()
     for item in data.items:
         pages.add(item["url"], item["text"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crawlers on the same town, one after the other, each as its own documentation sets it up.
 
-    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--only NAME ...] [--write docs/peers.md]
+    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/peers.md]
 
 Wants Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node; what is missing is
 said and left out. What is good, wrong, blocked and rendered is counted by the town. Each one's ledger is kept as a file, so that one of them
@@ -20,8 +20,8 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#: Longer than any of them takes.
-PATIENCE = 1800
+#: What a crawler may take beyond its time, to hand in what it has.
+GRACE = 60
 
 
 def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
@@ -56,6 +56,7 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
                     "LINKS": where["links"],
                     "PAGES": where["pages"],
                     "FETCHWISE": args.fetchwise,
+                    "SECONDS": str(args.seconds),
                     "CHROMIUM": args.chromium,
                     "CHROME_BIN": args.chromium,
                     "CRAWLEE_STORAGE_DIR": place,
@@ -68,14 +69,19 @@ def crawl(args: argparse.Namespace, name: str, command: list[str]) -> dict:
                     if run[1].endswith(".mjs"):
                         shutil.copy(os.path.join(HERE, command[1]), run[1])
                 begun = time.monotonic()
-                ended = subprocess.run(run, env=environment, cwd=place, timeout=PATIENCE, check=False, capture_output=True, text=True)
+                patience = args.seconds + GRACE
+                try:
+                    ended = subprocess.run(run, env=environment, cwd=place, timeout=patience, check=False, capture_output=True, text=True)
+                    code, said = ended.returncode, ended.stderr
+                except subprocess.TimeoutExpired:
+                    code, said = None, f"not done after {patience} s"
                 seconds = time.monotonic() - begun
             finally:
                 town.send_signal(signal.SIGTERM)
             ledger = json.loads(town.stdout.read())
-    if ended.returncode != 0:
-        print(f"{name} ended with {ended.returncode}: {ended.stderr[-2000:]}", file=sys.stderr)
-    return {"seconds": seconds, "code": ended.returncode, **ledger}
+    if code != 0:
+        print(f"{name} ended with {code}: {said[-2000:]}", file=sys.stderr)
+    return {"seconds": seconds, "code": code, **ledger}
 
 
 def row(name: str, found: dict) -> str:
@@ -100,6 +106,7 @@ def main() -> None:
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
     parser.add_argument("--pages", type=int, default=30, help="pages of each site (30)")
     parser.add_argument("--seed", type=int, default=1, help="which pages (1)")
+    parser.add_argument("--seconds", type=int, default=600, help="what came after so long counts no more (600)")
     parser.add_argument("--only", nargs="+", help="only these crawlers")
     parser.add_argument("--node", type=os.path.abspath, help="where npm's crawlee is")
     parser.add_argument("--spider", type=os.path.abspath, help="the program of benches/peers/spider")
@@ -126,7 +133,7 @@ def main() -> None:
     head = ["| crawler | good | wrong | blocked | renders | requests | cost | good for 100 | seconds |", "|---|---|---|---|---|---|---|---|---|"]
     servable = next(iter(found.values()))["total"]["servable"]
     text = "\n".join(
-        [f"`make peers`, {args.pages} pages of each site, seed {args.seed}: {servable} pages can be had.", ""]
+        [f"`make peers`, {args.pages} pages of each site, seed {args.seed}, at most {args.seconds} s each: {servable} pages can be had.", ""]
         + head
         + [row(name, one) for name, one in found.items()]
         + ["", "Good and wrong pages by kind of site:", ""]

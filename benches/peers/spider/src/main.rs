@@ -1,28 +1,31 @@
-//! spider on the town, in its smart mode, which asks plainly and renders what needs it: one `Website` a site, as its guide has it.
+//! spider on the town, in its smart mode, which asks plainly and renders what needs it.
 //!
-//! It gets the links of each site before it begins and is kept to them, as the other crawlers are.
+//! It follows links and takes no list, so that each listed page is a crawl of one page.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::error::Error;
+use std::sync::Arc;
 
-use spider::compact_str::CompactString;
-use spider::hashbrown::HashSet;
+use spider::tokio;
+use spider::tokio::sync::Semaphore;
 use spider::website::Website;
-use spider::{CaseInsensitiveString, tokio, url::Url};
 
+/// Pages at once.
+const AT_ONCE: usize = 8;
 /// Below what the town takes at once.
 const BATCH: usize = 900_000;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let listed = ureq::get(std::env::var("LINKS")?).call()?.body_mut().read_to_string()?;
-    let mut sites: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for link in listed.split_whitespace() {
-        sites.entry(Url::parse(link)?.authority().to_owned()).or_default().push(link.to_owned());
-    }
+    let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut crawls = tokio::task::JoinSet::new();
-    for links in sites.into_values() {
-        crawls.spawn(site(links));
+    for link in listed.split_whitespace().map(str::to_owned) {
+        let places = Arc::clone(&places);
+        crawls.spawn(async move {
+            let _place = places.acquire().await;
+            (page(&link).await).map(|text| (link, text))
+        });
     }
     let mut pages = HashMap::new();
     while let Some(found) = crawls.join_next().await {
@@ -31,28 +34,16 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     hand_in(&pages)
 }
 
-/// What came of each link of a site.
-async fn site(links: Vec<String>) -> HashMap<String, String> {
-    let mut website = Website::new(&links[0]);
-    website.with_respect_robots_txt(true).with_whitelist_url(Some(links.iter().map(CompactString::from).collect()));
-    let rest: HashSet<CaseInsensitiveString> =
-        links.iter().skip(1).map(|link| CaseInsensitiveString::new(link)).collect();
-    website.set_extra_links(rest);
-    let mut arriving = website.subscribe(links.len() * 2);
-    let taken = tokio::spawn(async move {
-        let mut pages = HashMap::new();
-        while let Ok(page) = arriving.recv().await {
-            // What failed is not a page to it either.
-            if page.status_code.is_success() && links.iter().any(|link| link == page.get_url()) {
-                pages.insert(page.get_url().to_owned(), page.get_html());
-            }
-        }
-        pages
-    });
+/// What came of a link, if a page did.
+async fn page(link: &str) -> Option<String> {
+    let mut website = Website::new(link);
+    website.with_respect_robots_txt(true).with_limit(1);
+    let mut arriving = website.subscribe(4);
     website.crawl_smart().await;
     website.unsubscribe();
-    drop(website);
-    taken.await.unwrap_or_default()
+    let page = arriving.try_recv().ok()?;
+    // What failed is not a page to it either.
+    page.status_code.is_success().then(|| page.get_html())
 }
 
 fn hand_in(pages: &HashMap<String, String>) -> Result<(), Box<dyn Error + Send + Sync>> {
