@@ -184,7 +184,9 @@ fn the_reference_lists_every_metric_and_no_other() {
     let written: Vec<_> = page
         .lines()
         .filter_map(row)
-        .filter(|(name, ..)| !["fetchwise_http_", "fetchwise_crawl_", "fetchwise_fleet_"].iter().any(|of| name.starts_with(of)))
+        .filter(|(name, ..)| {
+            !["fetchwise_http_", "fetchwise_crawl_", "fetchwise_fleet_"].iter().any(|of| name.starts_with(of))
+        })
         .collect();
     let listed: Vec<_> = Metrics::families()
         .iter()
