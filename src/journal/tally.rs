@@ -16,6 +16,10 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts so many more attempts of `fetcher` that ended so.
     pub(super) fn add(&mut self, fetcher: &str, outcome: usize, attempts: u64) {
+        // A fetcher without any has no row: what is written and read again is the same.
+        if attempts == 0 {
+            return;
+        }
         let known = self.rows.iter().position(|(name, _)| name == fetcher);
         let row = known.unwrap_or_else(|| {
             self.rows.push((fetcher.to_owned(), [0; OUTCOMES]));
