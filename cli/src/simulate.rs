@@ -11,6 +11,7 @@ use fetchwise_simulate::{
     pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::out::{Out, note};
@@ -99,24 +100,15 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     let worlds = worlds(args)?;
     let contestants = contestants(args)?;
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
-    let mut reports: Vec<PolicyReport> = Vec::new();
-    for world in &worlds {
-        let bar = progress_bar(&world.name);
-        let progress = |done: usize, count: usize| {
-            bar.set_length(count as u64);
-            bar.set_position(done as u64);
-        };
-        let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(&progress) };
-        let of_world = simulate(world, &contestants, &seeds, &options).map_err(Failure::failed)?;
-        bar.finish_and_clear();
-        if out.json {
-            for report in &of_world {
-                out.object(report)?;
-            }
-            out.flush()?;
-        }
-        reports.extend(of_world);
-    }
+    let reports: Vec<PolicyReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(progress) };
+            simulate(world, &contestants, &seeds, &options).map_err(Failure::failed)
+        },
+    )?;
     if !out.json {
         out.line(table(&reports).trim_end())?;
     }
@@ -140,25 +132,16 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
     let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
     let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
     let egress = if args.egress == "each" { Egress::Each } else { Egress::One };
-    let mut reports: Vec<FleetReport> = Vec::new();
-    for world in &worlds {
-        let bar = progress_bar(&world.name);
-        let progress = |done: usize, count: usize| {
-            bar.set_length(count as u64);
-            bar.set_position(done as u64);
-        };
-        let (nodes, delays) = (nodes.clone(), delays.clone());
-        let options = FleetOptions { nodes, delays, egress, threads: args.threads, progress: Some(&progress) };
-        let of_world = simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)?;
-        bar.finish_and_clear();
-        if out.json {
-            for report in &of_world {
-                out.object(report)?;
-            }
-            out.flush()?;
-        }
-        reports.extend(of_world);
-    }
+    let reports: Vec<FleetReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let (nodes, delays) = (nodes.clone(), delays.clone());
+            let options = FleetOptions { nodes, delays, egress, threads: args.threads, progress: Some(progress) };
+            simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
     if !out.json {
         out.line(fleet_table(&reports).trim_end())?;
     }
@@ -203,24 +186,15 @@ fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         _ => {}
     }
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
-    let mut reports: Vec<PaceReport> = Vec::new();
-    for world in &worlds {
-        let bar = progress_bar(&world.name);
-        let progress = |done: usize, count: usize| {
-            bar.set_length(count as u64);
-            bar.set_position(done as u64);
-        };
-        let options = PaceOptions { threads: args.threads, progress: Some(&progress) };
-        let of_world = simulate_pace(world, &players, &seeds, &options).map_err(Failure::usage)?;
-        bar.finish_and_clear();
-        if out.json {
-            for report in &of_world {
-                out.object(report)?;
-            }
-            out.flush()?;
-        }
-        reports.extend(of_world);
-    }
+    let reports: Vec<PaceReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = PaceOptions { threads: args.threads, progress: Some(progress) };
+            simulate_pace(world, &players, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
     if !out.json {
         out.line(pace_table(&reports).trim_end())?;
     }
@@ -247,24 +221,15 @@ fn run_joint(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         _ => {}
     }
     let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
-    let mut reports: Vec<JointReport> = Vec::new();
-    for world in &worlds {
-        let bar = progress_bar(&world.name);
-        let progress = |done: usize, count: usize| {
-            bar.set_length(count as u64);
-            bar.set_position(done as u64);
-        };
-        let options = PaceOptions { threads: args.threads, progress: Some(&progress) };
-        let of_world = simulate_joint(world, &crawlers, &seeds, &options).map_err(Failure::usage)?;
-        bar.finish_and_clear();
-        if out.json {
-            for report in &of_world {
-                out.object(report)?;
-            }
-            out.flush()?;
-        }
-        reports.extend(of_world);
-    }
+    let reports: Vec<JointReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = PaceOptions { threads: args.threads, progress: Some(progress) };
+            simulate_joint(world, &crawlers, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
     if !out.json {
         out.line(joint_table(&reports).trim_end())?;
     }
@@ -341,6 +306,33 @@ fn contestants(args: &SimulateArgs) -> Result<Vec<Contestant>, Failure> {
         names = NAMES.to_vec();
     }
     names.into_iter().map(|name| Contestant::by_name(name).map_err(Failure::usage)).collect()
+}
+
+/// Plays each world and gives all reports; in JSON each of them is printed as soon as its world is done.
+fn each_world<W, R: Serialize>(
+    worlds: &[W],
+    name: impl Fn(&W) -> &str,
+    out: &mut Out,
+    play: impl Fn(&W, &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<R>, Failure>,
+) -> Result<Vec<R>, Failure> {
+    let mut reports = Vec::new();
+    for world in worlds {
+        let bar = progress_bar(name(world));
+        let progress = |done: usize, count: usize| {
+            bar.set_length(count as u64);
+            bar.set_position(done as u64);
+        };
+        let of_world = play(world, &progress)?;
+        bar.finish_and_clear();
+        if out.json {
+            for report in &of_world {
+                out.object(report)?;
+            }
+            out.flush()?;
+        }
+        reports.extend(of_world);
+    }
+    Ok(reports)
 }
 
 /// A bar on stderr, where that is a terminal.
