@@ -81,6 +81,9 @@ fn node(peer: PeerStatus) -> NodeJson {
         excluded: peer.excluded,
         aside: peer.aside,
         rejected: peer.rejected,
+        waiting: peer.waiting,
+        limited: peer.limited,
+        closed: peer.closed,
         egress: peer.egress,
         clock_ahead_s: peer.clock_ahead_s,
     }
@@ -96,6 +99,7 @@ fn counted(counts: &Counts) -> FleetCountsJson {
         withheld: counts.withheld,
         rejected: counts.rejected,
         forgotten: counts.forgotten,
+        late: counts.late,
         wants: counts.wants,
         rewinds: counts.rewinds,
         shares: counts.shares,

@@ -10,8 +10,10 @@ function state(node) {
   if (node.excluded) return { rank: 0, name: "Excluded", about: "an operator has left it out", tone: "worse" };
   if (node.aside) return { rank: 1, name: "Set aside", about: node.aside, tone: "worse" };
   if (node.rejected) return { rank: 2, name: "Not understood", about: node.rejected, tone: "worse" };
-  if (!node.present) return { rank: 3, name: "Gone", about: "has not said that it is there", tone: "" };
-  return { rank: 4, name: "There", about: node.egress ? `address ${node.egress}` : "", tone: "better" };
+  if (node.limited) return { rank: 3, name: "Held back", about: `${count(node.waiting)} facts wait: ${node.limited}`, tone: "worse" };
+  if (node.closed) return { rank: 5, name: "Closed", about: "not seen for thirty days", tone: "" };
+  if (!node.present) return { rank: 4, name: "Gone", about: "has not said that it is there", tone: "" };
+  return { rank: 6, name: "There", about: node.egress ? `address ${node.egress}` : "", tone: "better" };
 }
 
 const missing = (node) => (node.lost > 0 ? [count(node.holes), el("span", { class: "quiet" }, `, ${count(node.lost)} for ever`)] : count(node.holes));

@@ -68,6 +68,12 @@ pub struct NodeJson {
     pub aside: Option<String>,
     /// Why its last messages could not be read.
     pub rejected: Option<String>,
+    /// How many of its facts wait, since it sends more than it may.
+    pub waiting: u64,
+    /// What it sends too much of, while some of it waits.
+    pub limited: Option<String>,
+    /// It has not been seen for so long that nobody asks for what is missing of it.
+    pub closed: bool,
     /// A name for the addresses that its requests come from.
     pub egress: String,
     /// By how much its clock is ahead of the broker's, in seconds.
@@ -93,6 +99,8 @@ pub struct FleetCountsJson {
     pub rejected: u64,
     /// Facts of domains that were forgotten.
     pub forgotten: u64,
+    /// Facts that had to wait, since their node sent more than it may.
+    pub late: u64,
     /// How often something missing was asked for.
     pub wants: u64,
     /// How often the stream was another one.
