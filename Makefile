@@ -8,7 +8,7 @@ BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-town bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,9 @@ fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, 
 
 fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
 	@.ci/fleet-demo
+
+fleet-town: chromium ## Crawl the town with one node, ten apart and ten that share, and write the table into docs/fleet.md (ten minutes)
+	@.ci/fleet-town
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features

@@ -10,6 +10,7 @@ mod disk;
 mod eight;
 mod faults;
 mod hosts;
+mod hot;
 mod newer;
 mod nodes;
 mod process;
@@ -20,4 +21,5 @@ mod servers;
 mod setup;
 #[path = "../../../cli/tests/cli/small_disk.rs"]
 mod small_disk;
+mod start;
 mod suite;
