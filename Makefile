@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+# What `install` installs: a program that is built already, or nothing, and it builds one.
+PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
@@ -111,8 +113,8 @@ peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers
 	.ci/peers
 
 install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)
-	$(CARGO) build --locked --release -p fetchwise-cli
-	install -Dm755 $(or $(CARGO_TARGET_DIR),target)/release/fetchwise $(DESTDIR)$(PREFIX)/bin/fetchwise
+	$(if $(PROGRAM),,$(CARGO) build --locked --release -p fetchwise-cli)
+	install -Dm755 $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/release/fetchwise) $(DESTDIR)$(PREFIX)/bin/fetchwise
 	.ci/manual $(DESTDIR)$(PREFIX)/bin/fetchwise $(DESTDIR)$(PREFIX)/share
 
 release: ## Do all of a release but the upload, into target/dist
