@@ -12,6 +12,7 @@ mod faults;
 mod hosts;
 mod newer;
 mod nodes;
+mod own;
 mod process;
 mod proxy;
 mod rows;
