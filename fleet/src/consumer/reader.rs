@@ -354,6 +354,10 @@ impl Consumer {
 
     /// Looks for what is missing, and does something about it.
     pub(crate) async fn mend(&mut self) -> Result<(), FleetError> {
+        if self.is_own() {
+            // An image replaces its origin's one before as a whole: nothing is ever missing.
+            return Ok(());
+        }
         let shares = if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
         if let Some(shares) = &shares {
             self.start(shares).await?;
@@ -418,7 +422,7 @@ impl Consumer {
     /// All others that anything is known of.
     pub(super) fn known(&self) -> Vec<Origin> {
         let mut all: Vec<Origin> = self.seen.keys().copied().collect();
-        all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().copied()));
+        all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().chain(book.generals.keys()).copied()));
         all.sort_unstable();
         all.dedup();
         all
@@ -433,7 +437,7 @@ impl Consumer {
     pub(crate) fn holes(&self, origin: Origin) -> Vec<(u32, u64, u64)> {
         let nobody = Peer::default();
         let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
-        if !peer.is_heard() || peer.is_closed {
+        if !peer.is_heard() || peer.is_closed || self.is_own() {
             return Vec::new();
         }
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());

@@ -35,7 +35,7 @@ pub(crate) struct Peers {
     /// What has come from others.
     pub(crate) book: Book,
     own: (Origin, BTreeMap<u32, Intervals>),
-    selector: Arc<Selector>,
+    pub(super) selector: Arc<Selector>,
     /// Records behind the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
     shares: u64,
@@ -83,10 +83,12 @@ impl Peers {
     }
 
     /// Appends an event; the log takes it, or nothing has happened.
-    fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
+    pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
         let (kind, payload) = event.encode();
         let key_hash = match event {
-            Event::Message { origin, .. } => u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8])),
+            Event::Message { origin, .. } | Event::General { origin, .. } => {
+                u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
+            }
             _ => 0,
         };
         let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };

@@ -13,6 +13,7 @@ mod hosts;
 mod hot;
 mod newer;
 mod nodes;
+mod own;
 mod process;
 mod proxy;
 mod rows;
