@@ -15,6 +15,7 @@ pub mod forget;
 pub mod hosts;
 pub mod intervals;
 mod lease;
+pub mod links;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;

@@ -10,6 +10,7 @@ mod disk;
 mod eight;
 mod faults;
 mod hosts;
+mod links;
 mod newer;
 mod nodes;
 mod process;
