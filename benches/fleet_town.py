@@ -24,6 +24,8 @@ NODES = 10
 #: What a page costs at least, by the kind of its site; 1 where it is not listed. Walls that nobody passes have no good pages.
 CHEAPEST = {"shell": 20, "redirect": 2}
 BEGIN, END = "<!-- fleet-town begin -->", "<!-- fleet-town end -->"
+#: Who has refused everything is not waited for: its links end as paused.
+SETTINGS = {"FETCHWISE_PACE__WAIT_MAX": "30s"}
 #: Nothing waits longer for a process that has all its links.
 PATIENCE = 300
 
@@ -122,7 +124,7 @@ def crawl(args: argparse.Namespace, count: int, is_sharing: bool) -> dict:
             command += ["--out", os.path.join(dir_, "pages"), "--allow-network", "127.0.0.0/8", *fleet]
             out = stack.enter_context(open(os.path.join(dir_, "results"), "wb"))
             said = stack.enter_context(open(os.path.join(dir_, "said"), "wb"))
-            node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=said, cwd=dir_)
+            node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=said, cwd=dir_, env=os.environ | SETTINGS)
             stack.callback(node.kill)
             nodes.append(node)
         # Everybody is there before the first link is.
@@ -149,7 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
     parser.add_argument("--nats", required=True, type=os.path.abspath, help="the broker")
-    parser.add_argument("--pages", type=int, default=60, help="pages of each site (60)")
+    parser.add_argument("--pages", type=int, default=40, help="pages of each site (40)")
     parser.add_argument("--seed", type=int, default=1, help="which pages, and who gets which (1)")
     parser.add_argument("--rate", type=float, default=6.0, help="links a second, of all nodes together (6)")
     parser.add_argument("--write", help="the page with the table")

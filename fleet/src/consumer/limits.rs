@@ -8,8 +8,9 @@ use fetchwise::time::Timestamp;
 
 use super::allowance::Waiting;
 use super::reader::Consumer;
-use crate::codec::Header;
+use crate::codec::{Batch, Header};
 use crate::error::FleetError;
+use crate::links::DAY;
 use crate::origin::Origin;
 use crate::transport::Position;
 
@@ -51,11 +52,21 @@ impl Consumer {
         true
     }
 
+    /// Whether a message whose facts are all known says something new of links that may still hold. To look is work for who sends much.
+    pub(super) fn has_news_of_links(&mut self, origin: Origin, header: &Header, at: Timestamp, body: &Bytes) -> bool {
+        if self.selector.now().since(at) > DAY || self.short_of(origin, at).is_some() {
+            return false;
+        }
+        self.charge(origin, header.count as usize, 0);
+        let batch = Batch::decode(body);
+        self.book().zip(batch.ok()).is_some_and(|(book, batch)| book.has_news_of_links(origin, &batch, at))
+    }
+
     /// A message was taken: what it has used up.
-    pub(super) fn charge(&mut self, origin: Origin, facts: u32, keys: u64) {
+    pub(super) fn charge(&mut self, origin: Origin, facts: usize, keys: u64) {
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         // An empty message is work, too.
-        allowance.facts.used += f64::from(facts.max(1));
+        allowance.facts.used += facts.max(1) as f64;
         allowance.keys.used += keys as f64;
     }
 

@@ -95,6 +95,7 @@ impl Consumer {
         peers.book.counts_twice = !options.safeguards.intervals;
         peers.late_is_news = !options.safeguards.late;
         (peers.images_max, peers.takes_apart) = (options.limits.images_max, options.safeguards.apart);
+        peers.heed_links(&options.egress);
         Self {
             own,
             peers: Some(peers),
@@ -200,7 +201,9 @@ impl Consumer {
         if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
             // What it has said itself comes back with everything else.
             self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
-            return Ok(false);
+            if origin == own || !self.has_news_of_links(origin, &header, at, body) {
+                return Ok(false);
+            }
         }
         if self.must_wait(origin, &header, (position, at), body) {
             return Ok(false);
@@ -239,7 +242,7 @@ impl Consumer {
         let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
         let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch)?;
         let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
-        self.charge(origin, header.count, brought);
+        self.charge(origin, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;
         self.counts.forgotten += counted.forgotten;
@@ -364,6 +367,8 @@ impl Consumer {
         }
         let mut shares = shares;
         self.take_waiting().await?;
+        let now = self.selector.now();
+        self.peers_mut()?.sweep_links(now);
         let origins: Vec<Origin> = self.known();
         for origin in origins {
             self.close_if_gone(origin)?;

@@ -15,6 +15,7 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::memory::{Memory, Node as Hands};
 use fetchwise_fleet::{Fleet, FleetError, Options, Origin, Timing};
 
+pub(crate) mod links;
 pub(crate) mod visits;
 
 /// The time in which everything happens.

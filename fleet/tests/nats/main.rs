@@ -11,6 +11,7 @@ mod eight;
 mod faults;
 mod hosts;
 mod hot;
+mod links;
 mod newer;
 mod nodes;
 mod own;
