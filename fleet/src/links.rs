@@ -315,12 +315,15 @@ mod tests {
         assert_eq!(again, links);
     }
 
+    /// A row: link, by whom, said when, how long the pause is, when the broker had it, its position.
+    type Made = (u64, u8, i64, Option<i64>, i64, u64);
+
     proptest! {
         #[test]
         fn the_order_of_rows_does_not_matter(
             rows in prop::collection::vec((0u64..3, 0u8..3, -20i64..20, prop::option::of(0i64..60), -5i64..30, any::<u64>()), 0..20)
         ) {
-            let fold = |rows: &[(u64, u8, i64, Option<i64>, i64, u64)]| {
+            let fold = |rows: &[Made]| {
                 let mut links = Links::default();
                 for (link, by, said, pause, broker, position) in rows {
                     let heard = Heard { position: *position, ..heard(*by, *broker) };
