@@ -20,6 +20,16 @@ impl Consumer {
         let (limits, safeguards) = (self.options.limits, self.options.safeguards);
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         allowance.fill(&limits, at);
+        // Where few keys are kept, a node brings too many sooner than it has to wait for.
+        let tenth = self.selector.keys_max().map_or(f64::INFINITY, |max| max as f64 / 10.0);
+        let doubted_from = limits.keys_at_once.min(tenth);
+        if safeguards.doubt && !allowance.is_doubted && allowance.keys.used >= doubted_from {
+            allowance.is_doubted = true;
+            self.doubts.push(origin);
+        } else if allowance.keys.used < doubted_from / 2.0 && allowance.waiting.is_empty() {
+            // What it has brought until then stays in doubt.
+            allowance.is_doubted = false;
+        }
         if safeguards.floods && allowance.facts.used >= limits.facts_at_once {
             return Some("it sends more facts than it may");
         }
@@ -68,6 +78,22 @@ impl Consumer {
         // An empty message is work, too.
         allowance.facts.used += facts.max(1) as f64;
         allowance.keys.used += keys as f64;
+    }
+
+    /// Doubts what nodes have brought that were found to bring too many keys since the last look. Where there is no limit to keys nobody has
+    /// to go first.
+    pub(super) async fn doubt(&mut self) -> Result<(), FleetError> {
+        for origin in std::mem::take(&mut self.doubts) {
+            if self.selector.keys_max().is_some() {
+                self.with_peers(move |peers| peers.doubt(origin)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what a node brings is doubted.
+    pub(super) fn is_doubted(&self, origin: Origin) -> bool {
+        self.seen.get(&origin).is_some_and(|seen| seen.allowance.is_doubted)
     }
 
     /// Whether something of a node's waits: then nobody asks for more of it.

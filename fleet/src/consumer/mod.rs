@@ -8,3 +8,4 @@ mod report;
 mod shares;
 
 pub(crate) use reader::Consumer;
+pub(crate) use shares::drop_shares;

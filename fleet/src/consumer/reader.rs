@@ -74,6 +74,8 @@ pub(crate) struct Consumer {
     pub(super) idle: u64,
     /// Bytes of messages that wait.
     pub(super) waiting_bytes: usize,
+    /// Nodes whose keys are to be doubted.
+    pub(super) doubts: Vec<Origin>,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
@@ -107,6 +109,7 @@ impl Consumer {
             counts: Counts::default(),
             idle: 0,
             waiting_bytes: 0,
+            doubts: Vec::new(),
             is_excluded: false,
             is_starting: true,
             must_reopen: false,
@@ -240,7 +243,8 @@ impl Consumer {
         // Messages may come out of order, and reading goes on from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
         let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
-        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch)?;
+        let is_doubted = self.is_doubted(origin);
+        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch, is_doubted)?;
         let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
         self.charge(origin, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
@@ -366,6 +370,7 @@ impl Consumer {
             self.start(shares).await?;
         }
         let mut shares = shares;
+        self.doubt().await?;
         self.take_waiting().await?;
         let now = self.selector.now();
         self.peers_mut()?.sweep_links(now);
@@ -478,7 +483,7 @@ impl Consumer {
 
     #[cfg(test)]
     pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peers::Kept, FleetError> {
-        self.peers()?.keeper().keep(now)
+        self.peers()?.keeper().keep(now).map(|(kept, _)| kept)
     }
 
     /// A snapshot was taken.

@@ -117,22 +117,24 @@ impl Peers {
         Ok(())
     }
 
-    /// Takes a message that was decoded to `batch`.
+    /// Takes a message that was decoded to `batch`; with `is_doubted` of a node that brings more keys than it may.
     pub(crate) fn message(
         &mut self,
         origin: Origin,
         (position, at): (Position, Timestamp),
         body: &Bytes,
         batch: &Batch,
+        is_doubted: bool,
     ) -> Result<Counted, FleetError> {
         self.append(&Event::Message { origin, position, at, body }, at)?;
         points::reached(points::APPENDED);
         let changed = self.book.links_of(origin, batch, at);
         self.tell_links(&changed);
         let (selector, late_is_news) = (&self.selector, self.late_is_news);
-        let counted = self.book.message(origin, batch, at, |fact| match late_is_news {
-            true => selector.learn_fact_as_news(fact),
-            false => selector.learn_fact(fact),
+        let counted = self.book.message(origin, batch, at, |fact| match (late_is_news, is_doubted) {
+            (true, _) => selector.learn_fact_as_news(fact),
+            (false, true) => selector.learn_fact_doubted(fact),
+            (false, false) => selector.learn_fact(fact),
         });
         self.book.cursor = position;
         points::reached(points::LEARNED);
@@ -190,6 +192,11 @@ impl Peers {
         let mut apart = Apart { selector: blank, newest: Timestamp::default() };
         fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
         Ok(apart.selector.share(apart.newest, 0.0))
+    }
+
+    /// Doubts the keys that an origin has brought, unless its evidence is mixed. Blocks.
+    pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
+        self.evidence_of(&[origin]).map(|evidence| self.selector.doubt_share(&evidence))
     }
 
     /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
@@ -300,7 +307,7 @@ impl Peers {
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {
-                self.message(origin, (cursor, at), &body, &batch)?;
+                self.message(origin, (cursor, at), &body, &batch, false)?;
             }
         }
         Ok(begins_anew)
