@@ -3,8 +3,10 @@
 mod allowance;
 mod general;
 mod limits;
+mod moves;
 mod reader;
 mod report;
 mod shares;
+mod sites;
 
 pub(crate) use reader::Consumer;
