@@ -46,6 +46,9 @@ pub struct Peer {
     /// It has not been seen for long: nobody asks for what is missing of it, and its evidence goes when it has faded.
     #[serde(default)]
     pub is_closed: bool,
+    /// What was taken of it belongs to some sites only.
+    #[serde(default)]
+    pub is_part: bool,
 }
 
 impl Peer {
@@ -273,6 +276,11 @@ impl Book {
         peer.share = covers.get(&base.0).and_then(Intervals::top).unwrap_or(0);
     }
 
+    /// Whether its share was taken for some sites only.
+    pub(crate) fn is_part(&mut self, origin: Origin, is_part: bool) {
+        self.peers.entry(origin).or_default().is_part = is_part;
+    }
+
     /// Nothing of an origin counts any more.
     pub fn exclude(&mut self, origin: Origin) {
         let peer = self.peers.entry(origin).or_default();
@@ -289,11 +297,11 @@ impl Book {
     /// Whether it was read in that scope, as far as it says anything.
     pub(crate) fn is_of(&self, scope: Scope) -> bool {
         match scope {
-            Scope::All => self.generals.is_empty(),
+            Scope::All => self.generals.is_empty() && !self.peers.values().any(|peer| peer.is_part),
             // Of histories of its own that a node has lost it may know from before.
             Scope::Own => {
                 let own = self.own.as_ref().map(|(own, _)| *own);
-                self.peers.iter().all(|(origin, peer)| Some(*origin) == own || peer.seen.is_empty())
+                self.peers.iter().all(|(origin, peer)| Some(*origin) == own || peer.is_part || peer.seen.is_empty())
             }
         }
     }

@@ -95,6 +95,8 @@ pub struct Timing {
     pub keep_bytes: u64,
     /// A node that has not been seen for so long has left for good.
     pub close: Duration,
+    /// A node is among those that sites are divided among for so long after it was seen.
+    pub owner: Duration,
     /// In scope `own`, what belongs to no one site is said so often at most,
     pub general: Duration,
     /// and so often at least, though nothing has changed: a broker may have lost it.
@@ -118,6 +120,7 @@ impl Default for Timing {
             keep_after: 100_000,
             keep_bytes: 256 << 20,
             close: Duration::from_secs(30 * 86_400),
+            owner: Duration::from_secs(600),
             general: Duration::from_secs(300),
             general_again: Duration::from_secs(3600),
         }

@@ -15,7 +15,16 @@ use crate::origin::Origin;
 /// assert_eq!(owner("example.org", &nodes), owner("example.org", &[nodes[1], nodes[0]]));
 /// ```
 pub fn owner(site: &str, nodes: &[Origin]) -> Option<Origin> {
-    let seed = xxh3_64(site.as_bytes());
+    owner_of_hash(hash_of(site), nodes)
+}
+
+/// What stands for a site where only its hash is known.
+pub(crate) fn hash_of(site: &str) -> u64 {
+    xxh3_64(site.as_bytes())
+}
+
+/// As [`owner`], of a site of which only the hash is known.
+pub(crate) fn owner_of_hash(seed: u64, nodes: &[Origin]) -> Option<Origin> {
     nodes.iter().copied().max_by_key(|node| (xxh3_64_with_seed(node.as_bytes(), seed), *node))
 }
 

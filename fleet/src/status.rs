@@ -37,6 +37,9 @@ pub struct Status {
     /// How often it has forgotten a domain because some node of the fleet was told to.
     #[serde(default)]
     pub forgot: u64,
+    /// In scope `own`, from how many others it is still to take what they know of sites that are its own.
+    #[serde(default)]
+    pub moving: u64,
     /// Shares that are still to be taken before it knows what the others know.
     pub starting: bool,
     /// The others.

@@ -255,6 +255,34 @@ pub trait Transport: Send + Sync {
         .boxed()
     }
 
+    /// What one origin has published from `from` on, as far as it is still in the stream; ends with what there is now. What this does
+    /// unless a broker has a better way reads what all have.
+    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+        async move {
+            let (bounds, mut said) = (self.bounds().await?, Vec::new());
+            let from = if from.incarnation == bounds.incarnation { from.seq.max(bounds.first) } else { bounds.first };
+            if bounds.last < from {
+                return Ok(said);
+            }
+            let mut all = self.read(Position { incarnation: bounds.incarnation, seq: from });
+            while let Some(delivery) = all.next().await {
+                match delivery? {
+                    Delivery::Message { origin: by, position, body, .. } => {
+                        if by == origin {
+                            said.push(body);
+                        }
+                        if position.seq >= bounds.last {
+                            break;
+                        }
+                    }
+                    Delivery::Wiped(_) => return Err(TransportError::Away("the stream is being made anew".to_owned())),
+                }
+            }
+            Ok(said)
+        }
+        .boxed()
+    }
+
     /// Puts `body` in the place of what `origin` has said last of what belongs to no one site. A broker without this refuses.
     fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         let _ = (origin, body);

@@ -40,6 +40,8 @@ async fn nodes(count: usize, dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock
     for node in &mut nodes {
         node.start(own_scope()).await.unwrap();
     }
+    // Who begins takes of the others what they know of its sites: here, nothing yet (`moves.rs` is about that).
+    settle(&nodes, SOON).await;
     nodes
 }
 
@@ -96,6 +98,13 @@ fn assert_all_as_expected(what: &str, nodes: &[Node], counts: impl Fn(&Attempt) 
     }
 }
 
+fn assert_general(what: &str, nodes: &[Node], counts: impl Fn(&Path, &Attempt) -> bool) {
+    for node in nodes.iter().filter(|node| node.running.is_some()) {
+        let expected = naive(&dirs(nodes), &node.clock, &counts).general();
+        assert_same(what, &node.evidence().general(), &expected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_belongs_to_no_one_site_is_known_by_all_and_sites_by_their_own_node() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
@@ -148,7 +157,7 @@ async fn a_snapshot_of_what_others_said_holds_the_newest_of_each() {
         node.start(options.clone()).await.unwrap();
     }
     settle(&nodes, SOON).await;
-    assert_all_as_expected("behind a snapshot", &nodes, |_| true);
+    assert_general("behind a snapshot", &nodes, |_, _| true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,12 +172,7 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
     let is_out =
         |node: &Node| node.up().fleet.status().peers.iter().any(|p| p.origin == liar.to_string() && p.excluded);
     wait(|| nodes[..2].iter().all(is_out)).await;
-    let honest = |nodes: &[Node]| {
-        for (own, other) in [(0, 1), (1, 0)] {
-            let expected = expected(&nodes[own].dir, &[&nodes[other].dir], &clock, |_| true);
-            assert_same("without the liar", &nodes[own].evidence(), &expected);
-        }
-    };
+    let honest = |nodes: &[Node]| assert_general("without the liar", &nodes[..2], |_, _| true);
     honest(&nodes);
     // Nor does it come back with a start.
     nodes[0].crash().await;
@@ -178,7 +182,7 @@ async fn an_excluded_nodes_image_goes_and_comes_back() {
     hands.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
     wait(|| !nodes[..2].iter().any(is_out)).await;
     settle(&nodes, SOON).await;
-    assert_all_as_expected("included again", &nodes, |_| true);
+    assert_general("included again", &nodes, |_, _| true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,7 +200,7 @@ async fn what_the_broker_has_lost_is_said_again() {
     nodes[2].start(own_scope()).await.unwrap();
     record(&nodes[2], 9, 5);
     settle(&nodes, SOON).await;
-    assert_all_as_expected("after a wipe", &nodes, |_| true);
+    assert_general("after a wipe", &nodes, |_, _| true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,10 +210,11 @@ async fn a_forgotten_domain_goes_from_what_belongs_to_all() {
     let nodes = nodes(3, dir.path(), &broker, &clock).await;
     nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 200));
     settle(&nodes, SOON).await;
-    tell_forgotten(&broker.node(Origin::random()), "www.site1.example", NOW).await.unwrap();
+    assert!(nodes.iter().any(|node| node.evidence().has_domain("shop.site1.example")));
+    tell_forgotten(&broker.node(Origin::random()), "shop.site1.example", NOW).await.unwrap();
     wait(|| nodes.iter().all(|node| node.up().fleet.status().forgot == 1)).await;
     settle(&nodes, SOON).await;
-    assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("www.site1.example"));
+    assert_all_as_expected("without it", &nodes, |attempt| attempt.heuristic("domain") != Some("shop.site1.example"));
 }
 
 /// An image as somebody with bad intentions makes one.

@@ -2,7 +2,7 @@
 //!
 //! Owns: what of two images is the same to within rounding, and which rows are a domain's own or belong to none. Must not know how images come about.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Key;
 use super::cell::Raw;
@@ -69,6 +69,29 @@ impl Image {
             general.cells.extend_from_slice(whole.cells);
         }
         general
+    }
+
+    /// What belongs to the domains of some sites: those whose hashes `wants` says. Cells of the site's other domains are in the entry of its name.
+    pub(crate) fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
+        let mut kept = Self {
+            decay: self.decay,
+            as_of: self.as_of,
+            fetchers: self.fetchers.clone(),
+            tags: self.tags.clone(),
+            ..Self::default()
+        };
+        let mut keys = HashSet::new();
+        for whole in Rows::of(self).filter(|whole| !whole.is_general()) {
+            let site = if whole.row.site == 0 { whole.row.place.key } else { whole.row.site };
+            if wants(site) {
+                keys.insert(whole.row.place.key);
+                kept.entries.push(*whole.row);
+                kept.cells.extend_from_slice(whole.cells);
+                kept.breakers.extend_from_slice(whole.breakers);
+            }
+        }
+        kept.days = self.days.iter().filter(|row| keys.contains(&row.key)).copied().collect();
+        kept
     }
 
     /// Whether nothing in it belongs to one domain or site.

@@ -96,6 +96,8 @@ pub(crate) struct Entry {
     cells: [Cell; INLINE_CELLS],
     /// How many of the domain's attempts were blocked, by days. Behind the cells, since no decision reads it.
     pub(crate) days: Days,
+    /// The hash of the site that the domain is of; 0 where that is the domain itself, or nobody has said. Beside the days.
+    site: AtomicU64,
 }
 
 /// An entry that all domains share and all threads write to. Each of its cells has a cache line of its own, so that adding to one
@@ -241,6 +243,20 @@ impl Entry {
         while let Some(chunk) = next.get() {
             visit(&chunk.cells);
             next = &chunk.next;
+        }
+    }
+
+    /// The hash of the site that the domain is of, where it is another one than the domain's.
+    #[cfg(feature = "journal")]
+    pub(crate) fn site(&self) -> u64 {
+        self.site.load(Ordering::Relaxed)
+    }
+
+    /// Notes the site that the domain is of.
+    pub(crate) fn set_site(&self, site: u64) {
+        // Relaxed: one value that stands for itself, and stays. Looked at first, so that nobody's cache is troubled.
+        if self.site.load(Ordering::Relaxed) != site {
+            self.site.store(site, Ordering::Relaxed);
         }
     }
 

@@ -35,6 +35,11 @@ pub struct Fact<'a> {
 }
 
 impl Fact<'_> {
+    /// The site that it is tagged with; the domain where there is none.
+    pub fn site(&self) -> Option<&str> {
+        self.heuristics.iter().find(|(kind, _)| *kind == "site").map(|(_, value)| *value).or_else(|| self.domain())
+    }
+
     /// The domain that it is tagged with.
     pub fn domain(&self) -> Option<&str> {
         self.heuristics.iter().find(|(kind, _)| *kind == "domain").map(|(_, value)| *value)
@@ -154,6 +159,12 @@ impl Share {
     /// tags, and heuristics of a user's own. Cost: a pass over all keys.
     pub fn general(&self) -> Self {
         Self(self.0.general())
+    }
+
+    /// What belongs to the domains of some sites: those of which `wants` says so, given xxh3-64 of the site's name. Cost: a pass over all
+    /// keys.
+    pub fn of_sites(&self, wants: impl Fn(u64) -> bool) -> Self {
+        Self(self.0.of_sites(wants))
     }
 
     /// Whether nothing in it belongs to one domain or site.

@@ -80,6 +80,8 @@ pub(crate) struct EntryRow {
     pub(crate) breakers: u32,
     /// What the domain's answers showed by blocks and by pages, then the same of the site.
     pub(crate) shown: [SlotRow; 4],
+    /// The hash of the site that a domain is of; 0 where that is the domain's own, or it is none.
+    pub(crate) site: u64,
 }
 
 /// One day of a domain.
@@ -306,6 +308,9 @@ impl Evidence {
                     slots.set(side, tags.get(tag as usize).copied(), day);
                 }
             }
+            if row.site != 0 {
+                entry.set_site(row.site);
+            }
             // Relaxed: a counter that seeds a hash.
             entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
         }
@@ -375,6 +380,7 @@ impl Image {
             cells: (self.cells.len() - first) as u32,
             breakers: (self.breakers.len() - first_breaker) as u32,
             shown,
+            site: entry.site(),
         });
     }
 

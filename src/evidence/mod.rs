@@ -420,7 +420,11 @@ impl Evidence {
         });
         // A site's weights are kept in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
-            visit(self.entry_or_new(Key::domain(site), at, &guard), Level::Site, 0, Role::Site);
+            let key = Key::domain(site);
+            visit(self.entry_or_new(key, at, &guard), Level::Site, 0, Role::Site);
+            if let Some(entry) = own {
+                entry.set_site(key.0);
+            }
         }
     }
 

@@ -47,6 +47,9 @@ mod kind {
     pub(super) const DAYS_SINCE: u32 = 17;
     /// How many attempts ended how. Releases that know nothing of it leave it alone; without it they are counted anew.
     pub(super) const TALLY: u32 = 18;
+    /// Which site a domain is of, where that is not its own. Releases that know nothing of it leave it alone; without it the next attempt
+    /// says so.
+    pub(super) const SITES: u32 = 19;
 }
 
 /// The version of every section that this release writes.
@@ -140,6 +143,11 @@ impl Contents {
                 c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(tag, _)| tag + 1)));
                 c.u32s(shown().map(|(_, e)| e.shown[slot].map_or(0, |(_, day)| u32::from(day))));
             }
+        });
+        let of_sites = || (0u32..).zip(entries).filter(|(_, e)| e.site != 0);
+        put(kind::SITES, of_sites().count(), &|c| {
+            c.u64s(of_sites().map(|(_, e)| e.site));
+            c.u32s(of_sites().map(|(place, _)| place));
         });
         let marked = || (0u32..).zip(cells).filter(|(_, cell)| cell.raw.marks != 0);
         put(kind::MARKS, marked().count(), &|c| {
@@ -269,8 +277,13 @@ pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Opt
             cells: cells[i],
             breakers: breakers[i],
             shown: [None; 4],
+            site: 0,
         })
         .collect();
+    let mut rows = open(kind::SITES)?;
+    for (site, place) in rows.u64s()?.into_iter().zip(rows.u32s()?) {
+        contents.image.entries.get_mut(place as usize)?.site = site;
+    }
     contents.image.cells = decode_cells(open(kind::CELLS)?)?;
     decode_alerts(open(kind::ALERTS)?, &mut contents.image.cells)?;
     decode_marks(open(kind::MARKS)?, &mut contents.image.cells)?;

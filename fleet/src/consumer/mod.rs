@@ -3,9 +3,11 @@
 mod allowance;
 mod general;
 mod limits;
+mod moves;
 mod reader;
 mod report;
 mod shares;
+mod sites;
 
 pub(crate) use reader::Consumer;
 pub(crate) use shares::drop_shares;

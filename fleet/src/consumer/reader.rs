@@ -14,6 +14,7 @@ use fetchwise::time::Timestamp;
 use tokio::time::Instant;
 
 use super::allowance::Allowance;
+use super::moves::Moves;
 use crate::background::blocking;
 use crate::book::{AHEAD_MAX_MS, Peer};
 use crate::codec::{Batch, DecodeError, peek};
@@ -76,6 +77,8 @@ pub(crate) struct Consumer {
     pub(super) waiting_bytes: usize,
     /// Nodes whose keys are to be doubted.
     pub(super) doubts: Vec<Origin>,
+    /// Sites that come to this node.
+    pub(super) moves: Moves,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
@@ -110,6 +113,7 @@ impl Consumer {
             idle: 0,
             waiting_bytes: 0,
             doubts: Vec::new(),
+            moves: Moves::default(),
             is_excluded: false,
             is_starting: true,
             must_reopen: false,
@@ -328,6 +332,7 @@ impl Consumer {
     pub(crate) async fn include(&mut self, origin: Origin) -> Result<(), FleetError> {
         let now = self.selector.now();
         self.with_peers(move |peers| peers.include(origin, now)).await?;
+        self.moves.again(origin);
         (self.is_starting, self.must_reopen) = (true, true);
         Ok(())
     }
@@ -363,7 +368,10 @@ impl Consumer {
     pub(crate) async fn mend(&mut self) -> Result<(), FleetError> {
         if self.is_own() {
             // An image replaces its origin's one before as a whole: nothing is ever missing.
-            return Ok(());
+            for origin in self.known() {
+                self.close_if_gone(origin)?;
+            }
+            return self.move_sites().await;
         }
         let shares = if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
         if let Some(shares) = &shares {

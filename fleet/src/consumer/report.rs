@@ -1,7 +1,5 @@
 //! How a consumer and those whom it reads are, for whoever asks.
 
-use std::time::Duration;
-
 use fetchwise::time::Timestamp;
 
 use super::reader::{Consumer, LOST_AFTER, Seen};
@@ -10,13 +8,12 @@ use crate::intervals::count;
 use crate::origin::Origin;
 use crate::status::PeerStatus;
 
-/// A node is counted among those that may own a site for so long after it was seen.
-pub(crate) const OWNER_FOR: Duration = Duration::from_secs(600);
-
 impl Consumer {
     /// Whether everything that is known of has been learned.
     pub(crate) fn is_quiet(&self) -> bool {
+        let is_moved = !self.is_own() || self.moves.left() == Some(0);
         !self.is_starting
+            && is_moved
             && self.known().into_iter().all(|origin| {
                 let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
                 lost || self.holes(origin).is_empty() && !self.is_stale(origin)
@@ -30,11 +27,16 @@ impl Consumer {
 
     /// The nodes among which sites are divided.
     pub(crate) fn owners(&self) -> Vec<Origin> {
-        let is_recent = |seen: &Seen| seen.seen_at.is_some_and(|at| at.elapsed() < OWNER_FOR);
+        let is_recent = |seen: &Seen| seen.seen_at.is_some_and(|at| at.elapsed() < self.options.timing.owner);
         let mut all: Vec<Origin> = self.seen.iter().filter(|(_, seen)| is_recent(seen)).map(|(o, _)| *o).collect();
         all.push(self.own);
         all.sort_unstable();
         all
+    }
+
+    /// From how many others it is still to be taken what they know of this node's sites.
+    pub(crate) fn moving(&self) -> u64 {
+        self.moves.left().unwrap_or(0) as u64
     }
 
     /// How the others are.

@@ -213,6 +213,16 @@ impl Transport for Node {
         .boxed()
     }
 
+    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            let first = if from.incarnation == state.incarnation { from.seq } else { 0 };
+            let said = state.messages.range(first..).filter(|(_, stored)| stored.origin == origin);
+            Ok(said.map(|(_, stored)| stored.body.clone()).collect())
+        }
+        .boxed()
+    }
+
     fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
         async move {
             at_most("a general image", body.len(), MESSAGE_MAX)?;

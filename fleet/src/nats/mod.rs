@@ -101,6 +101,29 @@ impl Nats {
         purged.map(drop).map_err(|error| error::told(&error, &stream))
     }
 
+    /// What one origin has said from a place on, as far as it is there now.
+    async fn facts_by(&self, origin: Origin, from: Position) -> Result<Vec<Bytes>, TransportError> {
+        let names = &self.link.names;
+        let mut tail = Tail::from(&self.link, names.stream(), names.facts_of(origin), from.incarnation, from.seq);
+        let (anew, mut pending) = tail.open().await?;
+        if anew.is_some() {
+            pending = tail.open().await?.1;
+        }
+        let (mut said, time) = (Vec::new(), self.link.settings.timeout * 4);
+        while pending > 0 {
+            let late = |_| TransportError::Away(format!("what {origin} has said does not come"));
+            match tokio::time::timeout(time, tail.next()).await.map_err(late)?? {
+                Came::Message(message) => {
+                    pending = message.pending;
+                    said.push(message.body);
+                }
+                Came::Anew(_) => return Err(TransportError::Away("the stream is being made anew".to_owned())),
+                Came::Silence(_) => break,
+            }
+        }
+        Ok(said)
+    }
+
     async fn store_facts(&self, origin: Origin, id: &str, body: Bytes) -> Result<Position, TransportError> {
         if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TransportError::Invalid("a message's id with a blank in it".to_owned()));
@@ -171,6 +194,10 @@ impl Transport for Nats {
             let (stream, subject) = (self.link.names.stream(), self.link.names.facts_of(origin));
             Ok(self.link.last_of(&stream, &subject).await?.map(|message| message.payload))
         })
+    }
+
+    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+        Box::pin(self.facts_by(origin, from))
     }
 
     fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {

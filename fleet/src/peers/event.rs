@@ -66,6 +66,8 @@ pub(crate) struct TakenShare {
     pub(crate) file: String,
     /// When it was taken.
     pub(crate) at: Timestamp,
+    /// Only what belongs to some sites was.
+    pub(crate) is_part: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +79,8 @@ struct ShareJson {
     file: String,
     #[serde(default)]
     at: i64,
+    #[serde(default)]
+    part: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -109,8 +113,9 @@ impl Event<'_> {
             }
             Self::General { origin, at, body } => (GENERAL, general_bytes(*origin, *at, body)),
             Self::Share(share) => {
-                let TakenShare { origin, covers, epoch, base, file, at } = share.clone();
-                (SHARE, json(&ShareJson { origin: origin.to_string(), covers, epoch, base, file, at: at.as_millis() }))
+                let TakenShare { origin, covers, epoch, base, file, at, is_part } = share.clone();
+                let (origin, at) = (origin.to_string(), at.as_millis());
+                (SHARE, json(&ShareJson { origin, covers, epoch, base, file, at, part: is_part }))
             }
             Self::Forget { domain, until } => {
                 (FORGET, json(&ForgetJson { domain: domain.clone(), until: until.as_millis() }))
@@ -145,12 +150,12 @@ impl<'b> Event<'b> {
             MESSAGE => message(bytes).ok_or_else(|| "a message is cut off".to_owned()),
             SHARE => {
                 let json: ShareJson = serde_json::from_slice(bytes).map_err(failed)?;
-                let ShareJson { origin: of, covers, epoch, base, file, at } = json;
+                let ShareJson { origin: of, covers, epoch, base, file, at, part: is_part } = json;
                 let at = Timestamp::from_millis(at);
                 if file.contains(['/', '\\']) || !file.starts_with("share-") {
                     return Err(format!("a share in the file {file:?}"));
                 }
-                Ok(Self::Share(TakenShare { origin: origin(&of)?, covers, epoch, base, file, at }))
+                Ok(Self::Share(TakenShare { origin: origin(&of)?, covers, epoch, base, file, at, is_part }))
             }
             FORGET => {
                 let ForgetJson { domain, until } = serde_json::from_slice(bytes).map_err(failed)?;
@@ -213,7 +218,7 @@ mod tests {
         let covers = BTreeMap::from([(1, Intervals::of(1, 40)), (2, Intervals::of(41, 60))]);
         let all = [
             Event::Message { origin, position, at, body: b"body" },
-            Event::Share(TakenShare { origin, covers, epoch: 2, base: 40, file: "share-x".into(), at }),
+            Event::Share(TakenShare { origin, covers, epoch: 2, base: 40, file: "share-x".into(), at, is_part: true }),
             Event::Forget { domain: "example.org".into(), until: at },
             Event::Exclude(origin),
             Event::Include(origin),
@@ -239,6 +244,7 @@ mod tests {
             base: 0,
             file: "share-/../../x".into(),
             at,
+            is_part: false,
         })
         .encode();
         assert!(Event::decode(kind, SCHEMA, &bytes).is_err());

@@ -52,6 +52,8 @@ struct Ahead {
     /// Where an origin's evidence began anew, the last time.
     begins: HashMap<Origin, u64>,
     forgotten: Vec<(String, Timestamp)>,
+    /// Where an origin was excluded, the last time.
+    excluded: HashMap<Origin, u64>,
     /// Where an origin's newest general image stands.
     generals: HashMap<Origin, u64>,
 }
@@ -88,7 +90,7 @@ pub(crate) fn fold(
             if section.kind == GENERAL {
                 let (origin, at, body) =
                     general(section.bytes).ok_or_else(|| FleetError::Record("a general image is cut off".into()))?;
-                let has_newer = ahead.begins.contains_key(&origin) || ahead.generals.contains_key(&origin);
+                let has_newer = ahead.excluded.contains_key(&origin) || ahead.generals.contains_key(&origin);
                 hold(
                     &mut book,
                     (origin, at, body),
@@ -126,7 +128,9 @@ pub(crate) fn fold(
         let begins = |origin: &Origin| ahead.begins.get(origin).copied().unwrap_or(0);
         let is_shown = |origin: &Origin| seq >= begins(origin) && only.is_none_or(|only| only.contains(origin));
         if let Event::General { origin, at, body } = event {
-            let shows = is_shown(&origin) && ahead.generals.get(&origin) == Some(&seq);
+            let is_in = seq > ahead.excluded.get(&origin).copied().unwrap_or(0);
+            let shows =
+                is_in && only.is_none_or(|all| all.contains(&origin)) && ahead.generals.get(&origin) == Some(&seq);
             return hold(&mut book, (origin, at, body), shows, learns);
         }
         if let Err(error) = step(dir, &mut book, event, is_shown, learns) {
@@ -180,6 +184,7 @@ fn step(
                 learns.share(&[taken.origin], &share);
             }
             book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
+            book.is_part(taken.origin, taken.is_part);
         }
         // What is forgotten has been looked for before.
         Event::Forget { .. } => {}
@@ -241,7 +246,10 @@ fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetErr
     each(reader, covers, upto, |seq, record| {
         match Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)? {
             Event::Share(taken) => drop(ahead.begins.insert(taken.origin, seq)),
-            Event::Exclude(origin) => drop(ahead.begins.insert(origin, seq)),
+            Event::Exclude(origin) => {
+                ahead.begins.insert(origin, seq);
+                ahead.excluded.insert(origin, seq);
+            }
             Event::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|origin| (origin, seq))),
             Event::General { origin, .. } => drop(ahead.generals.insert(origin, seq)),
             Event::Forget { domain, until } => ahead.forgotten.push((domain, until)),

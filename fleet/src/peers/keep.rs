@@ -41,7 +41,9 @@ impl Each<'_> {
         let origin = if self.mixed.contains(&origin) { self.mixed[0] } else { origin };
         if !self.all.contains_key(&origin) {
             match self.like.blank() {
-                Ok(selector) => drop(self.all.insert(origin, Apart { selector, newest: Timestamp::default() })),
+                Ok(selector) => {
+                    drop(self.all.insert(origin, Apart { selector, newest: Timestamp::default(), with_general: false }))
+                }
                 Err(error) => self.failed = Some(error.to_string()),
             }
         }
@@ -279,7 +281,7 @@ pub(crate) fn with_own_past(
     }
     let selector = like.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
     selector.take_share(&own);
-    let mut apart = Apart { selector, newest: own.as_of() };
+    let mut apart = Apart { selector, newest: own.as_of(), with_general: false };
     let (book, _) = fold(&dir, &(state.origin, state.own()), Some(&[state.origin]), u64::MAX, &mut apart)?;
     if let Some(peer) = book.peers.get(&state.origin) {
         for (epoch, seen) in &peer.seen {

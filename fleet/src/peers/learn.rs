@@ -27,6 +27,7 @@ impl Learns for Teaches<'_> {
 pub(super) struct Apart {
     pub(super) selector: Selector,
     pub(super) newest: Timestamp,
+    pub(super) with_general: bool,
 }
 
 impl Learns for Apart {
@@ -38,6 +39,12 @@ impl Learns for Apart {
     fn fact(&mut self, _: Origin, fact: &Fact<'_>) {
         self.newest = self.newest.max(fact.at);
         self.selector.learn_fact(fact);
+    }
+
+    fn general(&mut self, origin: Origin, share: &Share) {
+        if self.with_general {
+            self.share(&[origin], share);
+        }
     }
 }
 

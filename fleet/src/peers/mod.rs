@@ -8,6 +8,7 @@ mod fold;
 mod general;
 mod keep;
 mod learn;
+mod sites;
 mod store;
 
 pub use facts::{Shown, facts};
@@ -15,4 +16,5 @@ pub use fold::FOLDER;
 pub(crate) use fold::SHARE_MAX;
 pub(crate) use keep::{Faded, Keeper, with_own_past};
 pub use keep::{Kept, foreign};
+pub(crate) use sites::part_of;
 pub(crate) use store::Peers;

@@ -185,18 +185,18 @@ impl Peers {
         Ok(())
     }
 
-    /// Everything that counts of one origin, or of some together, folded apart. Blocks.
-    fn evidence_of(&self, of: &[Origin]) -> Result<Share, FleetError> {
+    /// Everything that counts of one origin, or of some together, folded apart; `with_general` with its general image. Blocks.
+    fn evidence_of(&self, of: &[Origin], with_general: bool) -> Result<Share, FleetError> {
         let _ = self.log.flush().wait();
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
-        let mut apart = Apart { selector: blank, newest: Timestamp::default() };
+        let mut apart = Apart { selector: blank, newest: Timestamp::default(), with_general };
         fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
         Ok(apart.selector.share(apart.newest, 0.0))
     }
 
     /// Doubts the keys that an origin has brought, unless its evidence is mixed. Blocks.
     pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
-        self.evidence_of(&[origin]).map(|evidence| self.selector.doubt_share(&evidence))
+        self.evidence_of(&[origin], true).map(|evidence| self.selector.doubt_share(&evidence))
     }
 
     /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
@@ -207,7 +207,7 @@ impl Peers {
         if !self.takes_apart || !group.contains(&origin) || self.dissolved == Some(covers) {
             return Ok(false);
         }
-        let evidence = self.evidence_of(&group)?;
+        let evidence = self.evidence_of(&group, false)?;
         self.append(&Event::Dissolve(group.clone()), now)?;
         self.selector.give_share_back(&evidence);
         self.book.dissolve(&group);
@@ -222,7 +222,7 @@ impl Peers {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
         let begins_anew = self.dissolve(origin, now)?;
-        let evidence = self.evidence_of(&[origin])?;
+        let evidence = self.evidence_of(&[origin], true)?;
         self.append(&Event::Exclude(origin), now)?;
         self.selector.give_share_back(&evidence);
         let links = self.book.links.drop_origin(origin);
@@ -283,18 +283,31 @@ impl Peers {
         share: &Share,
         now: Timestamp,
     ) -> Result<bool, FleetError> {
+        self.put_share(origin, bytes, head, share, now, false)
+    }
+
+    /// As [`share`](Self::share); `is_part` where it holds what belongs to some sites only.
+    pub(super) fn put_share(
+        &mut self,
+        origin: Origin,
+        bytes: &Bytes,
+        head: &Head,
+        share: &Share,
+        now: Timestamp,
+        is_part: bool,
+    ) -> Result<bool, FleetError> {
         let gate = Arc::clone(&self.gate);
         let _held = hold(&gate);
         let begins_anew = self.dissolve(origin, now)?;
         let known = self.book.peers.get(&origin).is_some_and(|peer| !peer.seen.is_empty());
-        let evidence = if known { Some(self.evidence_of(&[origin])?) } else { None };
-        let again = if known { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
+        let evidence = if known { Some(self.evidence_of(&[origin], false)?) } else { None };
+        let again = if known && !is_part { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
         self.shares += 1;
         let file = format!("share-{origin}-{:016x}.fwp", self.shares);
         write_synced(&self.dir, &file, bytes)?;
         points::reached(points::SHARE_FILE);
         let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
-        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file, at: now };
+        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file, at: now, is_part };
         self.append(&Event::Share(taken), now)?;
         points::reached(points::SHARE_RECORD);
         if let Some(evidence) = evidence {
@@ -304,6 +317,7 @@ impl Peers {
         let is_stale = fold::without_forgotten(&self.book, head, &mut share);
         self.selector.take_share(&share);
         self.book.share(origin, &covers, (epoch, base), is_stale, now);
+        self.book.is_part(origin, is_part);
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {

@@ -1,18 +1,23 @@
 //! Scope `own` over a real broker: what belongs to no one site is known by all, is read anew by who comes later, and is said again when the
 //! broker has lost it.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fetchwise::evidence::Share;
 use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::codec::Batch;
 use fetchwise_fleet::nats::{Nats, NatsSettings};
-use fetchwise_fleet::transport::{General, Transport};
+use fetchwise_fleet::owner::owner;
+use fetchwise_fleet::transport::{General, Position, Transport};
 use fetchwise_fleet::{Fleet, Options, Origin, Scope};
 use futures_util::StreamExt;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::common::{Luck, NOW, assert_same, attempt, naive, quick, selector};
 use crate::servers::Servers;
@@ -75,6 +80,41 @@ async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
     nodes.iter().for_each(|up| assert_same(what, &up.selector.share(NOW, 0.0).general(), &expected));
 }
 
+/// The last one has begun when the others had recorded all that they have: of its sites it knows what all know together.
+async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
+    let late = &nodes[3];
+    let begun = std::time::Instant::now();
+    while !late.fleet.quiet() {
+        assert!(begun.elapsed() < SOON, "{:#?}", late.fleet.status());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let names: Vec<Origin> = nodes.iter().map(|up| up.fleet.origin()).collect();
+    let sites: HashSet<u64> = (0..20)
+        .map(|n| format!("site{n}.example"))
+        .filter(|site| owner(site, &names) == Some(late.fleet.origin()))
+        .map(|site| xxh3_64(site.as_bytes()))
+        .collect();
+    let of_sites = |share: Share| share.of_sites(|site| sites.contains(&site));
+    let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
+    let expected = of_sites(naive(&dirs, clock, |_, _| true));
+    let found = of_sites(late.selector.share(NOW, 0.0));
+    assert!(
+        found.distance(&expected).0 <= 1e-9,
+        "{:?}, {} of {} keys",
+        found.distance(&expected),
+        found.keys(),
+        expected.keys()
+    );
+    // What one node has said comes by itself, in order, and from a place on.
+    let first = nats.said_by(names[0], Position::default()).await.unwrap();
+    let last = Batch::decode(first.last().unwrap()).unwrap();
+    assert_eq!(last.header().last, nodes[0].fleet.status().published);
+    let bounds = nats.bounds().await.unwrap();
+    let behind = Position { incarnation: bounds.incarnation, seq: bounds.last + 1 };
+    assert!(nats.said_by(names[0], behind).await.unwrap().is_empty());
+    assert!(nats.said_by(Origin::random(), Position::default()).await.unwrap().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker() {
     let (dir, servers) = (tempfile::tempdir().unwrap(), Servers::start(1));
@@ -105,6 +145,7 @@ async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker()
     nodes.push(start(&dir.path().join("late"), &servers, &clock).await);
     record(&nodes[3], 99, 1);
     agree("one that came later", &nodes, &clock).await;
+    takes_its_sites(&nodes, &nats, &clock).await;
 
     // What nobody can read is refused, and who said it is named.
     let liar = Origin::random();

@@ -1,0 +1,93 @@
+//! Sites that come to this node, in scope `own`: what others have recorded of them is taken.
+//!
+//! Invariant: of an origin what is taken takes the place of what was taken before. Must not know how a share becomes evidence.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::reader::Consumer;
+use crate::background::blocking;
+use crate::error::FleetError;
+use crate::origin::Origin;
+use crate::owner::owner_of_hash;
+use crate::peers::{SHARE_MAX, part_of};
+use crate::share::{Head, unpack};
+use crate::transport::{BlobInfo, Position};
+
+/// So many are taken from in one look, so that what else there is to do is not kept waiting.
+const AT_ONCE: usize = 4;
+
+impl Consumer {
+    /// Looks whether sites have come to this node, and takes what is known of them.
+    pub(super) async fn move_sites(&mut self) -> Result<(), FleetError> {
+        if !self.moves.sees_who_is_there(&self.options.timing) || self.is_starting {
+            return Ok(());
+        }
+        let now: BTreeSet<Origin> = self.owners().into_iter().collect();
+        let from: Vec<Origin> = match &self.moves.nodes {
+            Some(before) => before.difference(&now).copied().collect(),
+            None => self.known(),
+        };
+        self.moves.nodes = Some(now);
+        from.into_iter().filter(|origin| *origin != self.own).for_each(|origin| self.moves.again(origin));
+        for origin in self.known() {
+            let is_due = self.moves.again_at.get(&origin).is_none_or(|at| *at <= Instant::now());
+            if self.is_stale(origin) && is_due {
+                self.moves.again_at.insert(origin, Instant::now() + self.options.timing.lease);
+                self.moves.again(origin);
+            }
+        }
+        if self.moves.from.is_empty() {
+            return Ok(());
+        }
+        let shares = self.transport.blobs().list().await?;
+        for _ in 0..AT_ONCE {
+            let Some(origin) = self.moves.from.front().copied() else { break };
+            self.take_sites(origin, &shares).await?;
+            self.moves.from.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes what an origin has recorded of this node's sites: out of its share, and of what it has published since.
+    async fn take_sites(&mut self, origin: Origin, shares: &[BlobInfo]) -> Result<(), FleetError> {
+        if !self.peers()?.book.is_heard(origin) {
+            return Ok(());
+        }
+        let name = origin.to_string();
+        let bytes = match shares.iter().any(|info| info.name == name) {
+            true => self.transport.blobs().get(&name, SHARE_MAX).await?,
+            false => None,
+        };
+        let read = blocking(move || bytes.map_or(Ok(Default::default()), |bytes| unpack(&bytes))).await?;
+        let (head, share): (Head, _) = match read {
+            Ok(read) => read,
+            Err(what) => return self.refuse_sites(origin, what),
+        };
+        let half_life_ms = self.selector.half_life_ms();
+        if head.epoch > 0 && head.half_life_ms != half_life_ms {
+            return self.refuse_sites(origin, "its half-life is another one");
+        }
+        let behind = head.behind();
+        let from = if behind.incarnation == 0 { behind } else { Position { seq: behind.seq + 1, ..behind } };
+        let said: Vec<Bytes> = self.transport.said_by(origin, from).await?;
+        let (nodes, own, now) = (self.owners(), self.own, self.selector.now());
+        let taken = self
+            .with_peers(move |peers| {
+                let mine = |site: u64| owner_of_hash(site, &nodes) == Some(own);
+                let (head, part) = part_of(peers, (head, share), &said, now, mine)?;
+                peers.sites(origin, &head, &part, now)
+            })
+            .await?;
+        self.counts.shares += u64::from(taken);
+        Ok(())
+    }
+
+    fn refuse_sites(&mut self, origin: Origin, what: &str) -> Result<(), FleetError> {
+        self.counts.rejected += 1;
+        self.seen.entry(origin).or_default().rejected = Some(format!("its share: {what}"));
+        Ok(())
+    }
+}
