@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use fetchwise::evidence::Fact;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Batch;
 use crate::intervals::Intervals;
 use crate::links::{Heard, Kept as KeptLink, Links};
+use crate::options::Scope;
 use crate::origin::Origin;
+use crate::share::Head;
 use crate::transport::Position;
 
 /// A fact may be so much later than its message, in milliseconds; an origin that sends a later one is set aside.
@@ -97,6 +100,25 @@ impl Peer {
     }
 }
 
+/// A general image that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The history of its origin that it is of.
+    pub epoch: u32,
+    /// Up to which position.
+    pub position: u64,
+    /// When the broker had it.
+    pub at: Timestamp,
+    /// It, as it came: what was learned from it is taken back when another takes its place.
+    pub body: Bytes,
+}
+
+impl Held {
+    pub(crate) fn new(head: &Head, at: Timestamp, body: Bytes) -> Self {
+        Self { epoch: head.epoch, position: head.position(), at, body }
+    }
+}
+
 /// What came of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -113,6 +135,8 @@ pub struct Counted {
 pub struct Book {
     /// By origin; its own one where another history of it has been heard of.
     pub peers: BTreeMap<Origin, Peer>,
+    /// In scope `own`, what belongs to no one site of each of the others.
+    pub generals: BTreeMap<Origin, Held>,
     /// The last message that was read.
     pub cursor: Position,
     /// Domains of which nothing counts that is not later than this.
@@ -253,7 +277,25 @@ impl Book {
     pub fn exclude(&mut self, origin: Origin) {
         let peer = self.peers.entry(origin).or_default();
         *peer = Peer { is_excluded: true, aside: peer.aside.take(), ..Peer::default() };
+        self.generals.remove(&origin);
         self.links.drop_origin(origin);
+    }
+
+    /// A general image has taken the place of its origin's one before.
+    pub(crate) fn general(&mut self, origin: Origin, held: Held) {
+        self.generals.insert(origin, held);
+    }
+
+    /// Whether it was read in that scope, as far as it says anything.
+    pub(crate) fn is_of(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::All => self.generals.is_empty(),
+            // Of histories of its own that a node has lost it may know from before.
+            Scope::Own => {
+                let own = self.own.as_ref().map(|(own, _)| *own);
+                self.peers.iter().all(|(origin, peer)| Some(*origin) == own || peer.seen.is_empty())
+            }
+        }
     }
 
     /// It counts again, from nothing on.

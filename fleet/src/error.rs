@@ -61,6 +61,14 @@ pub enum FleetError {
         /// Ours.
         ours: String,
     },
+    /// What `peers/` holds was read in another scope.
+    #[error(
+        "peers/ in the data directory holds what was read in another scope than {ours}: delete it, and what the others have told is told again"
+    )]
+    OtherScope {
+        /// The scope of this node now.
+        ours: &'static str,
+    },
     /// What peers/ holds cannot be.
     #[error("peers/ holds what this release cannot read: {0}")]
     Record(String),

@@ -12,6 +12,7 @@ mod consumer;
 pub mod error;
 mod fleet;
 pub mod forget;
+pub mod general;
 pub mod hosts;
 pub mod intervals;
 mod lease;
@@ -38,6 +39,6 @@ pub mod transport;
 
 pub use error::FleetError;
 pub use fleet::Fleet;
-pub use options::{Options, Timing};
+pub use options::{Options, Scope, Timing};
 pub use origin::Origin;
 pub use status::Status;

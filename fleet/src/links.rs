@@ -315,15 +315,15 @@ mod tests {
         assert_eq!(again, links);
     }
 
-    /// A row: link, by whom, said when, how long the pause is, when the broker had it, its position.
-    type Made = (u64, u8, i64, Option<i64>, i64, u64);
+    /// Of a link, a node, when it was said, for how long it is paused, when the broker had it, and its position.
+    type Row = (u64, u8, i64, Option<i64>, i64, u64);
 
     proptest! {
         #[test]
         fn the_order_of_rows_does_not_matter(
             rows in prop::collection::vec((0u64..3, 0u8..3, -20i64..20, prop::option::of(0i64..60), -5i64..30, any::<u64>()), 0..20)
         ) {
-            let fold = |rows: &[Made]| {
+            let fold = |rows: &[Row]| {
                 let mut links = Links::default();
                 for (link, by, said, pause, broker, position) in rows {
                     let heard = Heard { position: *position, ..heard(*by, *broker) };

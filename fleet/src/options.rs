@@ -12,6 +12,8 @@ pub struct Options {
     pub egress: String,
     /// What others see as this node's version.
     pub version: String,
+    /// What this node reads of the others: the same for all nodes of a pool.
+    pub scope: Scope,
     /// Where this node runs, so that whoever is refused because of it finds it.
     pub place: String,
     /// How long the stream keeps messages.
@@ -31,11 +33,32 @@ impl Default for Options {
             pool: "default".into(),
             egress: String::new(),
             version: env!("CARGO_PKG_VERSION").into(),
+            scope: Scope::All,
             place: format!("process {}", std::process::id()),
             max_age: Duration::from_secs(7 * 86_400),
             timing: Timing::default(),
             limits: Limits::default(),
             safeguards: Safeguards::default(),
+        }
+    }
+}
+
+/// What a node reads of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Every fact of every node.
+    #[default]
+    All,
+    /// What belongs to no one site, of every node, as an image of each: for pools in which each site has its own node.
+    Own,
+}
+
+impl Scope {
+    /// What presences, settings and messages call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Own => "own",
         }
     }
 }
@@ -72,6 +95,10 @@ pub struct Timing {
     pub keep_bytes: u64,
     /// A node that has not been seen for so long has left for good.
     pub close: Duration,
+    /// In scope `own`, what belongs to no one site is said so often at most,
+    pub general: Duration,
+    /// and so often at least, though nothing has changed: a broker may have lost it.
+    pub general_again: Duration,
 }
 
 impl Default for Timing {
@@ -91,6 +118,8 @@ impl Default for Timing {
             keep_after: 100_000,
             keep_bytes: 256 << 20,
             close: Duration::from_secs(30 * 86_400),
+            general: Duration::from_secs(300),
+            general_again: Duration::from_secs(3600),
         }
     }
 }
@@ -109,6 +138,9 @@ pub struct Limits {
     pub keys_at_once: f64,
     /// What waits takes at most so much memory, in bytes. The rest is asked for again when there is room.
     pub waiting_bytes: usize,
+    /// In scope `own`, images of what belongs to no one site take at most so much memory together, in bytes; those of further nodes are
+    /// refused.
+    pub general_bytes: usize,
     /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes; while it is taken all are in memory once.
     /// What would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
     pub images_max: u64,
@@ -122,6 +154,7 @@ impl Default for Limits {
             keys_per_s: 200.0,
             keys_at_once: 1e6,
             waiting_bytes: 64 << 20,
+            general_bytes: 256 << 20,
             images_max: 8 << 30,
         }
     }

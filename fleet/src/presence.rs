@@ -17,7 +17,7 @@ pub struct Presence {
     pub share: u64,
     /// Its version.
     pub version: String,
-    /// What it reads of others: `all`.
+    /// What it reads of others: `all` or `own`.
     pub scope: String,
     /// The half-life of its evidence, in milliseconds.
     pub half_life_ms: u64,

@@ -24,6 +24,7 @@ use crate::batches::{Made, POSITIONS_MAX, make};
 use crate::codec::{Batch, Header};
 use crate::error::FleetError;
 use crate::forget::tell_forgotten;
+use crate::general::{Around, OwnGeneral};
 use crate::intervals::Intervals;
 use crate::options::Options;
 use crate::origin::Origin;
@@ -74,6 +75,8 @@ pub(crate) struct Publisher {
     shared_without: BTreeSet<u64>,
     /// A share that is being made.
     sharing: Option<JoinHandle<Result<Ready, FleetError>>>,
+    /// What is said of it in scope `own`.
+    pub(crate) general: OwnGeneral,
 }
 
 impl Publisher {
@@ -85,7 +88,8 @@ impl Publisher {
         state: State,
     ) -> Self {
         let (dir, stones, answered) = (journal.dir().to_owned(), Stones::default(), VecDeque::new());
-        let (saved, clock_ahead_ms) = (Some(state.clone()), None);
+        let saved = Some(state.clone());
+        let general = OwnGeneral::new(&dir, &selector, &transport, &options);
         Self {
             dir,
             journal,
@@ -97,12 +101,13 @@ impl Publisher {
             stones,
             answered,
             resent: 0,
-            clock_ahead_ms,
+            clock_ahead_ms: None,
             clock_seen: None,
             is_excluded: false,
             forgot: BTreeSet::new(),
             shared_without: BTreeSet::new(),
             sharing: None,
+            general,
         }
     }
 
@@ -172,8 +177,7 @@ impl Publisher {
             known = known.max((presence.epoch, presence.position));
         }
         let fork = self.state.fork();
-        let flushed = self.journal.flush().await;
-        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        self.journal.flush().await.map_err(|error| FleetError::Record(error.to_string()))?;
         let last = self.journal.durable_seq();
         let is_restored =
             known.0 > fork.epoch || known.0 == fork.epoch && (known.1 > self.state.reserved || known.1 > last);
@@ -246,8 +250,17 @@ impl Publisher {
             points::reached(points::PUBLISHED);
             (turn.facts, turn.bytes) = (turn.facts + sent.0, turn.bytes + sent.1);
         }
+        if look {
+            self.say_general(false).await?;
+        }
         self.save()?;
         Ok(turn)
+    }
+
+    /// In scope `own`, says what belongs to no one site where that is due; or `now`.
+    pub(crate) async fn say_general(&mut self, now: bool) -> Result<(), FleetError> {
+        let latest = self.now().saturating_add(AHEAD_MAX);
+        self.general.turn(&Around { state: &self.state, latest, forgot: &self.forgot }, now).await
     }
 
     /// Sends messages and moves on by those that have arrived; `again` for what was sent before.
@@ -383,8 +396,7 @@ impl Publisher {
 
     async fn share_job(&mut self) -> Result<Job, FleetError> {
         let bounds = self.transport.bounds().await?;
-        let flushed = self.journal.flush().await;
-        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        self.journal.flush().await.map_err(|error| FleetError::Record(error.to_string()))?;
         let upto = self.journal.durable_seq();
         self.heed_jump().await?;
         let latest = self.now().saturating_add(AHEAD_MAX);
@@ -476,7 +488,7 @@ impl Publisher {
             position: self.state.acknowledged.max(fork.base),
             share: self.state.share,
             version: self.options.version.clone(),
-            scope: "all".into(),
+            scope: self.options.scope.name().into(),
             half_life_ms: self.selector.half_life_ms(),
             egress: self.options.egress.clone(),
             clock_ahead_ms: self.clock_ahead_ms.unwrap_or(0),

@@ -102,6 +102,11 @@ pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
 /// # Errors
 /// Says what is wrong with it.
 pub fn unpack(bytes: &[u8]) -> Result<(Head, Share), &'static str> {
+    unpack_within(bytes, u64::MAX)
+}
+
+/// As [`unpack`], of a share whose columns are `most` bytes long at most.
+pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'static str> {
     let (rest, crc) = bytes.split_last_chunk().ok_or("it is cut off")?;
     if !rest.starts_with(&MAGIC) {
         return Err("it is no share");
@@ -118,7 +123,7 @@ pub fn unpack(bytes: &[u8]) -> Result<(Head, Share), &'static str> {
     let raw_len = raw_len.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
     let body = rest.get(20..).unwrap_or_default();
     let (head, frame) = body.split_at_checked(head_len).filter(|_| head_len <= HEAD_MAX).ok_or("it is cut off")?;
-    if raw_len > (frame.len() as u64).saturating_mul(RATIO_MAX) {
+    if raw_len > (frame.len() as u64).saturating_mul(RATIO_MAX).min(most) {
         return Err("it would grow too large");
     }
     let head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;

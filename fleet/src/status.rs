@@ -11,6 +11,9 @@ pub struct Status {
     pub origin: String,
     /// The pool.
     pub pool: String,
+    /// What it reads of the others: `all`, or `own` for what belongs to no one site.
+    #[serde(default)]
+    pub scope: String,
     /// Whether the broker answers.
     pub broker: bool,
     /// Whether everything that it knows of has been published, read and learned.
@@ -108,6 +111,15 @@ pub struct Counts {
     pub rewinds: u64,
     /// Shares taken.
     pub shares: u64,
+    /// General images taken, in scope `own`.
+    #[serde(default)]
+    pub generals: u64,
+    /// General images said.
+    #[serde(default)]
+    pub generals_said: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub general_bytes: u64,
     /// Bytes published.
     pub bytes: u64,
     /// How often publishing failed.

@@ -54,6 +54,24 @@ pub enum Delivery {
     Wiped(Bounds),
 }
 
+/// What comes of images of what belongs to no one site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum General {
+    /// A node's newest.
+    Image {
+        /// Whose it is, by what the broker guards.
+        origin: Origin,
+        /// When the broker stored it, by its clock.
+        at: Timestamp,
+        /// What it says.
+        body: Bytes,
+    },
+    /// All that there is has come. Said again whenever that is so.
+    Read,
+    /// What was there is gone: whoever has said something says it again.
+    Wiped,
+}
+
 /// The tables of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
@@ -189,6 +207,8 @@ pub struct Want {
     pub last: u64,
 }
 
+const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
+
 /// The broker. Everything is bounded in time: a call that cannot be answered fails.
 pub trait Transport: Send + Sync {
     /// Stores a message, at least once. `id` is for the broker's duplicate window.
@@ -233,6 +253,18 @@ pub trait Transport: Send + Sync {
             Ok(newest)
         }
         .boxed()
+    }
+
+    /// Puts `body` in the place of what `origin` has said last of what belongs to no one site. A broker without this refuses.
+    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        let _ = (origin, body);
+        async { Err(TransportError::Refused(NO_GENERAL.to_owned())) }.boxed()
+    }
+
+    /// The newest that each origin has said of it, then what comes. Goes on over reconnections; ends with an error when the caller must
+    /// begin again.
+    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
+        futures_util::stream::iter([Err(TransportError::Refused(NO_GENERAL.to_owned()))]).boxed()
     }
 
     /// The time by the broker's clock; none where it does not say.

@@ -14,6 +14,8 @@ use fetchwise::selector::Selector;
 use fetchwise_fleet::Origin;
 use fetchwise_fleet::book::Book;
 use fetchwise_fleet::codec::{Batch, Builder};
+use fetchwise_fleet::general;
+use fetchwise_fleet::intervals::Intervals;
 use fetchwise_fleet::share::{Head, pack, unpack};
 use fetchwise_fleet::state::State;
 
@@ -134,6 +136,52 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
     for _ in 0..3_000 {
         let _ = unpack(&changed(&packed, &mut luck));
     }
+}
+
+#[test]
+fn changed_general_images_are_refused_or_taken_without_a_panic() {
+    let own = Selector::builder().around(NOW).build().unwrap();
+    let mut luck = Luck(5);
+    for n in 0..60 {
+        own.observe(&attempt(&mut luck, 5, n * 1000));
+    }
+    let half_life_ms = own.half_life_ms();
+    let covers = [(1, Intervals::of(1, 60))].into();
+    let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
+    let packed = general::pack(&head, &own.share(NOW, 0.0)).unwrap();
+    let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
+    let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
+    let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();
+    let json = packed[20..20 + head_len].to_vec();
+    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    let at = fetchwise::time::Timestamp::from_millis(NOW.as_millis() + 60_000);
+    let mut read = 0;
+    for round in 0..6_000 {
+        let raw = if round % 4 == 0 { raw.clone() } else { changed(&raw, &mut luck) };
+        let json = if round % 4 == 0 { changed(&json, &mut luck) } else { json.clone() };
+        let mut bytes = packed[..8].to_vec();
+        bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(raw.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&json);
+        bytes.extend_from_slice(&zstd::bulk::compress(&raw, 1).unwrap());
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
+            read += 1;
+            assert!(share.is_general());
+            selector.take_share(&share);
+            // Whatever it says of how long attempts took and how many were blocked, it has no more of them than there were.
+            assert!(selector.share(at, 0.0).said().iter().all(|said| said.total <= 61.0));
+            selector.give_share_back(&share);
+        }
+    }
+    assert!(read > 50, "none was read, so that nothing was tried: {read}");
+    // What would fill memory when it is decompressed.
+    let mut bomb = packed[..20 + head_len].to_vec();
+    bomb[12..20].copy_from_slice(&(64u64 << 20).to_le_bytes());
+    bomb.extend_from_slice(&zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap());
+    bomb.extend_from_slice(&crc32c::crc32c(&bomb).to_le_bytes());
+    assert!(general::unpack(&bomb, half_life_ms, at).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Any bytes as a message, a share, or a node's state: nothing panics, memory stays in bounds, and what is read is written to the same.
+//! Any bytes as a message, a share, a general image, or a node's state: nothing panics, memory stays in bounds, and what is read is written to the same.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use fetchwise::time::Timestamp;
 use fetchwise_fleet::Origin;
 use fetchwise_fleet::book::Book;
 use fetchwise_fleet::codec::{BODY_MAX, Batch, Builder, peek};
-use fetchwise_fleet::{share, state};
+use fetchwise_fleet::{general, share, state};
 use libfuzzer_sys::fuzz_target;
 
 /// A message whose checksum fits these columns, so that the fuzzer gets behind it.
@@ -79,6 +79,11 @@ fuzz_target!(|data: &[u8]| {
             let crc = crc32c::crc32c(&bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
             let _ = (share::unpack(rest), share::unpack(&bytes));
+            let half_life_ms = 30 * 86_400_000;
+            let at = Timestamp::from_millis(1_800_000_000_000);
+            if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
+                assert!(share.is_general());
+            }
         }
         _ => {
             if let Ok(state) = state::State::decode(rest) {

@@ -218,6 +218,8 @@ pub enum FleetScope {
     /// Everything.
     #[default]
     All,
+    /// What belongs to no one site: each site has its own node.
+    Own,
 }
 
 /// `[fleet]`

@@ -1,6 +1,6 @@
 //! Images side by side, and without a domain.
 //!
-//! Owns: what of two images is the same to within rounding, and which rows are a domain's own. Must not know how images come about.
+//! Owns: what of two images is the same to within rounding, and which rows are a domain's own or belong to none. Must not know how images come about.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,7 @@ use super::cell::Raw;
 use super::entry::Entry;
 use super::fact::Said;
 use super::image::{BreakerRow, CellRow, EntryRow, FADED, Image, Place, take};
+use crate::time::Timestamp;
 
 impl Image {
     /// Whether it has evidence of this domain itself.
@@ -50,6 +51,69 @@ impl Image {
             said.blocked += cell.raw.blocked * down;
         }
         all
+    }
+
+    /// Without what belongs to one domain or site: what is left is of all attempts together, flags, hints, depths, suffixes, tags and
+    /// heuristics of a user's own.
+    pub(crate) fn general(&self) -> Self {
+        let mut general = Self {
+            decay: self.decay,
+            as_of: self.as_of,
+            fetchers: self.fetchers.clone(),
+            tags: self.tags.clone(),
+            tag_cells: self.tag_cells.clone(),
+            ..Self::default()
+        };
+        for whole in Rows::of(self).filter(Whole::is_general) {
+            general.entries.push(*whole.row);
+            general.cells.extend_from_slice(whole.cells);
+        }
+        general
+    }
+
+    /// Whether nothing in it belongs to one domain or site.
+    pub(crate) fn is_general(&self) -> bool {
+        self.days.is_empty() && self.breakers.is_empty() && Rows::of(self).all(|whole| whole.is_general())
+    }
+
+    /// Whether `attempts` attempts could have shown it by `now`: none weighs more than one, and each is in one cell of all together.
+    pub(crate) fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
+        let down = self.decay.map_or(0.0, |decay| decay.down(now));
+        // Clocks differ by a little, and sums are rounded.
+        let fits = |raw: &Raw| {
+            let most = f64::from(raw.attempts) * 1.01;
+            u64::from(raw.attempts) <= attempts
+                && raw.total * down <= most
+                && f64::from(raw.recent_total.max(raw.alert_total)) * down <= most
+        };
+        let global = Rows::of(self).filter(|whole| whole.row.place.kind == Place::GLOBAL);
+        let counted = global.flat_map(|whole| whole.cells).map(|cell| u64::from(cell.raw.attempts)).sum::<u64>();
+        counted <= attempts && self.cells.iter().all(|cell| fits(&cell.raw))
+    }
+
+    /// Leaves out the lighter half of the entries that are found by their hash. False where there is none.
+    pub(crate) fn lighten(&mut self) -> bool {
+        let mut weights: Vec<f64> =
+            Rows::of(self).filter(|whole| whole.row.place.kind == Place::MAP).map(|whole| whole.weight()).collect();
+        if weights.is_empty() {
+            return false;
+        }
+        weights.sort_by(f64::total_cmp);
+        let (least, mut room) = (weights[weights.len() / 2], weights.len() / 2);
+        let mut kept = Self { entries: Vec::new(), cells: Vec::new(), breakers: Vec::new(), ..self.clone() };
+        for whole in Rows::of(self) {
+            if whole.row.place.kind == Place::MAP {
+                if whole.weight() < least || room == 0 {
+                    continue;
+                }
+                room -= 1;
+            }
+            kept.entries.push(*whole.row);
+            kept.cells.extend_from_slice(whole.cells);
+            kept.breakers.extend_from_slice(whole.breakers);
+        }
+        *self = kept;
+        true
     }
 
     /// Leaves out this domain itself. What other domains of the site of its name have shown stays.
@@ -204,6 +268,14 @@ struct Whole<'i> {
 }
 
 impl Whole<'_> {
+    /// Whether it belongs to no one domain. An attempt is counted in its domain's entry, and in no other; the entry of a site's name that
+    /// no attempt was at has cells of the site's other domains.
+    fn is_general(&self) -> bool {
+        let is_plain = self.row.attempts == 0 && self.breakers.is_empty() && self.row.shown == [None; 4];
+        self.row.place.kind != Place::MAP
+            || is_plain && self.cells.iter().all(|cell| Entry::split_tag(cell.tag).0.is_own())
+    }
+
     fn weight(&self) -> f64 {
         self.cells.iter().map(|cell| cell.raw.total).sum()
     }

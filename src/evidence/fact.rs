@@ -110,6 +110,11 @@ impl Share {
         self.0.as_of
     }
 
+    /// The half-life that its weights fade by, in milliseconds; none where it has no weights.
+    pub fn half_life_ms(&self) -> Option<u64> {
+        self.0.decay.map(|decay| decay.half_life().as_millis() as u64)
+    }
+
     /// How many keys it has evidence of.
     pub fn keys(&self) -> usize {
         self.0.entries.len()
@@ -143,6 +148,27 @@ impl Share {
     /// Leaves out what is of this domain itself; what other domains of the site of its name have shown stays.
     pub fn forget_domain(&mut self, domain: &str) {
         self.0.forget_domain(domain);
+    }
+
+    /// Without what belongs to one domain or site. What is left belongs to all: all attempts together, flags, hints, depths, suffixes,
+    /// tags, and heuristics of a user's own. Cost: a pass over all keys.
+    pub fn general(&self) -> Self {
+        Self(self.0.general())
+    }
+
+    /// Whether nothing in it belongs to one domain or site.
+    pub fn is_general(&self) -> bool {
+        self.0.is_general()
+    }
+
+    /// Whether so many attempts could have shown it by `now`.
+    pub fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
+        self.0.is_of(attempts, now)
+    }
+
+    /// Leaves out the lighter half of its keys, but for those that every share has. False where it has no others.
+    pub fn lighten(&mut self) -> bool {
+        self.0.lighten()
     }
 
     /// Where this and `other` differ by more than rounding, if anywhere: an entry's key and what about it.

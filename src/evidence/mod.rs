@@ -309,6 +309,20 @@ impl Evidence {
         voice
     }
 
+    /// As [`observe`](Self::observe), of what belongs to no one domain alone: neither the attempt's domain nor its site learns, nor do
+    /// tags, which speak of what a host showed before.
+    #[cfg(feature = "journal")]
+    pub(crate) fn observe_general(&self, attempt: &impl Observed, registry: &Registry) {
+        let Some(moved) = self.moved_by(attempt, registry) else { return };
+        self.each_cell_of(
+            self,
+            attempt,
+            &moved,
+            |role| role == Role::Plain,
+            |_, cell, role| cell.add(&self.decay, moved.up, &moved.what, role.is_recent(), Writers::Many),
+        );
+    }
+
     /// Who is credited by an attempt that rendered a page and found no more text than the plain answer before it: the fetcher that had
     /// brought that answer. Its attempt was recorded as a failure, and is turned into a success on this domain, path, suffix and
     /// site.

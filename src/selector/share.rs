@@ -68,6 +68,12 @@ impl Selector {
         self.evidence.keys_max()
     }
 
+    /// Learns from an attempt what belongs to no one domain, and nothing else.
+    #[doc(hidden)]
+    pub fn learn_general(&self, fact: &Fact<'_>) {
+        self.evidence.observe_general(fact, &self.registry);
+    }
+
     /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
     #[doc(hidden)]
     pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {

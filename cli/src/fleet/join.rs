@@ -13,7 +13,7 @@ use fetchwise::selector::Selector;
 use fetchwise_fleet::hosts::SharedHosts;
 use fetchwise_fleet::nats::{Nats, NatsSettings};
 use fetchwise_fleet::transport::{Transport, TransportError};
-use fetchwise_fleet::{Fleet, FleetError, Options, Status};
+use fetchwise_fleet::{Fleet, FleetError, Options, Scope, Status};
 use fetchwise_serve::Membership;
 
 use super::told::Told;
@@ -75,9 +75,11 @@ fn pool(settings: &Settings, args: &FleetArgs) -> String {
 /// How this node takes part.
 pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
     let config = &settings.config.fleet;
-    // There is no other yet; one that is not known is refused with the config.
-    let FleetScope::All = config.scope.unwrap_or_default();
     let mut options = Options::default();
+    options.scope = match config.scope.unwrap_or_default() {
+        FleetScope::All => Scope::All,
+        FleetScope::Own => Scope::Own,
+    };
     options.pool = pool(settings, args);
     options.egress = config.egress.clone().unwrap_or_default();
     options.max_age = config.max_age.unwrap_or(options.max_age);
@@ -94,7 +96,9 @@ pub(super) fn about(error: FleetError) -> Failure {
     match error {
         FleetError::Transport(error) => about_broker(&error),
         FleetError::Journal(error) => error.into(),
-        error @ FleetError::Differs { .. } => Failure::usage(plain(&error.to_string())),
+        error @ (FleetError::Differs { .. } | FleetError::OtherScope { .. }) => {
+            Failure::usage(plain(&error.to_string()))
+        }
         error if error.is_refusal() => Failure::refused(plain(&error.to_string())),
         error => Failure::failed(plain(&error.to_string())),
     }

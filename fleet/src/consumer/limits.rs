@@ -16,7 +16,7 @@ use crate::transport::Position;
 
 impl Consumer {
     /// What a node has used up, at a time of the broker's.
-    fn short_of(&mut self, origin: Origin, at: Timestamp) -> Option<&'static str> {
+    pub(super) fn short_of(&mut self, origin: Origin, at: Timestamp) -> Option<&'static str> {
         let (limits, safeguards) = (self.options.limits, self.options.safeguards);
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         allowance.fill(&limits, at);

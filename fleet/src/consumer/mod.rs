@@ -1,6 +1,7 @@
 //! The consumer: what others say is kept, learned from once, and asked for where it is missing.
 
 mod allowance;
+mod general;
 mod limits;
 mod reader;
 mod report;

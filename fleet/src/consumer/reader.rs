@@ -361,6 +361,10 @@ impl Consumer {
 
     /// Looks for what is missing, and does something about it.
     pub(crate) async fn mend(&mut self) -> Result<(), FleetError> {
+        if self.is_own() {
+            // An image replaces its origin's one before as a whole: nothing is ever missing.
+            return Ok(());
+        }
         let shares = if self.is_starting { Some(self.transport.blobs().list().await?) } else { None };
         if let Some(shares) = &shares {
             self.start(shares).await?;
@@ -368,8 +372,7 @@ impl Consumer {
         let mut shares = shares;
         self.doubt().await?;
         self.take_waiting().await?;
-        let now = self.selector.now();
-        self.peers_mut()?.sweep_links(now);
+        self.peers_mut()?.sweep_links();
         let origins: Vec<Origin> = self.known();
         for origin in origins {
             self.close_if_gone(origin)?;
@@ -428,7 +431,7 @@ impl Consumer {
     /// All others that anything is known of.
     pub(super) fn known(&self) -> Vec<Origin> {
         let mut all: Vec<Origin> = self.seen.keys().copied().collect();
-        all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().copied()));
+        all.extend(self.book().into_iter().flat_map(|book| book.peers.keys().chain(book.generals.keys()).copied()));
         all.sort_unstable();
         all.dedup();
         all
@@ -443,7 +446,7 @@ impl Consumer {
     pub(crate) fn holes(&self, origin: Origin) -> Vec<(u32, u64, u64)> {
         let nobody = Peer::default();
         let peer = self.book().and_then(|book| book.peers.get(&origin)).unwrap_or(&nobody);
-        if !peer.is_heard() || peer.is_closed {
+        if !peer.is_heard() || peer.is_closed || self.is_own() {
             return Vec::new();
         }
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());

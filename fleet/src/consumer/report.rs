@@ -47,9 +47,10 @@ impl Consumer {
             let presence = seen.presence.unwrap_or_default();
             let holes: u64 = count(self.holes(origin).iter().map(|(_, first, last)| (*first, *last)));
             let missing = seen.missing.filter(|_| holes > 0);
+            let general = self.book().and_then(|book| book.generals.get(&origin)).map_or(0, |held| held.position);
             PeerStatus {
                 origin: origin.to_string(),
-                position: peer.top(peer.epoch().max(presence.epoch)).max(peer.base(peer.epoch())),
+                position: peer.top(peer.epoch().max(presence.epoch)).max(peer.base(peer.epoch())).max(general),
                 published: presence.position,
                 share: presence.share,
                 holes,

@@ -72,6 +72,9 @@ impl Fleet {
         };
         let (own, learner) = ((origin, publisher.state.own()), Arc::clone(&selector));
         let peers = blocking(move || Peers::open(&dir, own, learner)).await??;
+        if !peers.book.is_of(options.scope) {
+            return Err(FleetError::OtherScope { ours: options.scope.name() });
+        }
         let own_log = (Arc::clone(&journal), Arc::clone(&selector));
         let consumer = Consumer::new(origin, peers, own_log, Arc::clone(&transport), options.clone());
         publisher.forgot = consumer.forgot();
@@ -80,6 +83,7 @@ impl Fleet {
         {
             let mut status = lock(&shared.status);
             (status.origin, status.pool) = (origin.to_string(), options.pool.clone());
+            status.scope = options.scope.name().to_owned();
             (status.broker, status.starting) = (greeted, true);
         }
         *lock(&shared.nodes) = vec![origin];
@@ -131,6 +135,7 @@ impl Fleet {
         (status.counts.published, status.counts.bytes) = (published.published, published.bytes);
         (status.counts.withheld, status.counts.rewinds) = (published.withheld, published.rewinds);
         status.counts.failures = published.failures;
+        (status.counts.generals_said, status.counts.general_bytes) = (published.generals_said, published.general_bytes);
         status
     }
 

@@ -1,5 +1,6 @@
 //! A node's part in a fleet: the handle, and the two tasks behind it.
 
+mod generals;
 mod handle;
 mod reads;
 mod shared;

@@ -65,6 +65,9 @@ impl Reads {
     /// Reads until it has to begin anew.
     async fn read(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         use futures_util::StreamExt;
+        if self.consumer.is_own() {
+            return self.read_generals(keeping).await;
+        }
         let timing = self.options.timing;
         let transport = Arc::clone(&self.transport);
         if self.consumer.is_starting {
@@ -126,7 +129,7 @@ impl Reads {
         }
     }
 
-    async fn look(&mut self) -> Result<(), FleetError> {
+    pub(super) async fn look(&mut self) -> Result<(), FleetError> {
         if self.tables_at.is_none_or(|at| at.elapsed() >= self.options.timing.tables) {
             self.consumer.look().await?;
             self.tables_at = Some(tokio::time::Instant::now());
@@ -138,7 +141,9 @@ impl Reads {
         *lock(&self.shared.nodes) = self.consumer.owners();
         let bounds = self.transport.bounds().await?;
         let cursor = self.consumer.cursor();
-        let is_read = bounds.last == 0 || bounds.incarnation == cursor.incarnation && bounds.last < cursor.seq;
+        let is_read = self.consumer.is_own()
+            || bounds.last == 0
+            || bounds.incarnation == cursor.incarnation && bounds.last < cursor.seq;
         let mut status = lock(&self.shared.status);
         status.forgot += u64::from(has_forgotten);
         status.peers = self.consumer.status();
@@ -150,7 +155,7 @@ impl Reads {
     }
 
     /// Takes a snapshot of `peers/` beside everything else, where one is due.
-    fn keep(&mut self, keeping: &mut Option<JoinHandle<()>>) {
+    pub(super) fn keep(&mut self, keeping: &mut Option<JoinHandle<()>>) {
         if keeping.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }

@@ -1,5 +1,6 @@
 //! What a node's tasks know of each other, and what is asked of them.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) status: Mutex<Status>,
     pub(super) nodes: Mutex<Vec<Origin>>,
     pub(super) published: Mutex<Counts>,
+    /// The broker has lost the general images.
+    pub(super) general_is_wanted: AtomicBool,
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

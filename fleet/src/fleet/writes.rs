@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fetchwise::journal::Journal;
 use tokio::sync::{mpsc, watch};
@@ -125,6 +126,7 @@ impl Writes {
     async fn turn(&mut self, look: bool) -> Result<Turn, FleetError> {
         self.publisher.is_excluded = *self.is_excluded.borrow();
         self.publisher.forgot.clone_from(&self.forgot.borrow());
+        self.publisher.general.is_wanted |= self.shared.general_is_wanted.swap(false, Ordering::Relaxed);
         if !self.is_greeted {
             greet(&mut self.publisher, &mut self.lease, &*self.transport).await?;
             self.is_greeted = true;
@@ -148,6 +150,7 @@ impl Writes {
         turned?;
         if !self.publisher.is_excluded {
             self.publisher.share().await?;
+            self.publisher.say_general(true).await?;
         }
         self.lease.leave(&self.publisher, &*self.transport).await
     }
@@ -165,6 +168,7 @@ impl Writes {
             } else {
                 counts.failures += 1;
             }
+            (counts.generals_said, counts.general_bytes) = publisher.general.told;
         }
         let mut status = lock(&self.shared.status);
         status.epoch = publisher.state.fork().epoch;

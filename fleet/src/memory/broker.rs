@@ -12,6 +12,7 @@ use fetchwise::time::{Clock, Timestamp};
 
 use tokio::sync::Notify;
 
+use super::general::Generals;
 use crate::origin::Origin;
 use crate::transport::{Bounds, Cell, Change, Table, Want};
 
@@ -72,6 +73,7 @@ pub(super) struct State {
     pub(super) random: u64,
     pub(super) published: u64,
     pub(super) bytes: u64,
+    pub(super) generals: Generals,
 }
 
 /// The broker. Nodes talk to it by [`Memory::node`].
@@ -153,6 +155,27 @@ impl Memory {
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.state();
         (state.published, state.bytes)
+    }
+
+    /// Deletes all general images.
+    pub fn wipe_generals(&self) {
+        let mut state = self.state();
+        state.generals.wipe();
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Puts what somebody else says there, whatever it is.
+    pub fn put_general(&self, origin: Origin, body: Bytes) {
+        let now = self.clock.now();
+        self.state().generals.put(origin, now, body);
+        self.changed.notify_waiters();
+    }
+
+    /// General images that were said, and their bytes.
+    pub fn general_traffic(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.generals.said, state.generals.bytes)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -14,7 +14,8 @@ use futures_util::{FutureExt, StreamExt};
 
 use crate::origin::Origin;
 use crate::transport::{
-    BlobInfo, Blobs, Bounds, Cell, Cells, Change, Delivery, Position, Swapped, Table, Transport, TransportError, Want,
+    BlobInfo, Blobs, Bounds, Cell, Cells, Change, Delivery, General, Position, Swapped, Table, Transport,
+    TransportError, Want,
 };
 
 use super::broker::{Memory, Signal, State, Stored};
@@ -212,6 +213,21 @@ impl Transport for Node {
         .boxed()
     }
 
+    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        async move {
+            at_most("a general image", body.len(), MESSAGE_MAX)?;
+            let now = self.broker.clock.now();
+            let mut state = self.reach()?;
+            state.generals.put(origin, now, body);
+            self.answer(state, ())
+        }
+        .boxed()
+    }
+
+    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
+        generals(self)
+    }
+
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
         async move { self.reach().map(|_| Some(self.broker.clock.now())) }.boxed()
     }
@@ -274,6 +290,51 @@ impl Transport for Node {
     fn is_up(&self) -> bool {
         !self.broker.state().cut.contains(&self.origin)
     }
+}
+
+/// Where a reader stands.
+struct GeneralCursor {
+    node: Node,
+    wiped: u64,
+    place: u64,
+    /// Whether it was told that all has come.
+    is_read: bool,
+}
+
+impl GeneralCursor {
+    fn step(&mut self) -> Result<Option<General>, TransportError> {
+        let state = self.node.reach()?;
+        let generals = &state.generals;
+        if generals.wiped != self.wiped {
+            (self.wiped, self.place, self.is_read) = (generals.wiped, 0, false);
+            return Ok(Some(General::Wiped));
+        }
+        if let Some((place, image)) = generals.behind(self.place) {
+            (self.place, self.is_read) = (place, false);
+            return Ok(Some(image));
+        }
+        let is_news = !std::mem::replace(&mut self.is_read, true);
+        Ok(is_news.then_some(General::Read))
+    }
+}
+
+/// The newest of each, then what comes.
+fn generals(node: &Node) -> BoxStream<'_, Result<General, TransportError>> {
+    let wiped = node.broker.state().generals.wiped;
+    let cursor = GeneralCursor { node: node.clone(), wiped, place: 0, is_read: false };
+    stream::unfold(Some(cursor), |cursor| async move {
+        let mut cursor = cursor?;
+        loop {
+            match cursor.step() {
+                Ok(Some(came)) => return Some((Ok(came), Some(cursor))),
+                Ok(None) => {
+                    let _ = tokio::time::timeout(LOOK_EVERY, cursor.node.broker.changed.notified()).await;
+                }
+                Err(error) => return Some((Err(error), None)),
+            }
+        }
+    })
+    .boxed()
 }
 
 impl Cells for Node {

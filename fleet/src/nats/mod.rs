@@ -1,6 +1,7 @@
 //! The transport over NATS JetStream.
 //!
-//! A pool `P` has the stream `FW_P` with a subject for each origin, a key-value bucket for each table and an object store for shares.
+//! A pool `P` has the stream `FW_P` with a subject for each origin, the stream `FW_P_general` likewise, a key-value bucket for each
+//! table and an object store for shares.
 //! Owns: how the words of [`crate::transport`] are said to NATS. Invariants: every call ends in time, and nothing that a broker says
 //! makes a panic; of a broker's promises only those of one message are counted on. Must not know: what messages, cells and blobs say.
 
@@ -15,11 +16,12 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 
 use crate::origin::Origin;
-use crate::transport::{Blobs, Bounds, Cells, Delivery, Position, Transport, TransportError, Want};
+use crate::transport::{Blobs, Bounds, Cells, Delivery, General, Position, Transport, TransportError, Want};
 
 mod blobs;
 mod cells;
 mod error;
+mod general;
 mod info;
 mod link;
 mod names;
@@ -169,6 +171,14 @@ impl Transport for Nats {
             let (stream, subject) = (self.link.names.stream(), self.link.names.facts_of(origin));
             Ok(self.link.last_of(&stream, &subject).await?.map(|message| message.payload))
         })
+    }
+
+    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        Box::pin(self.store_general(origin, body))
+    }
+
+    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
+        self.read_generals()
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {

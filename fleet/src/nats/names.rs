@@ -8,6 +8,8 @@ use crate::transport::{Table, TransportError};
 
 /// The longest name of a pool.
 const POOL_MAX: usize = 64;
+/// What the name of a pool's second stream ends with.
+const GENERAL: &str = "_general";
 
 /// The names of one pool.
 #[derive(Clone, Debug)]
@@ -23,6 +25,11 @@ impl Names {
             let shown: String = pool.chars().take(POOL_MAX).collect();
             return Err(TransportError::Invalid(format!(
                 "{shown:?} cannot be a pool's name: letters, digits, - and _ can, {POOL_MAX} of them at most"
+            )));
+        }
+        if pool.ends_with(GENERAL) {
+            return Err(TransportError::Invalid(format!(
+                "{pool:?} cannot be a pool's name: what ends with {GENERAL} names a stream of another pool"
             )));
         }
         Ok(Self { pool: pool.to_owned() })
@@ -45,10 +52,34 @@ impl Names {
 
     /// Who published there.
     pub(super) fn origin(&self, subject: &str) -> Option<Origin> {
+        self.origin_in(subject, ".f.")
+    }
+
+    fn origin_in(&self, subject: &str, kind: &str) -> Option<Origin> {
         let rest = subject.strip_prefix("fw.")?.strip_prefix(&self.pool)?;
-        let name = rest.strip_prefix(".f.")?;
+        let name = rest.strip_prefix(kind)?;
         // As it is printed, and in no other way: one origin has one subject.
         name.parse().ok().filter(|origin: &Origin| origin.to_string() == name)
+    }
+
+    /// The stream of general images.
+    pub(super) fn general_stream(&self) -> String {
+        format!("FW_{}{GENERAL}", self.pool)
+    }
+
+    /// What the stream of general images takes.
+    pub(super) fn generals(&self) -> String {
+        format!("fw.{}.g.*", self.pool)
+    }
+
+    /// Where an origin says its own.
+    pub(super) fn general_of(&self, origin: Origin) -> String {
+        format!("fw.{}.g.{origin}", self.pool)
+    }
+
+    /// Who said one there.
+    pub(super) fn origin_of_general(&self, subject: &str) -> Option<Origin> {
+        self.origin_in(subject, ".g.")
     }
 
     /// Where an origin is told what is wanted of it.
@@ -172,12 +203,15 @@ mod tests {
         let dashed = format!("fw.p.f.{}", uuid::Uuid::from_bytes(*origin.as_bytes()));
         assert_eq!(names.origin(&dashed), None);
         assert_eq!(names.origin(&names.wants_of(origin)), None);
+        assert_eq!(names.origin(&names.general_of(origin)), None);
+        assert_eq!(names.origin_of_general(&names.general_of(origin)), Some(origin));
+        assert_eq!(names.origin_of_general(&names.facts_of(origin)), None);
     }
 
     #[test]
     fn a_pool_is_a_plain_word() {
         assert!(Names::new("eu-west_2").is_ok());
-        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65)] {
+        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65), "eu_general"] {
             assert!(Names::new(bad).is_err(), "{bad}");
         }
     }

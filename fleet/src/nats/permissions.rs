@@ -18,10 +18,11 @@ use crate::transport::{Table, TransportError};
 /// [`TransportError::Invalid`] when `pool` is no name of a pool.
 pub fn permissions(pool: &str, node: Origin) -> Result<String, TransportError> {
     let names = Names::new(pool)?;
-    let mut streams = vec![names.stream(), names.shares_stream()];
+    let mut streams = vec![names.stream(), names.general_stream(), names.shares_stream()];
     streams.extend(Table::ALL.map(|table| names.bucket_stream(table)));
     let mut publish = vec![
         names.facts_of(node),
+        names.general_of(node),
         names.all_wants(),
         names.all_cells(Table::Hosts),
         names.cell(Table::Nodes, &node.to_string()),

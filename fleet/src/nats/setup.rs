@@ -10,6 +10,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use serde_json::Value;
 
 use super::error::{Told, told};
+use super::general;
 use super::info::Info;
 use super::link::Link;
 use crate::transport::{Table, TransportError};
@@ -95,7 +96,8 @@ fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
         allow_rollup: true,
         ..common.clone()
     };
-    let mut all = vec![facts, shares];
+    let general = general::wanted(names, FACTS_MAX, &common);
+    let mut all = vec![facts, general, shares];
     all.extend(Table::ALL.map(table));
     all
 }

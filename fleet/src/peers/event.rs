@@ -25,6 +25,7 @@ const ASIDE: u16 = 6;
 const CURSOR: u16 = 7;
 const CLOSE: u16 = 8;
 const DISSOLVE: u16 = 9;
+const GENERAL: u16 = 10;
 
 /// What stands before a message's bytes.
 const MESSAGE_HEAD: usize = 40;
@@ -50,6 +51,8 @@ pub(crate) enum Event<'b> {
     Close(Origin),
     /// All that is known of these goes, to be taken anew: their evidence was mixed.
     Dissolve(Vec<Origin>),
+    /// A general image, as it came, has taken the place of its origin's one before.
+    General { origin: Origin, at: Timestamp, body: &'b [u8] },
 }
 
 /// A share that was taken, and where it is kept.
@@ -104,6 +107,7 @@ impl Event<'_> {
                 bytes.extend_from_slice(body);
                 (MESSAGE, bytes)
             }
+            Self::General { origin, at, body } => (GENERAL, general_bytes(*origin, *at, body)),
             Self::Share(share) => {
                 let TakenShare { origin, covers, epoch, base, file, at } = share.clone();
                 (SHARE, json(&ShareJson { origin: origin.to_string(), covers, epoch, base, file, at: at.as_millis() }))
@@ -134,6 +138,10 @@ impl<'b> Event<'b> {
         let named = || bytes.try_into().map(Origin::from_bytes).map_err(|_| "an origin is cut off".to_owned());
         let failed = |error: serde_json::Error| error.to_string();
         match kind {
+            GENERAL => match general(bytes) {
+                Some((origin, at, body)) => Ok(Self::General { origin, at, body }),
+                None => Err("a general image is cut off".to_owned()),
+            },
             MESSAGE => message(bytes).ok_or_else(|| "a message is cut off".to_owned()),
             SHARE => {
                 let json: ShareJson = serde_json::from_slice(bytes).map_err(failed)?;
@@ -175,6 +183,18 @@ fn message(bytes: &[u8]) -> Option<Event<'_>> {
     Some(Event::Message { origin: Origin::from_bytes(*origin), position, at, body })
 }
 
+/// A general image as a record and a snapshot's section have it.
+pub(super) fn general_bytes(origin: Origin, at: Timestamp, body: &[u8]) -> Vec<u8> {
+    [&origin.as_bytes()[..], &at.as_millis().to_le_bytes(), body].concat()
+}
+
+/// The opposite of [`general_bytes`].
+pub(super) fn general(bytes: &[u8]) -> Option<(Origin, Timestamp, &[u8])> {
+    let (origin, rest) = bytes.split_first_chunk()?;
+    let (at, body) = rest.split_first_chunk()?;
+    Some((Origin::from_bytes(*origin), Timestamp::from_millis(i64::from_le_bytes(*at)), body))
+}
+
 fn cursor(bytes: &[u8]) -> Option<Event<'_>> {
     let (incarnation, rest) = bytes.split_first_chunk()?;
     let incarnation = u64::from_le_bytes(*incarnation);
@@ -201,6 +221,7 @@ mod tests {
             Event::Cursor(position),
             Event::Close(origin),
             Event::Dissolve(vec![origin, Origin::random()]),
+            Event::General { origin, at, body: b"image" },
         ];
         for event in all {
             let (kind, bytes) = event.encode();

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use bytes::Bytes;
 use fetchwise::evidence::{Fact, Share};
 use fetchwise::time::Timestamp;
 use fetchwise_log::{Error as LogError, Reader, RecordRef};
 
-use super::event::{Event, FINGERPRINT};
-use crate::book::Book;
+use super::event::{Event, FINGERPRINT, general};
+use crate::book::{Book, Held};
 use crate::codec::Batch;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
@@ -27,6 +28,8 @@ pub(super) const BOOK: u32 = 100;
 pub(super) const IMAGE: u32 = 101;
 /// One for several origins together, where there would be too much otherwise.
 pub(super) const MIXED: u32 = 102;
+/// One for each origin of which a general image is held: when the broker had it, and the image as it came.
+pub(super) const GENERAL: u32 = 103;
 
 /// A whole share with its head does not get larger than this.
 pub(crate) const SHARE_MAX: u64 = 8 << 30;
@@ -37,6 +40,10 @@ pub(crate) trait Learns {
     fn share(&mut self, of: &[Origin], share: &Share);
     /// A fact.
     fn fact(&mut self, origin: Origin, fact: &Fact<'_>);
+    /// What an origin has said of what belongs to no one site.
+    fn general(&mut self, origin: Origin, share: &Share) {
+        self.share(&[origin], share);
+    }
 }
 
 /// What a first look at the records behind the snapshot shows.
@@ -45,6 +52,8 @@ struct Ahead {
     /// Where an origin's evidence began anew, the last time.
     begins: HashMap<Origin, u64>,
     forgotten: Vec<(String, Timestamp)>,
+    /// Where an origin's newest general image stands.
+    generals: HashMap<Origin, u64>,
 }
 
 /// Folds `dir` up to the record `upto`; `only` one origin's evidence is shown where it is given. Returns the book, and the last record
@@ -76,6 +85,18 @@ pub(crate) fn fold(
     }
     if let Some(snapshot) = &found {
         for section in snapshot.sections() {
+            if section.kind == GENERAL {
+                let (origin, at, body) =
+                    general(section.bytes).ok_or_else(|| FleetError::Record("a general image is cut off".into()))?;
+                let has_newer = ahead.begins.contains_key(&origin) || ahead.generals.contains_key(&origin);
+                hold(
+                    &mut book,
+                    (origin, at, body),
+                    !has_newer && only.is_none_or(|all| all.contains(&origin)),
+                    learns,
+                )?;
+                continue;
+            }
             let Some((group, packed)) = image_of(section.kind, section.bytes) else { continue };
             let is_shown =
                 |origin: &Origin| !ahead.begins.contains_key(origin) && only.is_none_or(|only| only.contains(origin));
@@ -104,6 +125,10 @@ pub(crate) fn fold(
         let event = Event::decode(record.kind, record.schema, record.payload).map_err(FleetError::Record)?;
         let begins = |origin: &Origin| ahead.begins.get(origin).copied().unwrap_or(0);
         let is_shown = |origin: &Origin| seq >= begins(origin) && only.is_none_or(|only| only.contains(origin));
+        if let Event::General { origin, at, body } = event {
+            let shows = is_shown(&origin) && ahead.generals.get(&origin) == Some(&seq);
+            return hold(&mut book, (origin, at, body), shows, learns);
+        }
         if let Err(error) = step(dir, &mut book, event, is_shown, learns) {
             failed.get_or_insert(error);
         }
@@ -111,6 +136,21 @@ pub(crate) fn fold(
     })?;
     let _ = kept;
     failed.map_or(Ok((book, last)), Err)
+}
+
+/// Puts a general image into the book, and shows it where nothing has taken its place since.
+fn hold(
+    book: &mut Book,
+    (origin, at, body): (Origin, Timestamp, &[u8]),
+    shows: bool,
+    learns: &mut impl Learns,
+) -> Result<(), FleetError> {
+    let (head, share) = unpack(body).map_err(|what| FleetError::Record(what.to_owned()))?;
+    if shows {
+        learns.general(origin, &share);
+    }
+    book.general(origin, Held::new(&head, at, Bytes::copy_from_slice(body)));
+    Ok(())
 }
 
 fn step(
@@ -149,6 +189,8 @@ fn step(
         Event::Cursor(position) => book.cursor = position,
         Event::Close(origin) => book.close(origin),
         Event::Dissolve(group) => book.dissolve(&group),
+        // It is looked at where it is known whether it is the newest.
+        Event::General { .. } => {}
     }
     Ok(())
 }
@@ -201,6 +243,7 @@ fn look_ahead(reader: &Reader, covers: u64, upto: u64) -> Result<Ahead, FleetErr
             Event::Share(taken) => drop(ahead.begins.insert(taken.origin, seq)),
             Event::Exclude(origin) => drop(ahead.begins.insert(origin, seq)),
             Event::Dissolve(group) => ahead.begins.extend(group.into_iter().map(|origin| (origin, seq))),
+            Event::General { origin, .. } => drop(ahead.generals.insert(origin, seq)),
             Event::Forget { domain, until } => ahead.forgotten.push((domain, until)),
             _ => {}
         }

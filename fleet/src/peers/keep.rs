@@ -14,10 +14,10 @@ use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 
-use super::event::{Event, FINGERPRINT};
-use super::fold::{BOOK, FOLDER, IMAGE, Learns, MIXED, each, fold, mixed};
+use super::event::{Event, FINGERPRINT, general_bytes};
+use super::fold::{BOOK, FOLDER, GENERAL, IMAGE, Learns, MIXED, each, fold, mixed};
 use super::learn::{Apart, Teaches};
-use crate::book::Book;
+use crate::book::{Book, Held};
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
@@ -60,6 +60,10 @@ impl Learns for Each<'_> {
         if let Some(apart) = self.of(origin) {
             apart.fact(origin, fact);
         }
+    }
+
+    fn general(&mut self, _: Origin, _: &Share) {
+        // It is kept as it came: the book has it.
     }
 }
 
@@ -144,6 +148,8 @@ impl Keeper {
         let images = self.images(folded, &mut book, now)?;
         let mut sections = vec![(BOOK, book.encode())];
         sections.extend(images.iter().map(Image::section));
+        let general = |(origin, held): (&Origin, &Held)| (GENERAL, general_bytes(*origin, held.at, &held.body));
+        sections.extend(book.generals.iter().map(general));
         let group = images.iter().find(|image| image.of.len() > 1).map(|image| &image.of);
         let held = group.map(|_| hold(&self.gate));
         if let Some(group) = group
@@ -256,7 +262,7 @@ pub fn foreign(data: &Path, selector: &Selector) -> Result<usize, FleetError> {
     let (dir, state) = (data.join(FOLDER), crate::state::State::load(data)?);
     let Some(state) = state.filter(|_| dir.is_dir()) else { return Ok(0) };
     let (book, _) = fold(&dir, &(state.origin, state.own()), None, u64::MAX, &mut Teaches { selector })?;
-    Ok(book.peers.values().filter(|peer| !peer.seen.is_empty()).count())
+    Ok(book.peers.values().filter(|peer| !peer.seen.is_empty()).count() + book.generals.len())
 }
 
 /// Adds what `peers/` has of histories of this very node which its log has lost, to what its log has taught.

@@ -5,6 +5,7 @@
 mod event;
 mod facts;
 mod fold;
+mod general;
 mod keep;
 mod learn;
 mod store;

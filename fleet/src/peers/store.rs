@@ -39,7 +39,7 @@ pub(crate) struct Peers {
     /// What has come from others.
     pub(crate) book: Book,
     own: (Origin, BTreeMap<u32, Intervals>),
-    selector: Arc<Selector>,
+    pub(super) selector: Arc<Selector>,
     /// Records behind the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
     shares: u64,
@@ -93,10 +93,12 @@ impl Peers {
     }
 
     /// Appends an event; the log takes it, or nothing has happened.
-    fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
+    pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
         let (kind, payload) = event.encode();
         let key_hash = match event {
-            Event::Message { origin, .. } => u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8])),
+            Event::Message { origin, .. } | Event::General { origin, .. } => {
+                u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
+            }
             _ => 0,
         };
         let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
@@ -142,8 +144,7 @@ impl Peers {
     /// Says behind which addresses this node is, and has visits heed what those have said of links who share them.
     pub(crate) fn heed_links(&mut self, egress: &str) {
         egress.clone_into(&mut self.egress);
-        let now = self.selector.now();
-        self.sweep_links(now);
+        self.sweep_links();
         self.tell_links(&self.book.links.all());
     }
 
@@ -153,7 +154,8 @@ impl Peers {
     }
 
     /// Lets go of what was said of links and ended long ago, now and then.
-    pub(crate) fn sweep_links(&mut self, now: Timestamp) {
+    pub(crate) fn sweep_links(&mut self) {
+        let now = self.selector.now();
         if now >= self.sweep_at {
             self.sweep_at = now.saturating_add(SWEEP_EVERY);
             let gone = self.book.links.sweep(now);

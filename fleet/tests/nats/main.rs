@@ -10,9 +10,11 @@ mod disk;
 mod eight;
 mod faults;
 mod hosts;
+mod hot;
 mod links;
 mod newer;
 mod nodes;
+mod own;
 mod process;
 mod proxy;
 mod rows;
@@ -21,4 +23,5 @@ mod servers;
 mod setup;
 #[path = "../../../cli/tests/cli/small_disk.rs"]
 mod small_disk;
+mod start;
 mod suite;

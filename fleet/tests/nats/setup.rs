@@ -46,7 +46,7 @@ async fn init_makes_all_once_and_tells_what_differs() {
     let missing = nats.publish(Origin::random(), "a", Bytes::new()).await.unwrap_err();
     assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
     let made = nats.init(false).await.unwrap();
-    assert_eq!(made.len(), 6);
+    assert_eq!(made.len(), 7);
     assert!(made.iter().all(|made| made.how == How::Made), "{made:?}");
     let again = nats.init(false).await.unwrap();
     assert!(again.iter().all(|made| made.how == How::There), "{again:?}");

@@ -1,0 +1,53 @@
+//! The reading task in scope `own`: general images in the place of facts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::StreamExt;
+use tokio::task::JoinHandle;
+
+use super::reads::Reads;
+use super::shared::Ask;
+use crate::error::FleetError;
+
+impl Reads {
+    /// Reads until it has to begin anew.
+    pub(super) async fn read_generals(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
+        let transport = Arc::clone(&self.transport);
+        // Who is excluded, and what is forgotten, is known before anything is taken.
+        self.look().await?;
+        let mut came = transport.generals();
+        let mut stopped = self.stopped.clone();
+        let mut look = tokio::time::interval(self.options.timing.look);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.consumer.must_reopen = false;
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopped.changed() => return Ok(()),
+                ask = self.told.recv() => match ask {
+                    Some(Ask::Hear(origin, answer)) => {
+                        let _ = answer.send(self.consumer.include(origin).await);
+                    }
+                    Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
+                    None => return Ok(()),
+                },
+                _ = look.tick() => {
+                    self.look().await?;
+                    self.keep(keeping);
+                }
+                came = came.next() => match came {
+                    Some(came) => {
+                        if self.consumer.general(came?).await? {
+                            self.shared.general_is_wanted.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    None => return Ok(()),
+                }
+            }
+            if self.consumer.must_reopen {
+                return Ok(());
+            }
+        }
+    }
+}
