@@ -2,13 +2,15 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+# What `install` installs: a program that is built already, or nothing, and it builds one.
+PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
 SHELL_PAGES := testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
+.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-town bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,6 +74,9 @@ fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, 
 fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
 	@.ci/fleet-demo
 
+fleet-town: chromium ## Crawl the town with one node, ten apart and ten that share, and write the table into docs/fleet.md (ten minutes)
+	@.ci/fleet-town
+
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
 
@@ -108,8 +113,8 @@ peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers
 	.ci/peers
 
 install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)
-	$(CARGO) build --locked --release -p fetchwise-cli
-	install -Dm755 $(or $(CARGO_TARGET_DIR),target)/release/fetchwise $(DESTDIR)$(PREFIX)/bin/fetchwise
+	$(if $(PROGRAM),,$(CARGO) build --locked --release -p fetchwise-cli)
+	install -Dm755 $(or $(PROGRAM),$(or $(CARGO_TARGET_DIR),target)/release/fetchwise) $(DESTDIR)$(PREFIX)/bin/fetchwise
 	.ci/manual $(DESTDIR)$(PREFIX)/bin/fetchwise $(DESTDIR)$(PREFIX)/share
 
 release: ## Do all of a release but the upload, into target/dist

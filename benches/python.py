@@ -152,10 +152,11 @@ def main() -> None:
     row("record in Rust", best(lambda: rust._bench_record(selector, attempt, 50_000)), "ns")
     record = each(lambda: selector.record(fetchwise.Attempt(URL, "direct_access", duration_ms=3).delivered()), 50_000)
     row("record, constructor included", record, "ns", "at most 3000", record <= 3000)
+    # So many pages by each thread: what it takes to begin a thread must not be what is measured.
     for size, times in ((20_000, 2000), (1 << 20, 60)):
         body = page(size)
         for threads in (1, 8):
-            of_rust, ours = classify(detector, body, times // threads, threads)
+            of_rust, ours = classify(detector, body, times, threads)
             name = f"classify {size} bytes, {threads} thread{'s' * (threads > 1)}"
             row(f"{name}, Rust", of_rust / 1e9, "GB/s")
             row(f"{name}, Python", ours / 1e9, "GB/s", "at least 95 % of Rust's", ours >= 0.95 * of_rust)

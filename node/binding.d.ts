@@ -510,6 +510,32 @@ export interface ForgetOptions {
   link?: string
 }
 
+/** What became of lines that were imported. */
+export interface Imported {
+  /** Lines that were not blank. */
+  lines: number
+  /** Those that are in the journal now. */
+  imported: number
+  /** Those that were there already. */
+  duplicates: number
+  /** Those that could not be taken. */
+  failed: number
+  /** Those whose time lay in the future, and became now. */
+  clamped: number
+  /** Fields that mean nothing here. */
+  unknownFields: Array<string>
+  /** The first thousand of those that could not be taken. */
+  errors: Array<ImportError>
+}
+
+/** A line that could not be imported. */
+export interface ImportError {
+  /** Its number, from 1. */
+  line: number
+  /** Why. */
+  error: string
+}
+
 /** Counts and gauges of a log since it was opened. */
 export interface JournalMetrics {
   /** Records that were taken. */
@@ -592,6 +618,8 @@ export interface SelectorOptions {
   journal?: Journal | string
   /** How a journal that is opened here is written. */
   journalOptions?: JournalOptions
+  /** A TOML file as the program reads it, in the place of the other settings; what else is given here overrules it. */
+  config?: string
   /** Whether visits keep to a pace of each host, which is learned. */
   pace?: boolean
   /** How soon an attempt counts half, in days. */

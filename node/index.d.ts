@@ -1,4 +1,4 @@
-import type { Answer, Detector, End, ErrorKind as Kind, Step, VisitOptions } from './binding.js'
+import type { Answer, Attempt, Detector, End, ErrorKind as Kind, Imported, Journal, Selector, Step, VisitOptions } from './binding.js'
 
 export * from './binding.js'
 
@@ -42,6 +42,26 @@ export interface Fetched<R extends ResponseLike = ResponseLike> {
   /** What it was judged to be; null when the fetcher threw. */
   answer: Answer | null
 }
+
+/** A line of JSON as text or bytes, an object that is one, or an attempt. */
+export type AttemptLine = string | Uint8Array | Attempt | Record<string, unknown>
+
+/**
+ * Takes attempts into a journal, each once, as `fetchwise import` does: from an array, a stream of text or bytes, a file's `readLines()`, or
+ * anything else that can be iterated over. With `selector`, it learns from them at once, too; others do when they are made. A line that
+ * cannot be used is counted, and fails nothing.
+ */
+export declare function importAttempts(
+  lines: Iterable<AttemptLine> | AsyncIterable<AttemptLine>,
+  journal: Journal,
+  options?: { selector?: Selector },
+): Promise<Imported>
+
+/**
+ * Writes the attempts of a journal, or of a directory, as JSON lines to a path or a stream, which is not ended; says how many. A directory
+ * needs no writer: it can be read beside a running crawler.
+ */
+export declare function exportAttempts(journal: Journal | string, out: string | URL | NodeJS.WritableStream): Promise<number>
 
 declare module './binding.js' {
   interface Step {

@@ -8,6 +8,7 @@ const { isMainThread } = require('node:worker_threads')
 const binding = require('./binding.js')
 const { ErrorKind, errorKind, isError } = require('./outcomes.js')
 const { ready, fetchWith } = require('./fetching.js')
+const { exportAttempts, importAttempts } = require('./transfer.js')
 
 const { Answer, Attempt, Detector, Explanation, Journal, Selector, Step, Verdict, Visit } = binding
 
@@ -47,4 +48,18 @@ if (Symbol.asyncDispose) {
   Journal.prototype[Symbol.asyncDispose] = Journal.prototype.close
 }
 
-module.exports = { Answer, Attempt, Detector, ErrorKind, Explanation, Journal, Selector, Step, Verdict, Visit, errorKind }
+module.exports = {
+  Answer,
+  Attempt,
+  Detector,
+  ErrorKind,
+  Explanation,
+  Journal,
+  Selector,
+  Step,
+  Verdict,
+  Visit,
+  errorKind,
+  exportAttempts,
+  importAttempts,
+}

@@ -61,14 +61,14 @@ pub(crate) fn measure(scale: Scale) -> Section {
         run("papaya", &Peer::<Papaya>::new(now), sites, &attempts, now, scale),
         run("papaya, blocking resize", &Peer::<PapayaBlocking>::new(now), sites, &attempts, now, scale),
         run("scc::HashMap", &Peer::<Scc>::new(now), sites, &attempts, now, scale),
-        run("RwLock<HashMap>", &Peer::<Locked>::new(now), sites, &attempts, now, scale),
+        run("RwLock of HashMap", &Peer::<Locked>::new(now), sites, &attempts, now, scale),
     ];
     let size = text::size(sites);
     section.text(format!(
         "Everybody has learned from the same attempts at {size} sites and is asked about the same URLs, just parsed, in \
          random order. The others are what one writes first: aggregates by heuristic under hashed keys, one look-up for \
          each heuristic, and the published formula over their sums. They know nothing of priors, files against pages, \
-         recent changes, costs, pauses, exploration or reasons, so they do less. `RwLock<HashMap>`, papaya and scc hold \
+         recent changes, costs, pauses, exploration or reasons, so they do less. RwLock of HashMap, papaya and scc hold \
          atomics; DashMap holds a mutex for each aggregate. Each is used at its defaults unless it says otherwise, its \
          guard or lock taken once an operation where it has one for the whole map.",
     ));

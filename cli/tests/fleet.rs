@@ -238,9 +238,11 @@ fn attempts(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBu
     file
 }
 
+/// Imports into a directory that is in no fleet.
 fn import(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf {
     let (dir, file) = (place.dir(name), attempts(place, name, hosts));
-    let done = run(&dir, &place.url(), &["import", file.to_str().unwrap()]);
+    let mut command = fetchwise(&dir, "", &["import", file.to_str().unwrap()]);
+    let done = command.env_remove("FETCHWISE_FLEET").output().unwrap();
     assert_eq!(code(&done), 0, "{}", said(&done));
     dir
 }
@@ -248,6 +250,44 @@ fn import(place: &Place, name: &str, hosts: &[(&str, usize, usize)]) -> PathBuf 
 fn rows(output: &Output) -> Vec<Value> {
     assert_eq!(code(output), 0, "{}", said(output));
     String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_is_imported_at_one_node_others_know() {
+    let place = Place::new();
+    let (url, b) = (place.url(), place.dir("b"));
+    let foreign = |dir: &Path| -> u64 {
+        assert_eq!(json(&run(dir, &url, &["fleet", "status", "--wait", "30s"]))["quiet"], true);
+        let rows = rows(&run(dir, &url, &["stats"]));
+        rows.first().map_or(0, |row| row["foreign_attempts"].as_u64().unwrap())
+    };
+    // By the option, and by the environment.
+    let (a, first) = (place.dir("a"), attempts(&place, "first", &[("imported.example", 40, 10)]));
+    let mut command = fetchwise(&a, "", &["import", first.to_str().unwrap(), "--fleet", &url]);
+    let done = json(&command.env_remove("FETCHWISE_FLEET").output().unwrap());
+    assert_eq!((&done["imported"], &done["fleet_told"]), (&50.into(), &true.into()), "{done}");
+    assert_eq!(foreign(&b), 50);
+    let explained = json(&run(&b, &url, &["explain", "https://imported.example/x", "--no-browser"]));
+    let of_domain = explained["steps"].as_array().unwrap().iter().find(|step| step["type"] == "domain").unwrap();
+    assert!(of_domain["foreign_total"].as_f64().unwrap() > 49.0, "{explained}");
+    let again = json(&run(&a, &url, &["import", first.to_str().unwrap()]));
+    assert_eq!((&again["imported"], &again["duplicates"]), (&0.into(), &50.into()), "{again}");
+    // Without a broker it is imported, and told later.
+    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    let second = attempts(&place, "second", &[("later.example", 7, 0)]);
+    let alone = run(&a, &nobody, &["import", second.to_str().unwrap()]);
+    assert_eq!((&json(&alone)["imported"], &json(&alone)["fleet_told"]), (&7.into(), &false.into()));
+    assert!(said(&alone).contains("the next time"), "{}", said(&alone));
+    assert_eq!(foreign(&b), 50);
+    foreign(&a);
+    assert_eq!(foreign(&b), 57);
+    // Who may not join imports nothing.
+    let config = place.dir("other.toml");
+    std::fs::write(&config, "half_life_days = 90\n").unwrap();
+    let words = ["import", first.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    let other = run(&place.dir("other"), &url, &words);
+    assert_eq!(code(&other), 2, "{}", said(&other));
+    assert!(rows(&run(&place.dir("other"), &url, &["stats"])).is_empty());
 }
 
 #[test]

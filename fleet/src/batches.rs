@@ -32,14 +32,15 @@ pub(crate) fn make(
     dir: &std::path::Path,
     selector: &Selector,
     stones: &mut Stones,
-    fork: Fork,
+    (fork, egress): (Fork, &str),
     range: (u64, u64),
     most: usize,
     top: u64,
     is_withheld: impl Fn(u64, Timestamp) -> bool,
 ) -> Result<Made, FleetError> {
     let mut made = Made::default();
-    let mut builder = Builder::new(fork.epoch, fork.base, range.0);
+    let new = |first| Builder::new(fork.epoch, fork.base, first).behind(egress);
+    let mut builder = new(range.0);
     let mut failed = None;
     let mut is_full = false;
     facts(dir, range, selector, stones, |seq, place| {
@@ -53,6 +54,11 @@ pub(crate) fn make(
                 builder.skip();
             }
             Place::Fact(fact, link) => builder.push(&fact, link),
+            Place::Link(link) if is_withheld(seq, link.at) => {
+                made.withheld.push(seq);
+                builder.skip();
+            }
+            Place::Link(link) => builder.link(&link),
             Place::Forgotten(domain, at) => {
                 made.forgotten.push((domain.to_owned(), at));
                 builder.skip();
@@ -60,8 +66,7 @@ pub(crate) fn make(
             Place::Nothing => builder.skip(),
         }
         if !made.gone && (builder.positions() >= POSITIONS_MAX || builder.len() >= RAW_FULL) {
-            let next = Builder::new(fork.epoch, fork.base, seq + 1);
-            match std::mem::replace(&mut builder, next).finish(top) {
+            match std::mem::replace(&mut builder, new(seq + 1)).finish(top) {
                 Ok(message) => made.messages.push(message),
                 Err(error) => failed = Some(error),
             }

@@ -1,6 +1,7 @@
 //! What has come from others, as a fold of events: who has been heard up to where, and what of it counts.
 //!
-//! Owns the rules by which a message's facts count: once, not where a domain was forgotten, not from who is excluded. Invariant: the
+//! Owns the rules by which a message's facts count: once, not where a domain was forgotten, not from who is excluded; and so for what
+//! it says of links. Invariant: the
 //! same events give the same book, live, after a crash and offline. Must not know files nor brokers.
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::Batch;
 use crate::intervals::Intervals;
+use crate::links::{Heard, Kept as KeptLink, Links};
 use crate::options::Scope;
 use crate::origin::Origin;
 use crate::share::Head;
@@ -142,6 +144,8 @@ pub struct Book {
     pub cursor: Position,
     /// Domains of which nothing counts that is not later than this.
     pub forgotten: BTreeMap<String, Timestamp>,
+    /// What others have said of links.
+    pub links: Links,
     /// The node itself, and what of its histories is in its own log.
     pub own: Option<(Origin, BTreeMap<u32, Intervals>)>,
     /// A switch for tests: whether what has been seen before is left out.
@@ -155,6 +159,8 @@ struct Kept {
     incarnation: u64,
     seq: u64,
     forgotten: BTreeMap<String, i64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    links: BTreeMap<String, Vec<KeptLink>>,
 }
 
 impl Book {
@@ -219,6 +225,34 @@ impl Book {
         counted
     }
 
+    /// Takes what a message says of links, that the broker had at `at`. Returns the links whose state may be another one now.
+    pub fn links_of(&mut self, origin: Origin, batch: &Batch, at: Timestamp) -> Vec<u64> {
+        let mut changed = Vec::new();
+        if batch.links() == 0 {
+            return changed;
+        }
+        let epoch = batch.header().epoch;
+        let own = self.own.as_ref().filter(|(own, _)| *own == origin).and_then(|(_, held)| held.get(&epoch));
+        batch.each_link(|position, link| {
+            if !own.is_some_and(|own| own.contains(position)) {
+                let forgotten = self.forgotten.get(link.domain).copied();
+                changed.extend(self.links.take(Heard { origin, position, at }, link, batch.egress(), forgotten));
+            }
+        });
+        changed
+    }
+
+    /// Whether a message that the broker had at `at` says of some link what is not known, though all of its facts are: where a share
+    /// has told those, which says nothing of links.
+    pub fn has_news_of_links(&self, origin: Origin, batch: &Batch, at: Timestamp) -> bool {
+        let mut is_news = false;
+        batch.each_link(|position, link| {
+            let is_forgotten = self.forgotten.get(link.domain).is_some_and(|until| link.at <= *until);
+            is_news |= !is_forgotten && self.links.is_news(Heard { origin, position, at }, link);
+        });
+        is_news
+    }
+
     /// A share has taken the place of all that was known of an origin. `is_stale` where it is mixed with what was forgotten.
     pub fn share(
         &mut self,
@@ -252,6 +286,7 @@ impl Book {
         let peer = self.peers.entry(origin).or_default();
         *peer = Peer { is_excluded: true, aside: peer.aside.take(), ..Peer::default() };
         self.generals.remove(&origin);
+        self.links.drop_origin(origin);
     }
 
     /// A general image has taken the place of its origin's one before.
@@ -314,6 +349,7 @@ impl Book {
 
     /// Nothing of a domain counts that is not later than `until`. False when that is known.
     pub fn forget(&mut self, domain: &str, until: Timestamp) -> bool {
+        self.links.forget(domain, until);
         match self.forgotten.get_mut(domain) {
             Some(known) if *known >= until => false,
             Some(known) => {
@@ -331,6 +367,7 @@ impl Book {
             incarnation: self.cursor.incarnation,
             seq: self.cursor.seq,
             forgotten: self.forgotten.iter().map(|(domain, until)| (domain.clone(), until.as_millis())).collect(),
+            links: self.links.kept(),
         };
         // Numbers, texts and maps of them always serialise.
         serde_json::to_vec(&kept).unwrap_or_default()
@@ -339,13 +376,16 @@ impl Book {
     /// Reads what a snapshot has kept.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let kept: Kept = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let mut peers = BTreeMap::new();
+        let (mut peers, mut links) = (BTreeMap::new(), Links::default());
+        for (origin, rows) in kept.links {
+            links.restore(origin.parse().map_err(|error: crate::origin::BadOrigin| error.to_string())?, rows);
+        }
         for (origin, peer) in kept.peers {
             peers.insert(origin.parse().map_err(|error: crate::origin::BadOrigin| error.to_string())?, peer);
         }
         let cursor = Position { incarnation: kept.incarnation, seq: kept.seq };
         let forgotten = kept.forgotten.into_iter().map(|(name, ms)| (name, Timestamp::from_millis(ms))).collect();
-        Ok(Self { peers, cursor, forgotten, ..Self::default() })
+        Ok(Self { peers, cursor, forgotten, links, ..Self::default() })
     }
 }
 

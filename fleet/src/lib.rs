@@ -16,6 +16,7 @@ pub mod general;
 pub mod hosts;
 pub mod intervals;
 mod lease;
+pub mod links;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;

@@ -183,6 +183,8 @@ pub struct Safeguards {
     pub floods: bool,
     /// Who brings too many keys has to wait.
     pub keys: bool,
+    /// What was brought by who brings too many keys goes before all others.
+    pub doubt: bool,
     /// Nobody asks for what somebody misses who has left for good.
     pub close: bool,
     /// Mixed images are taken apart before one of them goes.
@@ -200,6 +202,7 @@ impl Default for Safeguards {
             late: true,
             floods: true,
             keys: true,
+            doubt: true,
             close: true,
             apart: true,
         }

@@ -299,8 +299,9 @@ impl Publisher {
         // No more is read than fits into so many messages.
         let range = (range.0, range.1.min(range.0.saturating_add(POSITIONS_MAX * most as u64 - 1)));
         let top = if fork == self.state.fork() { self.state.reserved } else { 0 };
+        let egress = self.options.egress.clone();
         let work = move || {
-            let made = make(&dir, &selector, &mut stones, fork, range, most, top, |seq, at| {
+            let made = make(&dir, &selector, &mut stones, (fork, &egress), range, most, top, |seq, at| {
                 withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
             });
             (stones, made)

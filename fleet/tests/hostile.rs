@@ -4,9 +4,15 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Luck, NOW, attempt};
+use fetchwise::backoff::LinkState;
 use fetchwise::evidence::Fact;
+use fetchwise::journal::share::LinkFact;
 use fetchwise::selector::Selector;
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::book::Book;
 use fetchwise_fleet::codec::{Batch, Builder};
 use fetchwise_fleet::general;
 use fetchwise_fleet::intervals::Intervals;
@@ -14,7 +20,7 @@ use fetchwise_fleet::share::{Head, pack, unpack};
 use fetchwise_fleet::state::State;
 
 fn message() -> Vec<u8> {
-    let (mut luck, mut builder) = (Luck(3), Builder::new(2, 5, 9));
+    let (mut luck, mut builder) = (Luck(3), Builder::new(2, 5, 9).behind("eu"));
     for n in 0..12 {
         let attempt = attempt(&mut luck, 6, n * 900);
         let heuristics: Vec<(&str, &str)> =
@@ -31,7 +37,8 @@ fn message() -> Vec<u8> {
             heuristics: &heuristics,
         };
         builder.push(&fact, n as u64);
-        builder.skip();
+        let state = LinkState { paused_until: Some(NOW), risk_level: 1, ..LinkState::default() };
+        builder.link(&LinkFact { link: n as u64, domain: "site1.example", state, at: attempt.attempted_at });
     }
     builder.finish(0).unwrap().1.to_vec()
 }
@@ -67,7 +74,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
     let raw_len = u32::from_le_bytes(whole[40..44].try_into().unwrap()) as usize;
     let columns = zstd::bulk::decompress(&whole[48..], raw_len).unwrap();
     let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
-    let (mut luck, mut read) = (Luck(1), 0);
+    let (mut luck, mut read, mut book) = (Luck(1), 0, Book::default());
     for round in 0..20_000 {
         // Behind a checksum that fits, since whoever means harm makes one.
         let mut body = whole[..44].to_vec();
@@ -84,9 +91,16 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
         if let Ok(batch) = Batch::decode(&body) {
             read += 1;
             batch.each(|_, fact, _| selector.learn_fact(fact));
+            for link in book.links_of(Origin::from_bytes([(round % 7) as u8; 16]), &batch, NOW) {
+                let told = book.links.state(link, batch.egress());
+                let longest = NOW.saturating_add(Duration::from_secs(86_400));
+                assert!(told.is_none_or(|state| state.paused_until.is_none_or(|until| until <= longest)));
+                selector.tell_link(link, told);
+            }
         }
     }
     assert!(read > 100, "none was read, so that nothing was tried: {read}");
+    assert!(book.links.len() > 20, "no state of a link was read: {}", book.links.len());
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! Any bytes as a message, a share, a general image, or a node's state: nothing panics, memory stays in bounds, and what is read is written to the same.
 #![no_main]
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use fetchwise::journal::share::LinkFact;
 use fetchwise::time::Timestamp;
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::book::Book;
 use fetchwise_fleet::codec::{BODY_MAX, Batch, Builder, peek};
 use fetchwise_fleet::{general, share, state};
 use libfuzzer_sys::fuzz_target;
@@ -26,21 +31,42 @@ fn read(body: &[u8]) {
     let Ok(batch) = Batch::decode(body) else { return };
     let header = *batch.header();
     assert_eq!(peek(body).unwrap().first, header.first);
-    let mut builder = Builder::new(header.epoch, header.base, header.first);
-    batch.each(|position, fact, link| {
-        while builder.next() < position {
-            builder.skip();
+    let mut book = Book::default();
+    for link in book.links_of(Origin::from_bytes([1; 16]), &batch, Timestamp::from_millis(1_800_000_000_000)) {
+        let _ = book.links.state(link, batch.egress());
+    }
+    assert!(book.links.len() <= batch.links());
+    // A position has a fact or a link's state.
+    let mut facts = BTreeSet::new();
+    batch.each(|position, _, _| drop(facts.insert(position)));
+    let mut links = BTreeMap::new();
+    batch.each_link(|position, link| {
+        if !facts.contains(&position) {
+            links.insert(position, (link.domain.to_owned(), LinkFact { domain: "", ..*link }));
         }
+    });
+    let mut builder = Builder::new(header.epoch, header.base, header.first).behind(batch.egress());
+    let count = links.len();
+    let go_to = |builder: &mut Builder, links: &mut BTreeMap<u64, (String, LinkFact<'_>)>, position: u64| {
+        while builder.next() < position {
+            match links.remove(&builder.next()) {
+                Some((domain, link)) => builder.link(&LinkFact { domain: &domain, ..link }),
+                None => builder.skip(),
+            }
+        }
+    };
+    if header.last - header.first >= 1 << 16 {
+        return;
+    }
+    batch.each(|position, fact, link| {
+        go_to(&mut builder, &mut links, position);
         builder.push(fact, link);
     });
-    if header.last - header.first < 1 << 16 {
-        while builder.next() <= header.last {
-            builder.skip();
-        }
-        let (again, bytes) = builder.finish(header.top).unwrap();
-        assert_eq!(again, header);
-        assert_eq!(Batch::decode(&bytes).map(|batch| *batch.header()), Ok(header));
-    }
+    go_to(&mut builder, &mut links, header.last + 1);
+    let (again, bytes) = builder.finish(header.top).unwrap();
+    assert_eq!(again, header);
+    let whole = Batch::decode(&bytes).unwrap();
+    assert_eq!((*whole.header(), whole.links()), (header, count));
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -90,7 +90,7 @@ impl Answer {
 #[napi]
 impl Answer {
     /// An answer without a page: `content`, an `ErrorKind`, or a name of one's own, which counts as the fetcher's failure.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,
         #[napi(ts_arg_type = "'content' | ErrorKind | (string & {})")] kind: String,
@@ -110,25 +110,25 @@ impl Answer {
     }
 
     /// What it came to: a name as `Verdict.outcome` has it, or that of a failure on the way.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> &str {
         name(&self.kept.outcome)
     }
 
     /// Whether content came.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_content(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Content)
     }
 
     /// Whether a challenge or a refusal came.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_blocked(&self) -> bool {
         matches!(self.kept.outcome, Outcome::Blocked(_))
     }
 
     /// Whose block it is, when known.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn vendor(&self) -> Option<&str> {
         match &self.kept.outcome {
             Outcome::Blocked(block) => block.vendor.as_deref(),
@@ -137,32 +137,32 @@ impl Answer {
     }
 
     /// The HTTP status, when there was one.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn status(&self) -> Option<u32> {
         self.kept.status.map(u32::from)
     }
 
     /// What happened, for a person.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn message(&self) -> String {
         self.kept.message.clone().unwrap_or_else(|| self.kept.outcome.to_string())
     }
 
     /// As `Verdict.errorFor`.
-    #[napi(ts_return_type = "ErrorKind | null")]
+    #[napi(catch_unwind, ts_return_type = "ErrorKind | null")]
     pub fn error_for(&self, fetcher: String, renders: Option<bool>) -> Option<String> {
         error_for(&self.kept.outcome, &fetcher, renders)
     }
 
     /// The same as a plain object.
-    #[napi(js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
+    #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         json!({"outcome": self.outcome(), "status": self.kept.status, "vendor": self.vendor(), "message": self.message()})
     }
 }
 
 /// The names of failures, which `index.js` makes `ErrorKind` of.
-#[napi(skip_typescript, js_name = "_errorKinds")]
+#[napi(catch_unwind, skip_typescript, js_name = "_errorKinds")]
 pub fn error_kinds() -> Vec<String> {
     ErrorKind::ALL.iter().map(|kind| kind.name().to_owned()).collect()
 }

@@ -1,10 +1,11 @@
 //! What a selector is made of: its candidates, its journal, what that has taught it.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 use fetchwise::journal::{Journal as Log, load};
-use fetchwise::pace::{Pace, PaceMode, PaceSettings};
+use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::selector::{Selector as Kept, SelectorBuilder};
@@ -12,6 +13,7 @@ use fetchwise::time::Timestamp;
 use napi::bindgen_prelude::{ClassInstance, Either};
 use napi_derive::napi;
 
+use crate::configured;
 use crate::errors::Failure;
 use crate::journal::{Into as IntoLog, Journal, JournalOptions, Shared};
 use crate::take;
@@ -122,6 +124,8 @@ pub struct SelectorOptions<'a> {
     pub journal: Option<Either<ClassInstance<'a, Journal>, String>>,
     /// How a journal that is opened here is written.
     pub journal_options: Option<JournalOptions>,
+    /// A TOML file as the program reads it, in the place of the other settings; what else is given here overrules it.
+    pub config: Option<String>,
     /// Whether visits keep to a pace of each host, which is learned.
     pub pace: Option<bool>,
     /// How soon an attempt counts half, in days.
@@ -135,12 +139,14 @@ pub struct SelectorOptions<'a> {
 /// What a selector is made from, once it is out of JavaScript.
 pub struct Plan {
     builder: SelectorBuilder,
-    paces: bool,
+    pace: Option<PaceSettings>,
 }
 
 impl Plan {
     pub fn of(options: &mut SelectorOptions<'_>) -> std::result::Result<Self, Failure> {
-        let mut builder = Kept::builder();
+        let (file, names_fetchers) = (options.config.take(), options.fetchers.is_some());
+        let (mut builder, pace) =
+            configured::begin(file.as_deref().map(Path::new), names_fetchers, options.pace).map_err(Failure::config)?;
         for fetcher in options.fetchers.take().into_iter().flatten() {
             builder = builder.fetcher(match fetcher {
                 Either::A(name) => FetcherSpec::by_name(&name),
@@ -156,14 +162,14 @@ impl Plan {
         if let Some(keys) = options.keys_max {
             builder = builder.keys_max(take::count("keysMax", keys, u64::from(u32::MAX))? as usize);
         }
-        Ok(Self { builder, paces: options.pace.unwrap_or_default() })
+        Ok(Self { builder, pace })
     }
 
     /// Learns what the log knows.
     pub fn core(self, log: Option<Arc<Shared>>) -> std::result::Result<Arc<Core>, Failure> {
         let mut builder = self.builder;
-        if self.paces {
-            let pace = Pace::new(PaceSettings { mode: PaceMode::Learn, ..PaceSettings::default() });
+        if let Some(settings) = self.pace {
+            let pace = Pace::new(settings);
             builder = builder.pace(match &log {
                 Some(log) => pace.with_keeper(Box::new(IntoLog(Arc::clone(log)))),
                 None => pace,

@@ -101,7 +101,7 @@ fn ended(mut attempt: Kept, answer: &Answer, by: &FetcherSpec) -> Kept {
 #[napi]
 impl Attempt {
     /// A new attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for what cannot be fetched.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(
         env: &Env,
         #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
@@ -113,7 +113,7 @@ impl Attempt {
 
     /// The attempt of a response that was classified: outcome, headers and heuristics come from the verdict, and what led to it from
     /// the decision.
-    #[napi(factory)]
+    #[napi(catch_unwind, factory)]
     pub fn from_response(
         env: &Env,
         decision: Decision,
@@ -146,7 +146,7 @@ impl Attempt {
 
     /// The attempt that an object describes, or one line of JSON, as `fetchwise import` reads them: `url`, `fetcher`, `success` and
     /// `attempted_at` have to be there. A time after now becomes now.
-    #[napi(factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
+    #[napi(catch_unwind, factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
     pub fn from_json(env: &Env, fields: Unknown<'_>) -> Result<Self> {
         let line = take::json(env, fields)?;
         let (kept, _) = from_json_line(&line, Timestamp::now()).map_err(Failure::value)?;
@@ -154,14 +154,14 @@ impl Attempt {
     }
 
     /// The same, ended with content.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn delivered(&self) -> Self {
         Self { kept: self.kept.clone().delivered() }
     }
 
     /// The same, failed for good with an `ErrorKind`: it counts by the kind's weight, which is 0 for what no fetcher is to blame for.
     /// Another name is kept as it is, and counts in full.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn failed(&self, #[napi(ts_arg_type = "ErrorKind | (string & {})")] kind: String) -> Self {
         let kept = self.kept.clone();
         Self {
@@ -176,7 +176,7 @@ impl Attempt {
     }
 
     /// The same with another weight: 0 while a retry may still succeed.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn weighing(&self, weight: f64) -> Result<Self> {
         if ![0.0, 0.5, 1.0].contains(&weight) {
             return Err(Failure::value(format_args!("a weight is 0, 0.5 or 1, not {weight}")).into());
@@ -185,73 +185,73 @@ impl Attempt {
     }
 
     /// All fields, as the JSON lines of `fetchwise import` and `export` have them.
-    #[napi(js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
+    #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         serde_json::from_str(&to_json_line(&self.kept)).unwrap_or_default()
     }
 
     /// Its UUID.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn id(&self) -> String {
         self.kept.id.hyphenated().to_string()
     }
 
     /// The caller's name for what was fetched; the URL unless it has another.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn link(&self) -> &str {
         &self.kept.link
     }
 
     /// What was asked for, without user info and fragment.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn url(&self) -> &str {
         &self.kept.url
     }
 
     /// Who asked.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn fetcher(&self) -> &str {
         &self.kept.fetcher
     }
 
     /// Whether content was delivered.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn success(&self) -> bool {
         self.kept.success
     }
 
     /// Whether the site blocked it.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_banned(&self) -> bool {
         self.kept.is_banned
     }
 
     /// Why it failed: the name of an `ErrorKind`, or of one's own.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn error_type(&self) -> Option<&str> {
         self.kept.error_type.as_ref().map(ErrorType::name)
     }
 
     /// The HTTP status.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn status(&self) -> Option<u32> {
         self.kept.http_status.map(u32::from)
     }
 
     /// How long it took, in milliseconds.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn duration(&self) -> f64 {
         self.kept.duration_ms as f64
     }
 
     /// When it was made, in milliseconds since 1970.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn attempted_at(&self) -> f64 {
         take::ms(self.kept.attempted_at)
     }
 
     /// How much it counts as evidence: 0, 0.5 or 1.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn weight(&self) -> f64 {
         self.kept.weight
     }

@@ -95,7 +95,7 @@ pub struct Detector {
 #[napi]
 impl Detector {
     /// The shipped rules, and those of a file of one's own. `ERR_FETCHWISE_CONFIG` names line and field of what is wrong in it.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(options: Option<DetectorOptions>) -> Result<Self> {
         let given = options.unwrap_or_default();
         let reader = match &given.rules {
@@ -117,7 +117,7 @@ impl Detector {
 
     /// Reads one response: its decoded body (bytes are not copied), and what else is known of it. Takes a time that is linear in the
     /// bytes looked at.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn classify(
         &self,
         env: &Env,
@@ -128,7 +128,7 @@ impl Detector {
     }
 
     /// The same on another thread, for pages that are large: the event loop goes on. The body is copied first.
-    #[napi(ts_return_type = "Promise<Verdict>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<Verdict>")]
     pub fn classify_async(
         &self,
         env: &Env,
@@ -140,7 +140,7 @@ impl Detector {
     }
 
     /// Judges a whole response: what it came to, with all that an attempt records of it. `Visit.report` takes it.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn judge(
         &self,
         env: &Env,
@@ -154,7 +154,7 @@ impl Detector {
     }
 
     /// As `classify`, with all that matched.
-    #[napi(ts_return_type = "DetectionExplanation")]
+    #[napi(catch_unwind, ts_return_type = "DetectionExplanation")]
     pub fn explain(
         &self,
         env: &Env,
@@ -182,7 +182,7 @@ impl Detector {
     }
 
     /// Reads the rules again, from the file that it was made with or another one. The old ones stay in force when it throws.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn reload(&self, rules: Option<String>) -> Result<()> {
         match rules.as_ref().or(self.rules.as_ref()) {
             Some(path) => Ok(self.reader.reload_file(Path::new(path)).map_err(Failure::config)?),
@@ -191,7 +191,7 @@ impl Detector {
     }
 
     /// The number of rules.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn rule_count(&self) -> u32 {
         self.reader.rule_count() as u32
     }
@@ -219,141 +219,141 @@ impl Verdict {
 #[napi]
 impl Verdict {
     /// Whether there is enough to read, and no block or waiting room. The status is not looked at: see `outcome`.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_content(&self) -> bool {
         self.read.is_content()
     }
 
     /// Whether a challenge or a refusal came.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_blocked(&self) -> bool {
         self.read.is_blocked
     }
 
     /// `blocked_captcha` or `blocked_403` when it is a block.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn block_type(&self) -> Option<&'static str> {
         self.read.block_type.map(|kind| kind.name())
     }
 
     /// Whether it is a waiting room.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_queued(&self) -> bool {
         self.read.is_queued
     }
 
     /// Whether it is HTML with next to nothing to read.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_empty(&self) -> bool {
         self.read.is_empty
     }
 
     /// Whether it is an application's shell, whose content comes by script.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_shell(&self) -> bool {
         self.read.has_spa
     }
 
     /// Whose block or waiting room it is, when known.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn vendor(&self) -> Option<&str> {
         self.read.vendor.as_deref()
     }
 
     /// The id of the rule that decided, if one did.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn rule(&self) -> Option<&str> {
         self.read.rule.as_deref()
     }
 
     /// The framework that the page is made with, when it has a name.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn framework(&self) -> Option<&str> {
         self.read.framework.as_deref()
     }
 
     /// How sure it is, from 0 to 1; 0 when nothing was found.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn confidence(&self) -> f64 {
         f64::from(self.read.confidence)
     }
 
     /// Visible characters; at least so many unless `textComplete`.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn text_chars(&self) -> u32 {
         self.read.text_chars
     }
 
     /// Whether `textChars` is all.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn text_complete(&self) -> bool {
         self.read.text_complete
     }
 
     /// Whether the body is HTML.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_html(&self) -> bool {
         self.read.is_html
     }
 
     /// Whether the text goes on for subscribers.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn has_paywall(&self) -> bool {
         self.read.has_paywall
     }
 
     /// Whether a form for a password came where something else was asked for.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn has_login_wall(&self) -> bool {
         self.read.has_login_wall
     }
 
     /// Whether it is a page of success that says that there is nothing.
-    #[napi(getter, js_name = "isSoft404")]
+    #[napi(catch_unwind, getter, js_name = "isSoft404")]
     pub fn is_soft_404(&self) -> bool {
         self.read.soft_404
     }
 
     /// Vendors that are there, which is evidence of nothing.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn vendors_present(&self) -> Vec<String> {
         self.read.waf.iter().map(|vendor| vendor.to_string()).collect()
     }
 
     /// Where a page that does nothing else sends its reader, as it is written there.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn redirect(&self) -> Option<&str> {
         self.read.redirect.as_deref()
     }
 
     /// The status that it was read with.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn status(&self) -> u32 {
         u32::from(self.status)
     }
 
     /// What the request came to, for which the status counts, too: `content`, `blocked`, `shell`, `empty`, `redirect`, `queued` or
     /// `http`.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn outcome(&self) -> String {
         name(&self.read.outcome(&self.page())).to_owned()
     }
 
     /// Why, in one sentence for a person.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn reason(&self) -> String {
         self.read.reason()
     }
 
     /// What it counts as when this fetcher made the request: an `ErrorKind`, or null for content. `renders` says whether the fetcher
     /// runs scripts where its name does not.
-    #[napi(ts_return_type = "ErrorKind | null")]
+    #[napi(catch_unwind, ts_return_type = "ErrorKind | null")]
     pub fn error_for(&self, fetcher: String, renders: Option<bool>) -> Option<String> {
         error_for(&self.read.outcome(&self.page()), &fetcher, renders)
     }
 
     /// The same as a plain object.
-    #[napi(js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
+    #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
     pub fn to_json(&self) -> Value {
         json!({
             "outcome": self.outcome(), "reason": self.reason(), "status": self.status, "isContent": self.is_content(),

@@ -6,6 +6,7 @@ use fetchwise::journal::{AppendError, JournalError, LogError as BadLog};
 use fetchwise::selector::SinkError;
 use napi::bindgen_prelude::{JsObjectValue, JsValue};
 use napi::{Env, JsError};
+use napi_derive::napi;
 
 /// What `error.code` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,4 +142,10 @@ impl From<fetchwise::Error> for Failure {
             other => Self::config(other),
         }
     }
+}
+
+/// Panics. By it a test sees that a defect in a call that waits is an error in JavaScript, and not the end of the process.
+#[napi(catch_unwind, skip_typescript, js_name = "_panic")]
+pub fn panic_for_a_test() {
+    panic!("asked for by a test");
 }

@@ -22,19 +22,19 @@ impl Explanation {
 #[napi]
 impl Explanation {
     /// The fetcher that would be used, or null.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn fetcher(&self) -> Option<&str> {
         self.value["fetcher"].as_str()
     }
 
     /// The fields of `fetchwise explain --json` that need no program: decision, heuristics, candidates, steps, counterfactuals.
-    #[napi(js_name = "toJSON", ts_return_type = "Record<string, any>")]
+    #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, any>")]
     pub fn to_json(&self) -> Value {
         self.value.clone()
     }
 
     /// The same for people, in columns.
-    #[napi(js_name = "toString")]
+    #[napi(catch_unwind, js_name = "toString")]
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -117,7 +117,7 @@ impl Keep for Into {
 }
 
 /// Has every open journal write and sync what it was given. `index.js` calls it when the process, or a worker thread, ends.
-#[napi(skip_typescript, js_name = "_settleAll")]
+#[napi(catch_unwind, skip_typescript, js_name = "_settleAll")]
 pub fn settle_all(process_ends: bool) {
     if process_ends {
         ENDING.store(true, Ordering::Relaxed);
@@ -230,34 +230,34 @@ fn blank() -> std::result::Result<Selector, Failure> {
 #[napi]
 impl Journal {
     /// Opens the journal in `dir`, which is made when there is none.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, dir: String, options: Option<JournalOptions>) -> napi::Result<Self> {
         let opened = options.unwrap_or_default().options().and_then(|options| Shared::open(Path::new(&dir), options));
         opened.map(|shared| Self { shared }).map_err(|failure| failure.into_js(env))
     }
 
     /// Ends when everything recorded so far is on disk.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.wait(Log::flush), |()| ())
     }
 
     /// Ends when everything recorded so far is acknowledged at the journal's durability: by default it then survives `kill -9`.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.wait(Log::settled), |()| ())
     }
 
     /// `flush` for where nothing can be awaited: it blocks until the disk has it.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn flush_sync(&self) -> Result<()> {
         Ok(self.shared.wait(Log::flush)?)
     }
 
     /// Writes down what everything so far has taught, so that the next start reads less. The number of records that it covers.
-    #[napi(ts_return_type = "Promise<number>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<number>")]
     pub fn snapshot(&self) -> AsyncTask<Work<f64, f64>> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
@@ -269,7 +269,7 @@ impl Journal {
     }
 
     /// Drops old attempts from the log; what they taught stays, in a snapshot. Works beside the writer.
-    #[napi(ts_return_type = "Promise<Compacted>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<Compacted>")]
     pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<Compacted, Compacted>>> {
         let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
         let mut options = CompactOptions::default();
@@ -290,7 +290,7 @@ impl Journal {
     }
 
     /// Reads everything that is on disk, and says whether it is sound.
-    #[napi(ts_return_type = "Promise<Verified>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<Verified>")]
     pub fn verify(&self) -> AsyncTask<Work<Verified, Verified>> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
@@ -302,7 +302,7 @@ impl Journal {
     }
 
     /// Counts and gauges of the log since it was opened.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn metrics(&self) -> Result<JournalMetrics> {
         let of = self.shared.with(Log::metrics)?;
         Ok(JournalMetrics {
@@ -318,7 +318,7 @@ impl Journal {
     }
 
     /// `good`, `closed`, or why attempts do not reach the disk.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn health(&self) -> String {
         match self.shared.with(Log::health) {
             Ok(Health::Good) => "good".to_owned(),
@@ -328,20 +328,20 @@ impl Journal {
     }
 
     /// The directory.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn dir(&self) -> String {
         self.shared.dir.to_string_lossy().into_owned()
     }
 
     /// Writes and syncs what is left, and gives the directory free. A second call does nothing.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Work<(), ()>> {
         let shared = Arc::clone(&self.shared);
         promise(move || shared.close(), |()| ())
     }
 
     /// `close` for where nothing can be awaited.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn close_sync(&self) -> Result<()> {
         Ok(self.shared.close()?)
     }

@@ -6,15 +6,20 @@
 mod answer;
 mod assemble;
 mod attempt;
+// What a TOML file says, JSON lines and explanations are one text for both packages.
+#[path = "../../python/rust/configured.rs"]
+mod configured;
 mod decision;
 mod detector;
 mod errors;
 mod explain;
-// One text of explanations for both packages.
 #[path = "../../python/rust/explained.rs"]
 mod explained;
 mod journal;
+#[path = "../../python/rust/lines.rs"]
+mod lines;
 mod selector;
 mod take;
+mod transfer;
 mod visit;
 mod work;

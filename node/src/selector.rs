@@ -125,7 +125,7 @@ pub struct Selector {
 #[napi]
 impl Selector {
     /// Reads its journal, if it has one, before it returns; `Selector.open` does that on another thread.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, options: Option<SelectorOptions<'_>>) -> napi::Result<Self> {
         let mut options = options.unwrap_or_default();
         let made = || {
@@ -145,6 +145,7 @@ impl Selector {
 
     /// A selector over the journal in `dir`, which is made when there is none: opened, and what is in it learned, on another thread.
     #[napi(
+        catch_unwind,
         ts_args_type = "dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null",
         ts_return_type = "Promise<Selector>"
     )]
@@ -160,7 +161,7 @@ impl Selector {
     }
 
     /// Decides about `url`: about a microsecond, no lock, no system call.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn select(
         &self,
         env: &Env,
@@ -176,7 +177,7 @@ impl Selector {
     }
 
     /// Why `select` would answer what it answers.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn explain(
         &self,
         env: &Env,
@@ -192,7 +193,7 @@ impl Selector {
     }
 
     /// Records an attempt: memory first, then the journal. When it throws, the attempt will not survive the process.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn record(&self, attempt: &Attempt) -> Result<()> {
         self.core.check()?;
         self.learn(attempt)?;
@@ -201,7 +202,7 @@ impl Selector {
     }
 
     /// Records many, in order. When it throws, those after the first that could not be recorded were not looked at.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn record_batch(&self, attempts: Vec<ClassInstance<'_, Attempt>>) -> Result<()> {
         self.core.check()?;
         for attempt in &attempts {
@@ -212,7 +213,7 @@ impl Selector {
     }
 
     /// Begins a visit of `url`: the whole way from the decision to the last attempt, driven by whoever has the network.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn visit(
         &self,
         env: &Env,
@@ -237,7 +238,7 @@ impl Selector {
     }
 
     /// The exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn masses(
         &self,
         kind: String,
@@ -257,7 +258,7 @@ impl Selector {
     }
 
     /// Counts of all that its journal has, by `all`, `domain`, `fetcher`, `day` or `week`.
-    #[napi(ts_return_type = "Promise<Array<StatsRow>>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<Array<StatsRow>>")]
     pub fn stats(
         &self,
         #[napi(ts_arg_type = "'all' | 'domain' | 'fetcher' | 'day' | 'week'")] by: Option<String>,
@@ -278,28 +279,28 @@ impl Selector {
     }
 
     /// Until when the host of a URL or domain is paused, in milliseconds since 1970; null when it is not.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn host_pause(&self, host: String) -> Option<f64> {
         let until = self.core.kept.host_pause(&domain(&host))?;
         (until > Timestamp::now()).then(|| take::ms(until))
     }
 
     /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or null.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn release_host(&self, host: String) -> Result<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.release_host(&domain(&host), Timestamp::now()).map(take::ms))
     }
 
     /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or null.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn release_link(&self, link: String) -> Result<Option<f64>> {
         self.core.check()?;
         Ok(self.core.kept.release_link(&link, Timestamp::now()).map(take::ms))
     }
 
     /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
-    #[napi(ts_args_type = "what: { domain: string } | { link: string }")]
+    #[napi(catch_unwind, ts_args_type = "what: { domain: string } | { link: string }")]
     pub fn forget(&self, what: ForgetOptions) -> Result<()> {
         self.core.check()?;
         let target = match (what.domain, what.link) {
@@ -320,33 +321,33 @@ impl Selector {
     }
 
     /// The candidates, in order.
-    #[napi(getter, ts_return_type = "Array<Required<Fetcher>>")]
+    #[napi(catch_unwind, getter, ts_return_type = "Array<Required<Fetcher>>")]
     pub fn fetchers(&self) -> Vec<Fetcher> {
         self.core.kept.candidates().map(|(_, spec)| Fetcher::of(spec)).collect()
     }
 
     /// The journal that it records into, or null.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn journal(&self) -> Option<Journal> {
         self.core.log.as_ref().map(|log| Journal { shared: Arc::clone(log) })
     }
 
     /// Ends when everything recorded so far is on disk; at once without a journal.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
         let log = self.core.log.clone();
         promise(move || log.map_or(Ok(()), |log| log.wait(Log::flush)), |()| ())
     }
 
     /// Ends when everything recorded so far is acknowledged: by default it then survives `kill -9`.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
         let log = self.core.log.clone();
         promise(move || log.map_or(Ok(()), |log| log.wait(Log::settled)), |()| ())
     }
 
     /// Hands what was learned of paces to the journal, and closes that if it was opened here.
-    #[napi(ts_return_type = "Promise<void>")]
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close(&self) -> AsyncTask<Work<(), ()>> {
         let (core, owns_journal) = (Arc::clone(&self.core), self.owns_journal);
         let work = move || {

@@ -73,7 +73,7 @@ impl Visit {
 impl Visit {
     /// What to do next, or null when the visit has ended (`end` says how). Report a fetch before asking again: one that was not reported is
     /// as if it had never been handed out.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn next(&self) -> Result<Option<Step>> {
         self.core.0.check()?;
         let mut kept = self.lock();
@@ -97,7 +97,7 @@ impl Visit {
 
     /// Says what came of a fetch: an `Answer`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
     /// is recorded before this returns. Without a duration, in milliseconds, the time since the step counts.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn report(
         &self,
         step: &Step,
@@ -135,7 +135,7 @@ impl Visit {
     }
 
     /// Does not wait for `step`: the visit ends, with the failure that it has, or as paused until then.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn give_up(&self, step: &Step) -> Result<()> {
         let wait = step.take_wait()?;
         let mut kept = self.lock();
@@ -147,26 +147,26 @@ impl Visit {
     }
 
     /// Gives back what it and its last step held. Nothing more is handed out; what was recorded stays.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn close(&self) {
         take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
         *self.lock() = None;
     }
 
     /// How it ended, once `next()` has returned null.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn end(&self) -> Option<End> {
         self.end.get().map(|end| End::of(&self.core, end))
     }
 
     /// The address to ask for: the URL, or where a redirect that was written in HTML has led.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn url(&self) -> Option<String> {
         self.lock().as_ref().map(|visit| visit.url().as_str().to_owned())
     }
 
     /// How many attempts it has recorded.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn requests(&self) -> u32 {
         match self.end.get() {
             Some(end) => end.requests,
@@ -256,62 +256,62 @@ impl Step {
 #[napi]
 impl Step {
     /// Whether to wait and ask again.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn wait(&self) -> bool {
         self.wait.is_some()
     }
 
     /// How long to wait at most, in milliseconds from now; 0 for a request. Coming back earlier is right, too.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn delay(&self) -> f64 {
         self.wait.as_ref().map_or(0.0, |(until, _)| until.since(Timestamp::now()).as_secs_f64() * 1000.0)
     }
 
     /// What is waited for: `probe`, `trial`, `local_fault`, `pace` or `doubt`; null for a request.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn why(&self) -> Option<&str> {
         self.wait.as_ref().map(|(_, why)| why.as_str())
     }
 
     /// The fetcher to use; null for a wait.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn fetcher(&self) -> Option<&str> {
         self.fetch.as_ref().map(|fetch| fetch.fetcher.as_str())
     }
 
     /// The address to ask for.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Milliseconds for the whole request; null for a wait.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn deadline(&self) -> Option<f64> {
         self.fetch.as_ref().map(|fetch| fetch.deadline.as_secs_f64() * 1000.0)
     }
 
     /// Whether it is a probe: short, because a longer request can follow.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_probe(&self) -> bool {
         self.fetch.as_ref().is_some_and(|fetch| fetch.is_probe)
     }
 
     /// How many redirects may be followed.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn redirects_max(&self) -> u32 {
         self.fetch.as_ref().map_or(0, |fetch| fetch.redirects_max)
     }
 
     /// The decision that chose the fetcher; null for a wait.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn decision(&self) -> Option<Decision> {
         self.fetch.as_ref().map(|fetch| fetch.decision.clone())
     }
 
     /// Has `come` called when what is waited for has come; it may come never, since some waits only time ends. True when it has come
     /// already. `ready()` is made of it.
-    #[napi(skip_typescript, js_name = "_listen")]
+    #[napi(catch_unwind, skip_typescript, js_name = "_listen")]
     pub fn listen(&self, come: Function<'_, (), ()>) -> napi::Result<bool> {
         let mut wait = match self.take_wait() {
             Ok(wait) => wait,
@@ -332,7 +332,7 @@ impl Step {
     }
 
     /// Lets go of what `_listen` waits for.
-    #[napi(skip_typescript, js_name = "_letGo")]
+    #[napi(catch_unwind, skip_typescript, js_name = "_letGo")]
     pub fn let_go(&self) {
         take(&self.held);
     }

@@ -1,9 +1,11 @@
 // Whatever is handed in, it throws or works: the process never ends by it.
 
 import assert from 'node:assert/strict'
+import { readFileSync, readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import test from 'node:test'
 
-import { node } from './helpers.mjs'
+import { HERE, node } from './helpers.mjs'
 
 const CODE = `
 import * as fetchwise from 'fetchwise'
@@ -72,4 +74,44 @@ test('thousands of calls with anything', async (t) => {
   assert.equal(done.code, 0, `${done.signal}\n${done.stderr.slice(-2000)}`)
   const { worked, threw } = JSON.parse(done.stdout)
   assert.ok(worked > 500 && threw > 500, done.stdout)
+})
+
+test('a panic is an error', async () => {
+  const done = await node(`
+    import { createRequire } from 'node:module'
+    import { dirname, join } from 'node:path'
+    const require = createRequire(process.cwd() + '/x.js')
+    const { _panic } = require(join(dirname(require.resolve('fetchwise')), 'binding.js'))
+    const { Selector } = require('fetchwise')
+    const selector = new Selector()
+    for (let n = 0; n < 3; n++) {
+      try { _panic(); process.exit(3) } catch (error) { console.log(error instanceof Error, error.code, error.message) }
+    }
+    console.log(selector.select('https://example.org/').kind)
+  `)
+  assert.equal(done.code, 0, `${done.signal}\n${done.stderr}`)
+  const line = 'true GenericFailure asked for by a test'
+  assert.deepEqual(done.stdout.trim().split('\n'), [line, line, line, 'take'])
+})
+
+test('every function that JavaScript can call catches panics', () => {
+  const docs = process.env.FETCHWISE_DOCS ?? join(HERE, '../../docs/node.md')
+  const sources = join(dirname(docs), '../node/src')
+  let functions = 0
+  for (const name of readdirSync(sources)) {
+    const lines = readFileSync(join(sources, name), 'utf8').split('\n')
+    // What stands above a function, from the attribute that exports it on.
+    let above = null
+    for (const line of lines) {
+      if (/^ {0,4}#\[napi/.test(line)) above = ''
+      if (above === null) continue
+      above += `${line}\n`
+      if (/^ {0,4}pub fn /.test(line)) {
+        functions++
+        assert.match(above, /catch_unwind/, `${name}: ${line.trim()}`)
+      }
+      if (/^ {0,4}(pub|impl) ?/.test(line)) above = null
+    }
+  }
+  assert.ok(functions > 100, `${functions}`)
 })

@@ -1,9 +1,11 @@
 // The program reads what Node has written, and says the same of it.
 
 import assert from 'node:assert/strict'
+import { createReadStream, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import test from 'node:test'
 
-import { Attempt, ErrorKind, Selector } from 'fetchwise'
+import { Attempt, ErrorKind, Journal, Selector, exportAttempts, importAttempts } from 'fetchwise'
 
 import { folder, run } from './helpers.mjs'
 
@@ -51,5 +53,18 @@ test('export and explain', { skip: !program && 'FETCHWISE_PROGRAM is not set' },
       assert.ok(Math.abs(candidate[figure] - ofProgram[candidate.fetcher][figure]) < 1e-3, `${candidate.fetcher} ${figure}`)
     }
   }
+  const own = join(dir, 'own.jsonl')
+  assert.equal(await exportAttempts(dir, own), 1000)
+  assert.equal(readFileSync(own, 'utf8'), exported.stdout)
   await selector.close()
+  // The same lines by the program's import and by the package's are the same log.
+  const [by, other] = [folder(t), folder(t)]
+  const imported = await run(program, ['import', '--data-dir', by, own])
+  assert.equal(imported.code, 0, imported.stderr)
+  const journal = new Journal(other)
+  assert.equal((await importAttempts(createReadStream(own), journal)).imported, 1000)
+  await journal.close()
+  const both = await Promise.all([by, other].map((data) => run(program, ['export', '--data-dir', data])))
+  assert.equal(both[0].stdout, both[1].stdout)
+  assert.equal(both[0].stdout.trim().split('\n').length, 1000)
 })

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import test from 'node:test'
 
 import { Attempt, ErrorKind, Journal, Selector, errorKind } from 'fetchwise'
@@ -56,6 +58,32 @@ test('fetchers of one’s own', () => {
       ['mine', 7.5, true],
     ],
   )
+})
+
+test('a config file', async (t) => {
+  const dir = folder(t)
+  const config = join(dir, 'fetchwise.toml')
+  writeFileSync(config, "[http]\ntimeout = '7s'\nprobe_timeout = '2s'\n[backoff]\nescalate_after_block = false\n")
+  const visit = new Selector({ config }).visit('https://example.org/')
+  const step = visit.next()
+  assert.equal(step.deadline, 2000)
+  visit.report(step, 'blocked_403')
+  assert.equal(visit.next(), null)
+  assert.equal(visit.end.requests, 1)
+  writeFileSync(config, "[[fetcher]]\nname = 'direct_access'\n[[fetcher]]\nname = 'mine'\nclass = 'rendering'\ncost = 7.5\n")
+  const opened = await Selector.open(join(dir, 'data'), { config })
+  assert.deepEqual(
+    opened.fetchers.map(({ name, cost, renders }) => [name, cost, renders]),
+    [
+      ['direct_access', 1, false],
+      ['mine', 7.5, true],
+    ],
+  )
+  await opened.close()
+  assert.throws(() => new Selector({ config, fetchers: ['direct_access'] }), code('CONFIG'))
+  writeFileSync(config, "[[fetcher]]\nnam = 'direct_access'\n")
+  assert.throws(() => new Selector({ config }), { ...code('CONFIG'), message: /nam/ })
+  assert.throws(() => new Selector({ config: join(dir, 'nowhere.toml') }), { ...code('CONFIG'), message: /nowhere\.toml/ })
 })
 
 test('wrong settings and values are said', () => {

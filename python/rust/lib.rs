@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 mod attempt;
 #[cfg(feature = "bench")]
 mod bench;
+mod configured;
 mod decision;
 mod detector;
 mod errors;
@@ -19,6 +20,7 @@ mod explained;
 mod fork;
 mod journal;
 mod json;
+mod lines;
 mod selector;
 mod take;
 mod transfer;

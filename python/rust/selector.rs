@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fetchwise::attempt::Attempt as KeptAttempt;
-use fetchwise::config::Config;
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
 use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
-use fetchwise::pace::{Pace, PaceMode, PaceSettings};
+use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation, VisitSettings};
+use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -24,7 +23,7 @@ use crate::decision::Decision;
 use crate::explain::Explanation;
 use crate::journal::{Into as IntoLog, Journal, Shared};
 use crate::visit::Visit;
-use crate::{errors, take};
+use crate::{configured, errors, take};
 
 /// A selector and the log that it records into.
 pub(crate) struct Core {
@@ -199,26 +198,8 @@ fn builder(
     (half_life_days, policy_name, keys_max): (Option<f64>, Option<&str>, Option<usize>),
     pace: Option<bool>,
 ) -> PyResult<(SelectorBuilder, Option<PaceSettings>)> {
-    let (mut builder, mut settings) = match config {
-        Some(path) => {
-            let config = Config::load(path).map_err(errors::config)?;
-            if fetchers.is_some() && !config.fetchers.is_empty() {
-                return Err(errors::config(format!("{} names fetchers itself: leave out fetchers=", path.display())));
-            }
-            // A pace is kept where somebody has asked for one, here or there.
-            let mut settings = config.pace();
-            settings.mode = config.pace.mode.unwrap_or(PaceMode::Off);
-            (config.selector().visits(visits(&config)), settings)
-        }
-        None => (Kept::builder(), PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() }),
-    };
-    if let Some(wanted) = pace {
-        settings.mode = match (wanted, settings.mode) {
-            (false, _) => PaceMode::Off,
-            (true, PaceMode::Off) => PaceMode::Learn,
-            (true, other) => other,
-        };
-    }
+    let file = config.map(PathBuf::as_path);
+    let (mut builder, settings) = configured::begin(file, fetchers.is_some(), pace).map_err(errors::config)?;
     for fetcher in fetchers.map(|given| given.try_iter()).transpose()?.into_iter().flatten() {
         let fetcher = fetcher?;
         let spec = match (fetcher.cast::<Fetcher>(), fetcher.cast::<PyString>()) {
@@ -237,20 +218,7 @@ fn builder(
     if keys_max.is_some() {
         builder = builder.keys_max(keys_max);
     }
-    Ok((builder, (settings.mode != PaceMode::Off).then_some(settings)))
-}
-
-/// How the config has visits go.
-fn visits(config: &Config) -> VisitSettings {
-    let (http, base) = (&config.http, VisitSettings::default());
-    let deadline = http.timeout.unwrap_or(base.deadline);
-    VisitSettings {
-        deadline,
-        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
-        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
-        escalate_after_block: config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
-        ..base
-    }
+    Ok((builder, settings))
 }
 
 /// The journal that was given: itself, or opened in the directory that was named.

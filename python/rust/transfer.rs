@@ -1,56 +1,21 @@
 //! Attempts as JSON lines, in and out, in batches: the interpreter's lock is held for a batch's text, not for its meaning.
 
-use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use fetchwise::attempt::json::{LINE_MAX_BYTES, Notes, from_json_line, to_json_line};
-use fetchwise::attempt::{Attempt as Kept, json::ImportError};
-use fetchwise::journal::{Entry, Journal as Log, JournalError, ids, maintain, replay};
-use fetchwise::rfc3339;
-use fetchwise::time::Timestamp;
+use fetchwise::journal::{Journal as Log, JournalError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use uuid::Uuid;
 
 use crate::attempt::Attempt;
 use crate::journal::Journal;
+use crate::lines::{self, Import, Item};
 use crate::selector::Selector;
 use crate::{errors, json};
 
 /// Lines that are read at a time.
 const BATCH: usize = 4096;
-/// Text that is written at a time, in bytes.
-const CHUNK: usize = 1 << 20;
-/// Lines that cannot be used are named up to this many, then counted.
-const NAMED_MAX: usize = 1000;
-
-#[derive(Default)]
-struct Summary {
-    lines: u64,
-    imported: u64,
-    duplicates: u64,
-    failed: u64,
-    clamped: u64,
-    unknown_fields: BTreeSet<String>,
-    errors: Vec<(u64, String)>,
-}
-
-impl Summary {
-    fn fail(&mut self, line: u64, error: String) {
-        self.failed += 1;
-        if self.errors.len() < NAMED_MAX {
-            self.errors.push((line, error));
-        }
-    }
-}
-
-/// One item of the input.
-enum Item {
-    Text(String),
-    Made(Box<Kept>),
-}
 
 fn read(py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Item> {
     if let Ok(attempt) = item.cast::<Attempt>() {
@@ -63,58 +28,6 @@ fn read(py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<Item> {
         return Ok(Item::Text(String::from_utf8_lossy(bytes.as_bytes()).into_owned()));
     }
     json::dumps(py, item).map(Item::Text)
-}
-
-/// Where imported attempts go.
-struct Target<'j> {
-    log: &'j Log,
-    selector: Option<&'j fetchwise::selector::Selector>,
-    known: HashSet<Uuid>,
-    cutoff: Option<Timestamp>,
-    now: Timestamp,
-}
-
-impl Target<'_> {
-    fn take(&mut self, number: u64, item: Item, summary: &mut Summary) -> Result<(), JournalError> {
-        let read: Result<(Kept, Notes), ImportError> = match item {
-            Item::Made(attempt) => Ok((*attempt, Notes::default())),
-            Item::Text(text) if text.trim().is_empty() => return Ok(()),
-            Item::Text(text) if text.len() > LINE_MAX_BYTES => {
-                summary.lines += 1;
-                summary.fail(number, format!("longer than {LINE_MAX_BYTES} bytes"));
-                return Ok(());
-            }
-            Item::Text(text) => from_json_line(&text, self.now),
-        };
-        summary.lines += 1;
-        let (attempt, notes) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                summary.fail(number, error.to_string());
-                return Ok(());
-            }
-        };
-        summary.unknown_fields.extend(notes.unknown_fields);
-        if self.known.contains(&attempt.id) {
-            summary.duplicates += 1;
-            return Ok(());
-        }
-        if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
-            let cutoff = rfc3339::format(cutoff);
-            let why =
-                format!("made before {cutoff}, up to where attempts were compacted: a snapshot may have it already");
-            summary.fail(number, why);
-            return Ok(());
-        }
-        self.known.insert(attempt.id);
-        self.log.append_attempt(&attempt)?;
-        if let Some(selector) = self.selector {
-            selector.observe(&attempt);
-        }
-        summary.imported += 1;
-        summary.clamped += u64::from(notes.clamped);
-        Ok(())
-    }
 }
 
 /// Takes attempts into a journal, each once: JSON lines (`str` or `bytes`), dicts or `Attempt`s, from any iterable, such as an open file.
@@ -140,37 +53,18 @@ pub(crate) fn import_attempts<'py>(
     let settled = shared.with(Log::settled)?;
     let failed = |error: &JournalError| errors::journal(py, error);
     py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
-    let mut known = HashSet::new();
-    py.detach(|| {
-        ids(&shared.dir, |id| {
-            known.insert(id);
-        })
-    })
-    .map_err(|error| failed(&error))?;
-    let cutoff = py.detach(|| maintain::cutoff(&shared.dir)).map_err(|error| failed(&error))?;
-    let mut summary = Summary::default();
+    let mut import = py.detach(|| Import::begin(&shared.dir)).map_err(|error| failed(&error))?;
     let mut iterator = lines.try_iter()?;
-    let mut number = 0;
     let selector = selector.map(|selector| &selector.core.kept);
     loop {
-        let mut batch = Vec::with_capacity(BATCH);
-        for item in iterator.by_ref().take(BATCH) {
-            number += 1;
-            batch.push((number, read(py, &item?)?));
-        }
+        let batch: Vec<Item> = iterator.by_ref().take(BATCH).map(|item| read(py, &item?)).collect::<PyResult<_>>()?;
         if batch.is_empty() {
             break;
         }
-        let ids = std::mem::take(&mut known);
-        let done = py.detach(|| {
-            shared.with(|log| {
-                let mut target = Target { log, selector, known: ids, cutoff, now: Timestamp::now() };
-                let done = batch.into_iter().try_for_each(|(number, item)| target.take(number, item, &mut summary));
-                done.map(|()| target.known)
-            })
-        });
-        known = done?.map_err(|error| failed(&error))?;
+        let taken = py.detach(|| shared.with(|log| import.take(batch, log, selector)))?;
+        taken.map_err(|error| failed(&error))?;
     }
+    let summary = import.summary;
     let out = PyDict::new(py);
     out.set_item("lines", summary.lines)?;
     out.set_item("imported", summary.imported)?;
@@ -189,12 +83,11 @@ enum Out {
 }
 
 impl Out {
-    fn write(&mut self, text: &mut String) -> PyResult<()> {
+    fn write(&mut self, text: &str) -> PyResult<()> {
         match self {
             Self::File(file) => file.write_all(text.as_bytes())?,
-            Self::Object(object) => Python::attach(|py| object.call_method1(py, "write", (text.as_str(),)).map(drop))?,
+            Self::Object(object) => Python::attach(|py| object.call_method1(py, "write", (text,)).map(drop))?,
         }
-        text.clear();
         Ok(())
     }
 }
@@ -226,26 +119,8 @@ pub(crate) fn export_attempts(py: Python<'_>, journal: &Bound<'_, PyAny>, out: &
         true => Out::Object(out.clone().unbind()),
         false => Out::File(BufWriter::new(File::create(out.extract::<PathBuf>()?)?)),
     };
-    let (mut text, mut count, mut failed) = (String::new(), 0, None);
-    let replayed = py.detach(|| {
-        let replayed = replay(&dir, |_, entry| {
-            let (Entry::Attempt(attempt), None) = (entry, &failed) else { return };
-            count += 1;
-            text.push_str(&to_json_line(&attempt));
-            text.push('\n');
-            if text.len() >= CHUNK {
-                failed = out.write(&mut text).err();
-            }
-        });
-        if failed.is_none() {
-            failed = out.write(&mut text).err();
-        }
-        replayed
-    });
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    replayed.map_err(|error| errors::journal(py, &error))?;
+    let exported = py.detach(|| lines::export(&dir, |text| out.write(text)));
+    let count = exported.map_err(|error| errors::journal(py, &error))??;
     if let Out::File(mut file) = out {
         file.flush()?;
     }

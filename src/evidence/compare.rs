@@ -202,6 +202,12 @@ impl Image {
         self.cells.iter().map(|cell| cell.raw.total * down).sum()
     }
 
+    /// Whether the decayed weight of each cell is under `least`.
+    pub(crate) fn has_faded(&self, least: f64) -> bool {
+        let down = self.decay.map_or(1.0, |decay| decay.down(self.as_of));
+        self.cells.iter().all(|cell| cell.raw.total * down < least)
+    }
+
     /// Where this image and `other` differ by more than rounding, if anywhere: an entry's key and what about it. Both are to
     /// be of one scale and time.
     pub(crate) fn difference(&self, other: &Self) -> Option<(u64, &'static str)> {

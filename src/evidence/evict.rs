@@ -1,4 +1,4 @@
-//! Memory is bounded: beyond a configured number of keys the least attempted ones go.
+//! Memory is bounded: beyond a configured number of keys the least attempted ones go, those that are doubted before all others.
 //!
 //! Invariants: a host that is paused stays known; one thread evicts at a time and nobody waits for it; readers notice nothing.
 //! Cost: a pass over all keys for each tenth of the cap that comes in, so a constant number of steps for each new key.
@@ -14,11 +14,30 @@ pub(super) struct Cap {
     keys_max: usize,
     evicting: AtomicBool,
     evicted: AtomicU64,
+    #[cfg(feature = "journal")]
+    doubted: super::doubt::Doubted,
 }
 
 impl Cap {
     pub(super) fn new(keys_max: Option<usize>) -> Self {
-        Self { keys_max: keys_max.unwrap_or(usize::MAX), evicting: AtomicBool::new(false), evicted: AtomicU64::new(0) }
+        Self {
+            keys_max: keys_max.unwrap_or(usize::MAX),
+            evicting: AtomicBool::new(false),
+            evicted: AtomicU64::new(0),
+            #[cfg(feature = "journal")]
+            doubted: super::doubt::Doubted::default(),
+        }
+    }
+
+    /// How many there may be, if there is a limit.
+    #[cfg(feature = "journal")]
+    pub(super) fn max(&self) -> Option<usize> {
+        Some(self.keys_max).filter(|max| *max < usize::MAX)
+    }
+
+    #[cfg(feature = "journal")]
+    pub(super) fn doubted(&self) -> &super::doubt::Doubted {
+        &self.doubted
     }
 }
 
@@ -45,20 +64,29 @@ impl Evidence {
         let guard = self.guard();
         let is_free = |until: Option<Timestamp>| until.is_none_or(|until| until <= at);
         // All weights are on one scale, so the least weight now is the least at any time.
-        let mut weights: Vec<(f64, u64)> = (self.entries.iter(&guard))
+        let mut weights: Vec<(bool, f64, u64)> = (self.entries.iter(&guard))
             .filter(|(key, entry)| **key != newest.bits() && is_free(entry.paused_until()))
-            .map(|(key, entry)| (entry.weight(), *key))
+            .map(|(key, entry)| (*key, entry.weight()))
+            .map(|(key, weight)| (!self.is_doubted(key, weight), weight, key))
             .collect();
         let surplus = self.entries.len().saturating_sub(keys_max - keys_max / 10).min(weights.len());
         if surplus > 0 {
-            weights.select_nth_unstable_by(surplus - 1, |a, b| a.0.total_cmp(&b.0));
-            for (_, key) in &weights[..surplus] {
+            weights.select_nth_unstable_by(surplus - 1, |a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+            for (_, _, key) in &weights[..surplus] {
                 self.entries.remove(key, &guard);
             }
+            #[cfg(feature = "journal")]
+            self.settle_doubts();
             // Relaxed: a count for people.
             self.cap.evicted.fetch_add(surplus as u64, Ordering::Relaxed);
         }
         // Release pairs with the Acquire at the beginning.
         self.cap.evicting.store(false, Ordering::Release);
+    }
+
+    /// Nobody is doubted where there is nobody else.
+    #[cfg(not(feature = "journal"))]
+    fn is_doubted(&self, _: u64, _: f64) -> bool {
+        false
     }
 }

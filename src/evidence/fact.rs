@@ -130,6 +130,11 @@ impl Share {
         self.0.weight()
     }
 
+    /// Whether none of its weights is worth `least` any more.
+    pub fn has_faded(&self, least: f64) -> bool {
+        self.0.has_faded(least)
+    }
+
     /// What it says of all attempts together, by fetcher.
     pub fn said(&self) -> Vec<Said> {
         self.0.said()

@@ -41,6 +41,8 @@ pub(crate) mod cell;
 #[cfg(feature = "journal")]
 mod compare;
 pub(crate) mod days;
+#[cfg(feature = "journal")]
+mod doubt;
 pub(crate) mod entry;
 mod evict;
 #[cfg(feature = "journal")]

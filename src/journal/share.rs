@@ -8,6 +8,7 @@ use std::path::Path;
 use fetchwise_log::Mark;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::entry::{Entry, Release, ReleaseTarget};
 use super::error::JournalError;
 use super::fold::Fold;
 use super::forgotten::Forgotten;
@@ -15,6 +16,7 @@ use super::read::{open, pass};
 use super::schema::{self, Clamped};
 use super::snapshot::{Contents, decode_sections};
 use super::start::Start;
+use crate::backoff::LinkState;
 use crate::evidence::decay::Decay;
 use crate::evidence::image::FADED;
 use crate::evidence::{Fact, Observed, Share};
@@ -24,11 +26,26 @@ use crate::time::Timestamp;
 /// No time is later.
 const NO_LIMIT: Timestamp = Timestamp::from_millis(i64::MAX);
 
+/// What a log says of a link, as far as others make use of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkFact<'a> {
+    /// The xxh3-64 of its name.
+    pub link: u64,
+    /// The domain of its URL; empty where an operator has ended its pause and it is not known.
+    pub domain: &'a str,
+    /// Its state; when its last attempt was does not travel.
+    pub state: LinkState,
+    /// When that came to be so.
+    pub at: Timestamp,
+}
+
 /// What stands at one position of a log.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     /// An attempt that others can learn from, and the hash of its link.
     Fact(Fact<'a>, u64),
+    /// What became of a link.
+    Link(LinkFact<'a>),
     /// Nothing that others can learn from.
     Nothing,
     /// Somebody has forgotten a domain.
@@ -122,6 +139,14 @@ pub fn facts(
                 }
                 return Ok(());
             }
+            if matches!(record.kind, schema::kind::LINK_STATE | schema::kind::RELEASE) {
+                let entry = schema::decode(record.kind, record.schema, record.payload)?;
+                match of_link(&entry).filter(|_| !known.covers(seq, &entry)) {
+                    Some(link) => f(seq, Place::Link(link)),
+                    None => f(seq, Place::Nothing),
+                }
+                return Ok(());
+            }
             let Some(view) = schema::attempt(record.kind, record.schema, record.payload)? else {
                 f(seq, Place::Nothing);
                 return Ok(());
@@ -157,6 +182,17 @@ pub fn facts(
     )?;
     (next..=upto).for_each(|gone| f(gone, Place::Gone));
     Ok(())
+}
+
+/// What an entry says of a link, if it is about one.
+fn of_link(entry: &Entry) -> Option<LinkFact<'_>> {
+    let (link, domain, state, at) = match entry {
+        Entry::Link(entry) => (&entry.link, &*entry.domain, entry.state, entry.at),
+        Entry::Release(Release { target: ReleaseTarget::Link(link), at }) => (link, "", LinkState::default(), *at),
+        _ => return None,
+    };
+    let state = LinkState { last_attempt_at: None, ..state };
+    Some(LinkFact { link: xxh3_64(link.as_bytes()), domain, state, at })
 }
 
 /// Shows `f` the records from `from` up to `upto`, beginning at `mark` where that is on the way.

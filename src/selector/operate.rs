@@ -171,11 +171,13 @@ impl Selector {
         }
     }
 
-    /// Drops the state of a link, by the caller's name for it. Cost: a look at each link and host at risk.
+    /// Drops the state of a link, and what neighbours have told of it, by the caller's name for it. Cost: a look at each link and host at risk.
     pub fn forget_link(&self, link: &str) {
         let recorded = link_name(link);
         let is_it = |known: &str| known == link || *known == *recorded;
         self.state.links.forget(is_it);
+        self.state.links.untell(link);
+        self.state.links.untell(&recorded);
         self.state.hosts.forget_links(is_it);
     }
 }

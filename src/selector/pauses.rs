@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Selector;
+use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::meter::PauseCause;
 use crate::neighbours::Neighbours;
@@ -69,6 +70,13 @@ impl Selector {
             }
             self.tell_paused(domain, until, now);
         })
+    }
+
+    /// What neighbours say of a link now, by the xxh3-64 of its name; none when they take it back. Visits heed the later pause of this and
+    /// what this process knows, and pauses grow from the greater risk. The caller sees to it that there are not too many: one takes some
+    /// hundred bytes. Reading takes no lock, and where there are none nobody looks for one.
+    pub fn tell_link(&self, link: u64, state: Option<LinkState>) {
+        self.state.links.tell(link, state);
     }
 
     pub(crate) fn tell_paused(&self, domain: &str, until: Timestamp, now: Timestamp) {

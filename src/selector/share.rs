@@ -55,6 +55,25 @@ impl Selector {
         self.evidence.observe_general(fact, &self.registry);
     }
 
+    /// As [`learn_fact`](Self::learn_fact), of a process that brings more keys than it may: where there are too many, those that nobody
+    /// else has attempted go first.
+    #[doc(hidden)]
+    pub fn learn_fact_doubted(&self, fact: &Fact<'_>) {
+        self.evidence.observe_doubted(fact, &self.registry);
+    }
+
+    /// Doubts in the same way all keys of a share that this process has learned from.
+    #[doc(hidden)]
+    pub fn doubt_share(&self, share: &Share) {
+        self.evidence.doubt(&share.0);
+    }
+
+    /// How many keys it keeps at most, if there is a limit.
+    #[doc(hidden)]
+    pub fn keys_max(&self) -> Option<usize> {
+        self.evidence.keys_max()
+    }
+
     /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
     #[doc(hidden)]
     pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {
@@ -77,5 +96,70 @@ impl Selector {
     #[doc(hidden)]
     pub fn share(&self, as_of: Timestamp, least: f64) -> Share {
         Share(self.evidence.image_over(&self.registry, as_of, &[], least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::attempt::Attempt;
+    use crate::evidence::Weights;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn attempt(domain: &str, at: Timestamp) -> Attempt {
+        Attempt::new(&url::Url::parse(&format!("https://{domain}/")).unwrap(), "direct_access", at).unwrap().delivered()
+    }
+
+    fn of(selector: &Selector, domain: &str) -> Weights {
+        selector.weights(("domain", domain), ContentKind::Page, "direct_access", NOW)
+    }
+
+    /// Old keys of one's own and of others, then many that somebody brings who brings too much.
+    fn flooded(brings: impl Fn(&Selector, &Attempt)) -> (Selector, usize) {
+        let selector = Selector::builder().around(NOW).keys_max(400).build().unwrap();
+        let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
+        (0..200).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
+        for n in 0..2000 {
+            brings(&selector, &attempt(&format!("flood{n}.net"), NOW.saturating_add(Duration::from_millis(n))));
+        }
+        let left = (0..200).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();
+        (selector, left)
+    }
+
+    #[test]
+    fn what_is_doubted_goes_before_all_others() {
+        let (_, left) = flooded(|selector, attempt| selector.observe(attempt));
+        assert!(left < 100, "without doubts the least attempted keys go: {left}");
+        let (selector, left) =
+            flooded(|selector, attempt| selector.evidence.observe_doubted(attempt, &selector.registry));
+        assert_eq!(left, 200);
+        assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
+        assert!(selector.evidence.doubts() <= 400, "of what is gone nothing is kept");
+        // What others attempt, too, is like any other key.
+        selector.observe(&attempt("flood1999.net", NOW));
+        for n in 0..3000 {
+            selector.evidence.observe_doubted(&attempt(&format!("more{n}.net"), NOW), &selector.registry);
+        }
+        assert!(of(&selector, "flood1999.net").total > 1.9);
+    }
+
+    #[test]
+    fn what_was_brought_before_is_doubted_later() {
+        let (selector, apart) =
+            [400, 10_000].map(|max| Selector::builder().around(NOW).keys_max(max).build().unwrap()).into();
+        for n in 0..300 {
+            let brought = attempt(&format!("flood{n}.net"), NOW);
+            selector.observe(&brought);
+            apart.observe(&brought);
+        }
+        selector.observe(&attempt("flood7.net", NOW));
+        selector.evidence.doubt(&apart.share(NOW, 0.0).0);
+        let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
+        (0..250).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
+        let left = (0..250).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();
+        assert_eq!((left, of(&selector, "flood7.net").total > 1.9), (250, true));
     }
 }

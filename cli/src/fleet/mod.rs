@@ -26,8 +26,10 @@ use join::{STATUS_FILE, about, about_broker, connect, nats, options};
 use suspicious::ComparedJson;
 
 pub(crate) use join::{FleetArgs, join};
+pub(crate) use part::{Part, part};
 
 mod join;
+mod part;
 mod suspicious;
 mod told;
 
@@ -38,7 +40,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(3);
 
 /// Many nodes that learn as one: look at them, and at their broker
 ///
-/// `fetch --fleet URL` and `serve --fleet URL` take part; these commands are for who looks after it.
+/// `fetch --fleet URL`, `serve --fleet URL` and `import --fleet URL` take part; these commands are for who looks after it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  fetchwise fleet init --fleet nats://127.0.0.1:4222\n  \
     fetchwise fetch --fleet nats://127.0.0.1:4222 https://example.org/\n  \

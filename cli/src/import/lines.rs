@@ -8,31 +8,30 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use uuid::Uuid;
 
+use super::ImportArgs;
+use super::directory::Directory;
 use super::target::{Place, Summary, Target, bar, len_of};
 use crate::failure::{Exit, Failure};
 use crate::input::{Lines, is_stdin, unreadable};
 use crate::out::{Out, note};
-use crate::settings::{Settings, say_torn};
+use crate::settings::Settings;
 use fetchwise::attempt::json::LINE_MAX_BYTES;
-use fetchwise::journal::{self, Journal, JournalOptions, OpenCheck, maintain};
+use fetchwise::journal::{self, maintain};
 
 /// The bar moves on by so many bytes at a time.
 const TELL_EVERY: u64 = 64 << 10;
 
 /// Imports the lines of `file`.
-pub(super) fn run(file: &Path, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let mut lines = Lines::open(file, LINE_MAX_BYTES)?;
-    let dir = settings.data_dir()?;
-    // The pass over all ids below reads everything, so the open need not.
-    let options = JournalOptions::default().check(OpenCheck::Tail);
-    let (journal, recovery) = Journal::open(&dir, options)?;
-    say_torn(recovery.torn.as_ref());
+    let into = Directory::open(args, settings)?;
     let mut known: HashSet<Uuid> = HashSet::new();
-    journal::ids(&dir, |id| {
+    journal::ids(&into.dir, |id| {
         known.insert(id);
     })?;
     let mut progress = Progress::new(file);
-    let mut target = Target { journal: &journal, known, cutoff: maintain::cutoff(&dir)?, now: settings.clock.now() };
+    let cutoff = maintain::cutoff(&into.dir)?;
+    let mut target = Target { journal: &into.journal, known, cutoff, now: settings.clock.now() };
     let mut summary = Summary::default();
     let mut looks_like_seconds = None;
     let name = if is_stdin(file) { "stdin".into() } else { file.to_string_lossy() };
@@ -57,8 +56,7 @@ pub(super) fn run(file: &Path, settings: &Settings, out: &mut Out) -> Result<Exi
         }
     }
     progress.bar.finish_and_clear();
-    journal.close()?;
-    settings.snapshot_if_due(&dir);
+    summary.fleet_told = into.close(settings)?;
     summary.warn("lines");
     if let Some(line) = looks_like_seconds {
         note(format_args!(

@@ -35,6 +35,9 @@ pub(super) struct Summary {
     pub(super) clamped: u64,
     pub(super) unknown_fields: BTreeSet<String>,
     pub(super) errors: Vec<Unusable>,
+    /// Whether the fleet has heard of all of it; none where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fleet_told: Option<bool>,
 }
 
 /// A line or a row that cannot be used.
@@ -135,6 +138,9 @@ impl Summary {
         }
         if self.failed > 0 {
             parts.push(format!("{} of {} {what} cannot be used", self.failed, self.lines));
+        }
+        if self.fleet_told == Some(true) {
+            parts.push("the fleet was told".to_owned());
         }
         parts
     }

@@ -10,13 +10,14 @@ mod write;
 pub use read::{Batch, DecodeError, peek};
 pub use write::Builder;
 
+use fetchwise::attempt::Hint;
 use fetchwise::time::Timestamp;
 
 /// A message's length at most, so that it fits into a broker's 1 MiB with its headers.
 pub const BODY_MAX: usize = (1 << 20) - 4096;
 /// What a message is decompressed to at most.
 pub const RAW_MAX: usize = 8 << 20;
-/// Facts in a message at most.
+/// Facts in a message at most, and states of links.
 pub const FACTS_MAX: usize = 65_536;
 /// The version of the format that this release writes.
 pub const VERSION: (u8, u8) = (1, 0);
@@ -69,6 +70,26 @@ pub(crate) mod column {
     pub(crate) const LINKS: u8 = 16;
     pub(crate) const BASE: u8 = 17;
     pub(crate) const TOP: u8 = 18;
+    pub(crate) const LINK_STATES: u8 = 19;
+    pub(crate) const EGRESS: u8 = 20;
+    /// How many there are, with 0, which is none.
+    pub(crate) const COUNT: usize = 21;
+}
+
+/// What stands for a hint: 0 for none.
+pub(crate) fn code_of(hint: Option<Hint>) -> u8 {
+    hint.map_or(0, |hint| hint as u8 + 1)
+}
+
+/// The hint that a number stands for; one that this release does not know is none.
+pub(crate) fn hint_of(code: u8) -> Option<Hint> {
+    match code {
+        1 => Some(Hint::Blocked),
+        2 => Some(Hint::Empty),
+        3 => Some(Hint::Timeout),
+        4 => Some(Hint::Unknown),
+        _ => None,
+    }
 }
 
 /// The bits of a fact.

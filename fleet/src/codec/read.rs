@@ -1,18 +1,20 @@
 //! Reading a message.
 //!
 //! Invariant: whatever the bytes are, no panic, and no more memory than [`RAW_MAX`], [`ARENA_MAX`] and a row for each of
-//! [`FACTS_MAX`] facts. Must not know who may have sent it.
+//! [`FACTS_MAX`] facts and as many links. Must not know who may have sent it.
 
 use std::ops::Range;
+use std::time::Duration;
 
-use fetchwise::attempt::Hint;
+use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
 use fetchwise::evidence::Fact;
+use fetchwise::journal::share::LinkFact;
 use fetchwise::time::Timestamp;
 
 use super::names::KNOWN;
 use super::{
     ARENA_MAX, BODY_MAX, FACTS_MAX, HEADER_LEN, Header, MAGIC, NAME_MAX, RAW_MAX, Style, TAGS_MAX, VERSION, bit,
-    column, parent_of, unzigzag,
+    column, hint_of, parent_of, unzigzag,
 };
 
 /// An attempt that took longer than this, 300 years, is none.
@@ -66,6 +68,20 @@ pub struct Batch {
     names: String,
     tags: Vec<(Span, Span)>,
     rows: Vec<Row>,
+    links: Vec<LinkRow>,
+    egress: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LinkRow {
+    position: u64,
+    domain: Span,
+    at: i64,
+    pause_ms: u64,
+    attempts: u32,
+    risk_level: u8,
+    hint: u8,
+    link: u64,
 }
 
 /// Its header, without a look at the facts: base and top are not known from it, and are 0 and `last`. Checks the checksum.
@@ -134,9 +150,39 @@ impl Batch {
         &self.header
     }
 
+    /// How many states of links it has.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The addresses that its node asks from, as far as states of links hold for those who share them.
+    pub fn egress(&self) -> &str {
+        self.text(self.egress)
+    }
+
+    fn text(&self, span: Span) -> &str {
+        self.names.get(span.0 as usize..span.1 as usize).unwrap_or_default()
+    }
+
+    /// Shows each state of a link to `f`, with its position.
+    pub fn each_link(&self, mut f: impl FnMut(u64, &LinkFact<'_>)) {
+        for row in &self.links {
+            let at = Timestamp::from_millis(row.at);
+            let until = at.saturating_add(Duration::from_millis(row.pause_ms));
+            let state = LinkState {
+                paused_until: Some(until).filter(|until| *until > at),
+                risk_level: row.risk_level.min(RISK_LEVEL_MAX),
+                attempt_count: row.attempts,
+                last_attempt_at: None,
+                hint: hint_of(row.hint),
+            };
+            f(row.position, &LinkFact { link: row.link, domain: self.text(row.domain), state, at });
+        }
+    }
+
     /// Shows each fact to `f`, with its position and the hash of its link, which is 0 unless it was blocked.
     pub fn each(&self, mut f: impl FnMut(u64, &Fact<'_>, u64)) {
-        let text = |span: Span| self.names.get(span.0 as usize..span.1 as usize).unwrap_or_default();
+        let text = |span: Span| self.text(span);
         let mut heuristics = Vec::new();
         for row in &self.rows {
             heuristics.clear();
@@ -149,23 +195,12 @@ impl Batch {
                 success: row.bits & bit::SUCCESS != 0,
                 is_banned: row.bits & bit::BANNED != 0,
                 duration_ms: row.duration_ms,
-                hint: hint_of(row.bits),
+                hint: hint_of(row.bits >> bit::HINT_SHIFT),
                 is_file: row.bits & bit::FILE != 0,
                 heuristics: &heuristics,
             };
             f(row.position, &fact, row.link);
         }
-    }
-}
-
-/// The hint in a fact's bits; one that this release does not know is none.
-fn hint_of(bits: u8) -> Option<Hint> {
-    match bits >> bit::HINT_SHIFT {
-        1 => Some(Hint::Blocked),
-        2 => Some(Hint::Empty),
-        3 => Some(Hint::Timeout),
-        4 => Some(Hint::Unknown),
-        _ => None,
     }
 }
 
@@ -207,7 +242,7 @@ impl<'r> Column<'r> {
 
 struct Decoder<'r> {
     header: Header,
-    columns: [Column<'r>; 19],
+    columns: [Column<'r>; column::COUNT],
     names: String,
     spans: Vec<Span>,
     patterns: Vec<Range<usize>>,
@@ -217,7 +252,7 @@ struct Decoder<'r> {
 
 impl<'r> Decoder<'r> {
     fn new(header: Header, raw: &'r [u8]) -> Read<Self> {
-        let mut columns = [Column::default(); 19];
+        let mut columns = [Column::default(); column::COUNT];
         let mut rest = Column(raw);
         while !rest.0.is_empty() {
             let [kind] = rest.fixed::<1>()?;
@@ -269,7 +304,32 @@ impl<'r> Decoder<'r> {
         if newest != self.header.newest.as_millis() {
             return Err(DecodeError::Malformed("its times"));
         }
-        Ok(Batch { header: self.header, names: self.names, tags: self.tags, rows })
+        let links = self.links()?;
+        let egress = if self.has(column::EGRESS) { self.name(column::EGRESS)? } else { Span::default() };
+        Ok(Batch { header: self.header, names: self.names, tags: self.tags, rows, links, egress })
+    }
+
+    fn links(&mut self) -> Read<Vec<LinkRow>> {
+        let (mut rows, mut at, mut before) = (Vec::<LinkRow>::new(), 0i64, None);
+        while self.has(column::LINK_STATES) {
+            if rows.len() >= FACTS_MAX {
+                return Err(DecodeError::TooLarge);
+            }
+            let offset = self.varint(column::LINK_STATES)?;
+            let position =
+                self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
+            let position = position.ok_or(DecodeError::Malformed("its positions"))?;
+            before = Some(position);
+            let domain = self.name(column::LINK_STATES)?;
+            at = at.wrapping_add(unzigzag(self.varint(column::LINK_STATES)?));
+            let pause_ms = self.varint(column::LINK_STATES)?;
+            let attempts = u32::try_from(self.varint(column::LINK_STATES)?).unwrap_or(u32::MAX);
+            let column = &mut self.columns[usize::from(column::LINK_STATES)];
+            let [risk_level, hint] = column.fixed()?;
+            let link = u64::from_le_bytes(column.fixed()?);
+            rows.push(LinkRow { position, domain, at, pause_ms, attempts, risk_level, hint, link });
+        }
+        Ok(rows)
     }
 
     fn row(&mut self, position: u64, at: i64) -> Read<Row> {

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use fetchwise::attempt::Hint;
+use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
 use fetchwise::evidence::Fact;
+use fetchwise::journal::share::LinkFact;
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 
@@ -64,6 +66,33 @@ fn owned() -> impl Strategy<Value = Owned> {
     )
 }
 
+/// What became of a link, with a domain of its own, and how many positions say nothing before it.
+type OwnedLink = (u64, String, u64, LinkState, i64);
+
+fn link() -> impl Strategy<Value = OwnedLink> {
+    let hints = vec![None, Some(Hint::Blocked), Some(Hint::Empty), Some(Hint::Timeout), Some(Hint::Unknown)];
+    let state = (prop::option::of(1i64..1 << 40), 0..=RISK_LEVEL_MAX, any::<u32>(), prop::sample::select(hints));
+    let at = -5_000_000_000_000i64..5_000_000_000_000;
+    (0u64..4, "[a-z.]{0,9}", any::<u64>(), state, at).prop_map(|(gap, domain, link, state, at)| {
+        let (pause, risk_level, attempt_count, hint) = state;
+        let paused_until = pause.map(|pause| Timestamp::from_millis(at + pause));
+        (gap, domain, link, LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint }, at)
+    })
+}
+
+fn of_link((_, domain, link, state, at): &OwnedLink) -> LinkFact<'_> {
+    LinkFact { link: *link, domain, state: *state, at: Timestamp::from_millis(*at) }
+}
+
+/// What a message says of links.
+fn links_of(batch: &Batch) -> Vec<(u64, OwnedLink)> {
+    let mut all = Vec::new();
+    batch.each_link(|position, link| {
+        all.push((position, (0, link.domain.to_owned(), link.link, link.state, link.at.as_millis())));
+    });
+    all
+}
+
 fn encoded(all: &[Owned], first: u64, top: u64) -> (Header, bytes::Bytes) {
     let mut builder = Builder::new(3, first / 2, first);
     for owned in all {
@@ -97,6 +126,32 @@ proptest! {
         });
         prop_assert_eq!(failed, None);
         prop_assert_eq!(index, all.len());
+    }
+
+    #[test]
+    fn states_of_links_travel_among_facts(
+        all in prop::collection::vec((prop::option::of(owned()), link()), 1..20),
+        egress in "(|eu|[a-zé]{1,9})",
+        first in 1u64..1 << 50
+    ) {
+        let mut builder = Builder::new(3, 0, first).behind(&egress);
+        let mut expected = Vec::new();
+        for (fact, link) in &all {
+            fact.iter().for_each(|owned| with(owned, |fact| builder.push(fact, 0)));
+            (0..link.0).for_each(|_| builder.skip());
+            expected.push((builder.next(), (0, link.1.clone(), link.2, link.3, link.4)));
+            builder.link(&of_link(link));
+        }
+        let (header, body) = builder.finish(0).unwrap();
+        let batch = Batch::decode(&body).unwrap();
+        prop_assert_eq!((links_of(&batch), batch.links(), batch.egress()), (expected, all.len(), &*egress));
+        let facts: Vec<&Owned> = all.iter().filter_map(|(fact, _)| fact.as_ref()).collect();
+        let (mut index, mut same) = (0, true);
+        batch.each(|_, fact, _| {
+            same &= with(facts[index], |was| was == fact);
+            index += 1;
+        });
+        prop_assert!(same && index == facts.len() && header.count as usize == index);
     }
 
     #[test]
@@ -144,6 +199,20 @@ fn a_newer_release_is_named_and_its_additions_are_passed_over() {
     newer[4] = 2;
     assert_eq!(Batch::decode(&newer).unwrap_err(), DecodeError::Newer(2));
     assert_eq!(peek(&newer).unwrap_err(), DecodeError::Newer(2));
+    // As a reader that does not know states of links does it: these stand behind all that it knows, in columns of their own.
+    let mut with_links = Builder::new(3, 0, 9).behind("eu");
+    with_links.link(&LinkFact { link: 7, domain: "e.org", state: LinkState::default(), at: Timestamp::from_millis(5) });
+    let (_, body) = with_links.finish(0).unwrap();
+    let raw_len = u32::from_le_bytes(body[40..44].try_into().unwrap()) as usize;
+    let mut raw = zstd::bulk::decompress(&body[48..], raw_len).unwrap();
+    assert_eq!(Batch::decode(&whole(&raw, 0, 9, 9)).unwrap().links(), 1);
+    let kind = |raw: &[u8], kind: u8, len: u8| raw.windows(2).position(|two| *two == [kind, len]).unwrap();
+    for (known, len) in [(column::LINK_STATES, 15), (column::EGRESS, 1)] {
+        let place = kind(&raw, known, len);
+        raw[place] = 180 + known;
+    }
+    let batch = Batch::decode(&whole(&raw, 0, 9, 9)).unwrap();
+    assert_eq!((batch.links(), batch.egress(), batch.header().last), (0, "", 9));
     // A column of a kind that is not known, and one that is none yet.
     let unknown = whole(&[200, 3, 1, 2, 3, 40, 0], 0, 9, 9);
     assert_eq!((Batch::decode(&unknown).unwrap().header().first, header.first), (9, 9));
@@ -162,6 +231,21 @@ fn what_would_grow_beyond_bounds_is_refused() {
     lying[44..48].copy_from_slice(&crc.to_le_bytes());
     assert_eq!(Batch::decode(&lying).unwrap_err(), DecodeError::Malformed("its frame"));
     assert_eq!(Batch::decode(&vec![0; 2 << 20]).unwrap_err(), DecodeError::Foreign);
+    // More states of links than there may be, at positions that there are, and one at a position that there is not.
+    let mut rows = vec![column::LINK_STATES];
+    let row = |offset: u64| {
+        let mut row = Vec::new();
+        put_varint(&mut row, offset);
+        row.extend_from_slice(&[1, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        row
+    };
+    let many: Vec<u8> = (0..=FACTS_MAX as u64).flat_map(row).collect();
+    put_varint(&mut rows, many.len() as u64);
+    rows.extend(many);
+    assert_eq!(Batch::decode(&whole(&rows, 0, 1, 1 << 30)).unwrap_err(), DecodeError::TooLarge);
+    let one = [vec![column::LINK_STATES, 15], row(9)].concat();
+    assert_eq!(Batch::decode(&whole(&one, 0, 1, 10)).unwrap().links(), 1);
+    assert_eq!(Batch::decode(&whole(&one, 0, 1, 9)).unwrap_err(), DecodeError::Malformed("its positions"));
     for (count, first, last) in [(2, 5, 5), (0, 0, 5), (0, 6, 5), (0, 1, u64::MAX)] {
         assert_eq!(
             Batch::decode(&whole(&[], count, first, last)).unwrap_err(),

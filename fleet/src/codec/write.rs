@@ -5,11 +5,15 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use fetchwise::backoff::LinkState;
 use fetchwise::evidence::Fact;
+use fetchwise::journal::share::LinkFact;
 use fetchwise::time::Timestamp;
 
 use super::names::{KNOWN, number_of as well_known};
-use super::{HEADER_LEN, Header, MAGIC, Style, VERSION, bit, column, number_of, parent_of, put_varint, zigzag};
+use super::{
+    HEADER_LEN, Header, MAGIC, Style, VERSION, bit, code_of, column, number_of, parent_of, put_varint, zigzag,
+};
 
 /// The level of compression. More of it costs ten times the time for a tenth of the bytes: worth it while a message is small, and there is
 /// one a second.
@@ -17,6 +21,16 @@ const LEVEL: i32 = 3;
 const LEVEL_OF_SMALL: i32 = 15;
 /// What is small, before compression.
 const SMALL: usize = 16 << 10;
+
+/// A link's state, with a domain of its own.
+#[derive(Clone, Debug)]
+struct LinkRow {
+    offset: u64,
+    domain: Box<str>,
+    link: u64,
+    state: LinkState,
+    at: i64,
+}
 
 /// A message being written.
 #[derive(Debug, Default)]
@@ -30,7 +44,10 @@ pub struct Builder {
     count: u32,
     names: HashMap<Box<str>, u64>,
     patterns: HashMap<Vec<u64>, u64>,
-    columns: [Vec<u8>; 19],
+    columns: [Vec<u8>; column::COUNT],
+    /// Written when all facts are: a reader gets to know names in that order.
+    links: Vec<LinkRow>,
+    egress: Box<str>,
     /// Bytes of all columns.
     len: usize,
     has_holes: bool,
@@ -40,6 +57,12 @@ impl Builder {
     /// One that begins at position `first` of a history that begins behind `base`.
     pub fn new(epoch: u32, base: u64, first: u64) -> Self {
         Self { epoch, base, first, next: first, ..Self::default() }
+    }
+
+    /// Of a node behind the addresses of this name, whom states of links hold for.
+    #[must_use]
+    pub fn behind(self, egress: &str) -> Self {
+        Self { egress: egress.into(), ..self }
     }
 
     /// The next position.
@@ -73,6 +96,37 @@ impl Builder {
         self.has_holes = true;
     }
 
+    /// Adds what became of a link at the next position.
+    pub fn link(&mut self, link: &LinkFact<'_>) {
+        let (offset, domain) = (self.next - self.first, link.domain.into());
+        self.links.push(LinkRow { offset, domain, link: link.link, state: link.state, at: link.at.as_millis() });
+        self.len += 24 + link.domain.len();
+        self.skip();
+    }
+
+    fn put_links(&mut self) {
+        let links = std::mem::take(&mut self.links);
+        let mut before = 0;
+        for LinkRow { offset, domain, link, state, at } in &links {
+            self.put(column::LINK_STATES, *offset);
+            let domain = self.name(domain);
+            self.put(column::LINK_STATES, domain);
+            self.put(column::LINK_STATES, zigzag(at.wrapping_sub(std::mem::replace(&mut before, *at))));
+            // A pause that ends before it begins is none.
+            let pause_ms = state.paused_until.map_or(0, |until| until.as_millis().saturating_sub(*at).max(0));
+            self.put(column::LINK_STATES, pause_ms as u64);
+            self.put(column::LINK_STATES, u64::from(state.attempt_count));
+            let out = &mut self.columns[usize::from(column::LINK_STATES)];
+            out.extend_from_slice(&[state.risk_level, code_of(state.hint)]);
+            out.extend_from_slice(&link.to_le_bytes());
+        }
+        if !links.is_empty() && !self.egress.is_empty() {
+            let egress = std::mem::take(&mut self.egress);
+            let egress = self.name(&egress);
+            self.put(column::EGRESS, egress);
+        }
+    }
+
     /// Adds what stands at the next position. `link` is the hash of its link, which travels where it was blocked.
     pub fn push(&mut self, fact: &Fact<'_>, link: u64) {
         let at = fact.at.as_millis();
@@ -81,7 +135,7 @@ impl Builder {
         self.put(column::TIMES, zigzag(at.wrapping_sub(if self.count == 0 { 0 } else { before })));
         let fetcher = self.name(fact.fetcher);
         self.put(column::FETCHERS, fetcher);
-        let mut bits = fact.hint.map_or(0, |hint| (hint as u8 + 1) << bit::HINT_SHIFT);
+        let mut bits = code_of(fact.hint) << bit::HINT_SHIFT;
         for (is_set, flag) in [(fact.success, bit::SUCCESS), (fact.is_banned, bit::BANNED), (fact.is_file, bit::FILE)] {
             bits |= if is_set { flag } else { 0 };
         }
@@ -186,6 +240,7 @@ impl Builder {
         if !self.has_holes {
             self.columns[usize::from(column::POSITIONS)].clear();
         }
+        self.put_links();
         if self.base > 0 {
             self.put(column::BASE, self.base);
         }

@@ -40,6 +40,8 @@ pub(super) struct Allowance {
     pub(super) waiting: VecDeque<Waiting>,
     /// What it has used up, as long as something waits.
     pub(super) short_of: Option<&'static str>,
+    /// Since when it has brought more keys than it may, what it brings is doubted.
+    pub(super) is_doubted: bool,
 }
 
 impl Allowance {

@@ -49,7 +49,7 @@ impl Consumer {
         if others + body.len() > self.options.limits.general_bytes {
             return self.refuse_general(origin, "there are too many of them already");
         }
-        self.charge(origin, u32::try_from(body.len() / FACT_BYTES).unwrap_or(u32::MAX), 0);
+        self.charge(origin, body.len() / FACT_BYTES, 0);
         let (head, share) = match unpack(&body, self.selector.half_life_ms(), at) {
             Ok(read) => read,
             Err(what) => return self.refuse_general(origin, what),

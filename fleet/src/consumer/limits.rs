@@ -8,8 +8,9 @@ use fetchwise::time::Timestamp;
 
 use super::allowance::Waiting;
 use super::reader::Consumer;
-use crate::codec::Header;
+use crate::codec::{Batch, Header};
 use crate::error::FleetError;
+use crate::links::DAY;
 use crate::origin::Origin;
 use crate::transport::Position;
 
@@ -19,6 +20,16 @@ impl Consumer {
         let (limits, safeguards) = (self.options.limits, self.options.safeguards);
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         allowance.fill(&limits, at);
+        // Where few keys are kept, a node brings too many sooner than it has to wait for.
+        let tenth = self.selector.keys_max().map_or(f64::INFINITY, |max| max as f64 / 10.0);
+        let doubted_from = limits.keys_at_once.min(tenth);
+        if safeguards.doubt && !allowance.is_doubted && allowance.keys.used >= doubted_from {
+            allowance.is_doubted = true;
+            self.doubts.push(origin);
+        } else if allowance.keys.used < doubted_from / 2.0 && allowance.waiting.is_empty() {
+            // What it has brought until then stays in doubt.
+            allowance.is_doubted = false;
+        }
         if safeguards.floods && allowance.facts.used >= limits.facts_at_once {
             return Some("it sends more facts than it may");
         }
@@ -51,12 +62,38 @@ impl Consumer {
         true
     }
 
+    /// Whether a message whose facts are all known says something new of links that may still hold. To look is work for who sends much.
+    pub(super) fn has_news_of_links(&mut self, origin: Origin, header: &Header, at: Timestamp, body: &Bytes) -> bool {
+        if self.selector.now().since(at) > DAY || self.short_of(origin, at).is_some() {
+            return false;
+        }
+        self.charge(origin, header.count as usize, 0);
+        let batch = Batch::decode(body);
+        self.book().zip(batch.ok()).is_some_and(|(book, batch)| book.has_news_of_links(origin, &batch, at))
+    }
+
     /// A message was taken: what it has used up.
-    pub(super) fn charge(&mut self, origin: Origin, facts: u32, keys: u64) {
+    pub(super) fn charge(&mut self, origin: Origin, facts: usize, keys: u64) {
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         // An empty message is work, too.
-        allowance.facts.used += f64::from(facts.max(1));
+        allowance.facts.used += facts.max(1) as f64;
         allowance.keys.used += keys as f64;
+    }
+
+    /// Doubts what nodes have brought that were found to bring too many keys since the last look. Where there is no limit to keys nobody has
+    /// to go first.
+    pub(super) async fn doubt(&mut self) -> Result<(), FleetError> {
+        for origin in std::mem::take(&mut self.doubts) {
+            if self.selector.keys_max().is_some() {
+                self.with_peers(move |peers| peers.doubt(origin)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what a node brings is doubted.
+    pub(super) fn is_doubted(&self, origin: Origin) -> bool {
+        self.seen.get(&origin).is_some_and(|seen| seen.allowance.is_doubted)
     }
 
     /// Whether something of a node's waits: then nobody asks for more of it.

@@ -10,3 +10,4 @@ mod shares;
 mod sites;
 
 pub(crate) use reader::Consumer;
+pub(crate) use shares::drop_shares;

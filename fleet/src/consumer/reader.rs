@@ -75,6 +75,8 @@ pub(crate) struct Consumer {
     pub(super) idle: u64,
     /// Bytes of messages that wait.
     pub(super) waiting_bytes: usize,
+    /// Nodes whose keys are to be doubted.
+    pub(super) doubts: Vec<Origin>,
     /// Sites that come to this node.
     pub(super) moves: Moves,
     /// Whether this node itself is excluded.
@@ -98,6 +100,7 @@ impl Consumer {
         peers.book.counts_twice = !options.safeguards.intervals;
         peers.late_is_news = !options.safeguards.late;
         (peers.images_max, peers.takes_apart) = (options.limits.images_max, options.safeguards.apart);
+        peers.heed_links(&options.egress);
         Self {
             own,
             peers: Some(peers),
@@ -109,6 +112,7 @@ impl Consumer {
             counts: Counts::default(),
             idle: 0,
             waiting_bytes: 0,
+            doubts: Vec::new(),
             moves: Moves::default(),
             is_excluded: false,
             is_starting: true,
@@ -204,7 +208,9 @@ impl Consumer {
         if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
             // What it has said itself comes back with everything else.
             self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
-            return Ok(false);
+            if origin == own || !self.has_news_of_links(origin, &header, at, body) {
+                return Ok(false);
+            }
         }
         if self.must_wait(origin, &header, (position, at), body) {
             return Ok(false);
@@ -241,9 +247,10 @@ impl Consumer {
         // Messages may come out of order, and reading goes on from the last of them.
         let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
         let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
-        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch)?;
+        let is_doubted = self.is_doubted(origin);
+        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch, is_doubted)?;
         let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
-        self.charge(origin, header.count, brought);
+        self.charge(origin, header.count as usize + batch.links(), brought);
         self.counts.received += counted.learned;
         self.counts.duplicate += counted.duplicate;
         self.counts.forgotten += counted.forgotten;
@@ -371,7 +378,10 @@ impl Consumer {
             self.start(shares).await?;
         }
         let mut shares = shares;
+        self.doubt().await?;
         self.take_waiting().await?;
+        let now = self.selector.now();
+        self.peers_mut()?.sweep_links(now);
         let origins: Vec<Origin> = self.known();
         for origin in origins {
             self.close_if_gone(origin)?;
@@ -481,7 +491,7 @@ impl Consumer {
 
     #[cfg(test)]
     pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peers::Kept, FleetError> {
-        self.peers()?.keeper().keep(now)
+        self.peers()?.keeper().keep(now).map(|(kept, _)| kept)
     }
 
     /// A snapshot was taken.

@@ -1,5 +1,7 @@
 //! How a consumer and those whom it reads are, for whoever asks.
 
+use fetchwise::time::Timestamp;
+
 use super::reader::{Consumer, LOST_AFTER, Seen};
 use crate::book::Peer;
 use crate::intervals::count;
@@ -16,6 +18,11 @@ impl Consumer {
                 let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
                 lost || self.holes(origin).is_empty() && !self.is_stale(origin)
             })
+    }
+
+    /// The time by this node's clock, and its name.
+    pub(crate) fn own_time(&self) -> (Timestamp, Origin) {
+        (self.selector.now(), self.own)
     }
 
     /// The nodes among which sites are divided.

@@ -1,4 +1,4 @@
-//! Shares of others: which are taken.
+//! Shares of others: which are taken, and which go from the store.
 //!
 //! Invariant: a share that lacks what is known, and what nobody could send again, is left. Must not know how shares become evidence.
 
@@ -6,10 +6,38 @@ use std::collections::BTreeSet;
 
 use super::reader::Consumer;
 use crate::error::FleetError;
+use crate::intervals::Intervals;
 use crate::origin::Origin;
-use crate::peers::SHARE_MAX;
+use crate::peers::{Faded, SHARE_MAX};
 use crate::share::{Note, forgot, unpack};
-use crate::transport::BlobInfo;
+use crate::transport::{BlobInfo, Table, Transport, TransportError};
+
+/// Deletes the shares of those who have left for good and of whose evidence nothing is left. One that says more than was seen stays, and so
+/// does that of who is back. A broker that lets nodes delete no shares but their own refuses it; then that is for its operator.
+pub(crate) async fn drop_shares(
+    transport: &dyn Transport,
+    own: Origin,
+    faded: Vec<Faded>,
+) -> Result<(), TransportError> {
+    if faded.is_empty() {
+        return Ok(());
+    }
+    let there = transport.cells().list(Table::Nodes).await?;
+    for info in transport.blobs().list().await? {
+        let Ok(note) = serde_json::from_str::<Note>(&info.note) else { continue };
+        let is_gone = |(origin, seen): &Faded| {
+            let top = seen.get(&note.epoch).and_then(Intervals::top);
+            *origin != own && origin.to_string() == info.name && top.is_some_and(|top| top >= note.position)
+        };
+        if there.iter().all(|(name, _)| *name != info.name) && faded.iter().any(is_gone) {
+            match transport.blobs().delete(&info.name).await {
+                Ok(()) | Err(TransportError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
 
 impl Consumer {
     /// Takes the shares of all who have one that says more than is known.

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fetchwise::journal::Journal;
-use fetchwise::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::background::blocking;
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, drop_shares};
 use crate::error::FleetError;
 use crate::options::Options;
 use crate::transport::{Position, Transport};
@@ -162,14 +161,17 @@ impl Reads {
             return;
         }
         if let Some(keeper) = self.consumer.keeper() {
-            let (now, flushed) = (Timestamp::now(), self.consumer.flush());
+            let ((now, own), flushed) = (self.consumer.own_time(), self.consumer.flush());
+            let transport = Arc::clone(&self.transport);
             self.consumer.was_kept();
             *keeping = Some(tokio::spawn(async move {
                 if let Some(flushed) = flushed {
                     let _ = flushed.await;
                 }
                 // What failed is tried again when as much has come again.
-                let _ = blocking(move || keeper.keep(now)).await;
+                if let Ok(Ok((_, faded))) = blocking(move || keeper.keep(now)).await {
+                    let _ = drop_shares(&*transport, own, faded).await;
+                }
             }));
         }
     }

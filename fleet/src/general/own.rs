@@ -194,7 +194,7 @@ impl Job {
                 newest = newest.max(fact.at);
                 selector.learn_general(&fact);
             }
-            Place::Fact(..) | Place::Nothing => {}
+            Place::Fact(..) | Place::Link(_) | Place::Nothing => {}
             Place::Forgotten(..) | Place::Gone => is_whole = false,
         })?;
         (folded.newest, folded.upto) = (newest, upto);

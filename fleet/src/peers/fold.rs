@@ -81,6 +81,7 @@ pub(crate) fn fold(
     let ahead = look_ahead(&reader, covers, upto)?;
     let mut forgotten = book.forgotten.clone();
     for (domain, until) in &ahead.forgotten {
+        book.links.forget(domain, *until);
         let known = forgotten.entry(domain.clone()).or_insert(*until);
         *known = (*known).max(*until);
     }
@@ -168,6 +169,7 @@ fn step(
             book.cursor = position;
             let batch = Batch::decode(body).map_err(|error| FleetError::Record(error.to_string()))?;
             let shown = is_shown(&origin);
+            book.links_of(origin, &batch, at);
             book.message(origin, &batch, at, |fact| {
                 if shown {
                     learns.fact(origin, fact);

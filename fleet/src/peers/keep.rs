@@ -80,6 +80,9 @@ pub struct Kept {
     pub bytes: u64,
 }
 
+/// What a snapshot says of an origin that has left for good and of whose evidence nothing is left: what had been seen of it.
+pub(crate) type Faded = (Origin, BTreeMap<u32, Intervals>);
+
 /// What it takes to take a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Keeper {
@@ -107,9 +110,11 @@ struct Image {
 }
 
 impl Image {
-    fn new(of: Vec<Origin>, apart: Apart, as_of: Timestamp) -> std::io::Result<Self> {
+    /// With `is_closed` nothing is left where all of it has faded: what all domains share is kept otherwise, however little that is.
+    fn new(of: Vec<Origin>, apart: Apart, as_of: Timestamp, is_closed: bool) -> std::io::Result<Self> {
         let share = apart.selector.share(as_of, FADED);
-        let packed = if share.keys() == 0 { Bytes::new() } else { pack(&Head::default(), &share)? };
+        let is_empty = share.keys() == 0 || is_closed && share.has_faded(FADED);
+        let packed = if is_empty { Bytes::new() } else { pack(&Head::default(), &share)? };
         Ok(Self { of, apart, packed })
     }
 
@@ -125,12 +130,12 @@ impl Image {
 impl Keeper {
     /// Takes a snapshot of what is on disk, and drops the records that two snapshots hold. Blocks for as long as all evidence of others
     /// takes to be folded; memory as much again as that.
-    pub(crate) fn keep(&self, now: Timestamp) -> Result<Kept, FleetError> {
+    pub(crate) fn keep(&self, now: Timestamp) -> Result<(Kept, Vec<Faded>), FleetError> {
         let maintenance = Maintenance::lock(&self.dir)?;
         let upto = fetchwise_log::durable_seq(&self.dir)?;
         let before = fetchwise_log::load_snapshot(&self.dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         if upto <= before {
-            return Ok(Kept { covers: before, ..Kept::default() });
+            return Ok((Kept { covers: before, ..Kept::default() }, Vec::new()));
         }
         let (_, mut mixed) = mixed(&self.dir)?;
         if says_of(&self.dir, before, &mixed)? {
@@ -153,7 +158,7 @@ impl Keeper {
             && says_of(&self.dir, covers, group)?
         {
             // What was said of one of them since is not in what was folded. The next snapshot has it.
-            return Ok(Kept { covers: before, ..Kept::default() });
+            return Ok((Kept { covers: before, ..Kept::default() }, Vec::new()));
         }
         let meta = SnapshotMeta { covers_seq: covers, fingerprint: FINGERPRINT, ..SnapshotMeta::default() };
         let borrowed: Vec<Section<'_>> =
@@ -167,7 +172,10 @@ impl Keeper {
         points::reached(points::COMPACTED);
         self.drop_shares()?;
         let origins = images.iter().map(|image| image.of.len()).sum();
-        Ok(Kept { covers, origins, bytes })
+        let has_image = |origin: &Origin| images.iter().any(|image| image.of.contains(origin));
+        let gone = book.peers.iter().filter(|(origin, peer)| peer.is_closed && peer.is_heard() && !has_image(origin));
+        let faded = gone.map(|(origin, peer)| (*origin, peer.seen.clone())).collect();
+        Ok((Kept { covers, origins, bytes }, faded))
     }
 
     /// The images of all who have evidence left; of the largest one for all of them, where there would be too much.
@@ -179,7 +187,7 @@ impl Keeper {
             // Who is there may say more of what is old. Who has left does not.
             let is_closed = of.iter().all(|origin| book.peers.get(origin).is_some_and(|peer| peer.is_closed));
             let as_of = if is_closed { apart.newest.max(now) } else { apart.newest };
-            let image = Image::new(of, apart, as_of).map_err(failed)?;
+            let image = Image::new(of, apart, as_of, is_closed).map_err(failed)?;
             match image.packed.is_empty() {
                 true => image.of.iter().for_each(|origin| book.fade(*origin)),
                 false => images.push(image),
@@ -193,7 +201,7 @@ impl Keeper {
             second.apart.selector.take_share(&first.apart.selector.share(newest, 0.0));
             second.apart.newest = newest;
             let of = first.of.into_iter().chain(second.of).collect();
-            images.insert(0, Image::new(of, second.apart, newest).map_err(failed)?);
+            images.insert(0, Image::new(of, second.apart, newest, false).map_err(failed)?);
         }
         Ok(images)
     }

@@ -14,7 +14,7 @@ mod store;
 pub use facts::{Shown, facts};
 pub use fold::FOLDER;
 pub(crate) use fold::SHARE_MAX;
-pub(crate) use keep::{Keeper, with_own_past};
+pub(crate) use keep::{Faded, Keeper, with_own_past};
 pub use keep::{Kept, foreign};
 pub(crate) use sites::part_of;
 pub(crate) use store::Peers;

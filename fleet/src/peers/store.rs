@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::evidence::Share;
@@ -27,6 +28,9 @@ use crate::points;
 use crate::share::{Head, forgot};
 use crate::transport::Position;
 
+/// How often what has ended is looked for among states of links.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
 /// `peers/`, opened.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -39,6 +43,10 @@ pub(crate) struct Peers {
     /// Records behind the newest snapshot, and their bytes.
     pub(crate) behind: (u64, u64),
     shares: u64,
+    /// The addresses that this node asks from: what those say of links who share them is heeded.
+    egress: String,
+    /// What has ended is looked for among states of links from then on.
+    sweep_at: Timestamp,
     /// What images take together at most, in bytes.
     pub(crate) images_max: u64,
     gate: Gate,
@@ -74,6 +82,8 @@ impl Peers {
             selector,
             behind,
             shares,
+            egress: String::new(),
+            sweep_at: Timestamp::default(),
             images_max: u64::MAX,
             gate: Gate::default(),
             dissolved: None,
@@ -107,24 +117,50 @@ impl Peers {
         Ok(())
     }
 
-    /// Takes a message that was decoded to `batch`.
+    /// Takes a message that was decoded to `batch`; with `is_doubted` of a node that brings more keys than it may.
     pub(crate) fn message(
         &mut self,
         origin: Origin,
         (position, at): (Position, Timestamp),
         body: &Bytes,
         batch: &Batch,
+        is_doubted: bool,
     ) -> Result<Counted, FleetError> {
         self.append(&Event::Message { origin, position, at, body }, at)?;
         points::reached(points::APPENDED);
+        let changed = self.book.links_of(origin, batch, at);
+        self.tell_links(&changed);
         let (selector, late_is_news) = (&self.selector, self.late_is_news);
-        let counted = self.book.message(origin, batch, at, |fact| match late_is_news {
-            true => selector.learn_fact_as_news(fact),
-            false => selector.learn_fact(fact),
+        let counted = self.book.message(origin, batch, at, |fact| match (late_is_news, is_doubted) {
+            (true, _) => selector.learn_fact_as_news(fact),
+            (false, true) => selector.learn_fact_doubted(fact),
+            (false, false) => selector.learn_fact(fact),
         });
         self.book.cursor = position;
         points::reached(points::LEARNED);
         Ok(counted)
+    }
+
+    /// Says behind which addresses this node is, and has visits heed what those have said of links who share them.
+    pub(crate) fn heed_links(&mut self, egress: &str) {
+        egress.clone_into(&mut self.egress);
+        let now = self.selector.now();
+        self.sweep_links(now);
+        self.tell_links(&self.book.links.all());
+    }
+
+    /// Has visits heed what holds of these links now.
+    fn tell_links(&self, links: &[u64]) {
+        links.iter().for_each(|link| self.selector.tell_link(*link, self.book.links.state(*link, &self.egress)));
+    }
+
+    /// Lets go of what was said of links and ended long ago, now and then.
+    pub(crate) fn sweep_links(&mut self, now: Timestamp) {
+        if now >= self.sweep_at {
+            self.sweep_at = now.saturating_add(SWEEP_EVERY);
+            let gone = self.book.links.sweep(now);
+            self.tell_links(&gone);
+        }
     }
 
     /// What was read up to here had nothing new. Kept only where `keep` says so: reading it again does no harm.
@@ -158,6 +194,11 @@ impl Peers {
         Ok(apart.selector.share(apart.newest, 0.0))
     }
 
+    /// Doubts the keys that an origin has brought, unless its evidence is mixed. Blocks.
+    pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
+        self.evidence_of(&[origin], true).map(|evidence| self.selector.doubt_share(&evidence))
+    }
+
     /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
     /// Whether that was so. Blocks; to be called with the gate held.
     fn dissolve(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
@@ -184,7 +225,9 @@ impl Peers {
         let evidence = self.evidence_of(&[origin], true)?;
         self.append(&Event::Exclude(origin), now)?;
         self.selector.give_share_back(&evidence);
+        let links = self.book.links.drop_origin(origin);
         self.book.exclude(origin);
+        self.tell_links(&links);
         Ok(begins_anew)
     }
 
@@ -278,7 +321,7 @@ impl Peers {
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {
-                self.message(origin, (cursor, at), &body, &batch)?;
+                self.message(origin, (cursor, at), &body, &batch, false)?;
             }
         }
         Ok(begins_anew)
@@ -321,7 +364,9 @@ impl Peers {
         }
         let (counted, mixed) = self.facts_of(domain, until)?;
         self.append(&Event::Forget { domain: domain.to_owned(), until }, now)?;
+        let links = self.book.links.forget(domain, until);
         self.book.forget(domain, until);
+        self.tell_links(&links);
         for origin in mixed {
             self.book.peers.entry(origin).or_default().is_stale = true;
         }

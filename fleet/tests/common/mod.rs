@@ -15,6 +15,7 @@ use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::memory::{Memory, Node as Hands};
 use fetchwise_fleet::{Fleet, FleetError, Options, Origin, Timing};
 
+pub(crate) mod links;
 pub(crate) mod visits;
 
 /// The time in which everything happens.
@@ -91,6 +92,7 @@ pub(crate) struct Node {
     pub(crate) dir: PathBuf,
     pub(crate) broker: Arc<Memory>,
     pub(crate) clock: Arc<Clock>,
+    pub(crate) keys_max: Option<usize>,
     pub(crate) running: Option<Running>,
 }
 
@@ -103,12 +105,13 @@ pub(crate) struct Running {
 impl Node {
     pub(crate) fn new(dir: PathBuf, broker: &Arc<Memory>, clock: &Arc<Clock>) -> Self {
         std::fs::create_dir_all(&dir).unwrap();
-        Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), running: None }
+        Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), keys_max: None, running: None }
     }
 
     pub(crate) async fn start(&mut self, options: Options) -> Result<(), FleetError> {
         let (journal, _) = Journal::open(&self.dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-        let selector = Arc::new(selector(&self.clock));
+        let builder = Selector::builder().around(NOW).clock(Arc::clone(&self.clock)).keys_max(self.keys_max);
+        let selector = Arc::new(builder.build().unwrap());
         journal::load(&self.dir, &selector, NOW).unwrap();
         let journal = Arc::new(journal);
         let hands: Arc<Hands> = Arc::new(self.broker.node(self.name()));

@@ -10,6 +10,8 @@ mod disk;
 mod eight;
 mod faults;
 mod hosts;
+mod hot;
+mod links;
 mod newer;
 mod nodes;
 mod own;
@@ -21,4 +23,5 @@ mod servers;
 mod setup;
 #[path = "../../../cli/tests/cli/small_disk.rs"]
 mod small_disk;
+mod start;
 mod suite;

@@ -9,13 +9,15 @@ use std::path::Path;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::ImportArgs;
+use super::directory::Directory;
 use super::target::{Place, Summary, Target, bar, counted};
 use crate::failure::{Exit, Failure};
 use crate::out::{Out, note};
-use crate::settings::{Settings, say_torn};
+use crate::settings::Settings;
 use database::Database;
 use fetchwise::config::load_route_table;
-use fetchwise::journal::{self, Entry, Journal, JournalOptions, LinkEntry, OpenCheck, maintain};
+use fetchwise::journal::{self, Entry, Journal, LinkEntry, maintain};
 use fetchwise::time::Timestamp;
 use row::{AttemptRow, LinkRow, Read};
 
@@ -47,26 +49,23 @@ struct Imported {
 }
 
 /// Imports the database at `path`, or in the directory there.
-pub(super) fn run(path: &Path, with_link_ids: bool, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let database = Database::open(path)?;
     let links = database.links()?;
-    let dir = settings.data_dir()?;
-    let options = JournalOptions::default().check(OpenCheck::Tail);
-    let (journal, recovery) = Journal::open(&dir, options)?;
-    say_torn(recovery.torn.as_ref());
+    let into = Directory::open(args, settings)?;
+    let (dir, journal) = (&into.dir, &into.journal);
     let mut imported = Imported::default();
-    let names = LinkNames { links: &links, with_ids: with_link_ids };
-    let seen = Seen::in_log(&dir)?;
+    let names = LinkNames { links: &links, with_ids: args.link_ids };
+    let seen = Seen::in_log(dir)?;
     let mut target =
-        Target { journal: &journal, known: seen.attempts, cutoff: maintain::cutoff(&dir)?, now: settings.clock.now() };
+        Target { journal, known: seen.attempts, cutoff: maintain::cutoff(dir)?, now: settings.clock.now() };
     attempts(&database, &names, &mut target, &mut imported)?;
     for link in links.values() {
-        imported.links += u64::from(keep_link(&journal, link, names.of(link), &seen.links, target.now)?);
+        imported.links += u64::from(keep_link(journal, link, names.of(link), &seen.links, target.now)?);
     }
-    journal.close()?;
-    routes(&database, &dir, &mut imported)?;
-    overrides(&links, with_link_ids, &dir, &mut imported)?;
-    settings.snapshot_if_due(&dir);
+    routes(&database, dir, &mut imported)?;
+    overrides(&links, args.link_ids, dir, &mut imported)?;
+    imported.attempts.fleet_told = into.close(settings)?;
     show(&imported, out)?;
     Ok(if imported.attempts.failed > 0 { Exit::Failed } else { Exit::Done })
 }

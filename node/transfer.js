@@ -1,0 +1,79 @@
+// Attempts as JSON lines, in from whatever can be iterated, and out to a file or a stream. What a line means is the library's to say.
+
+'use strict'
+
+const { createWriteStream } = require('node:fs')
+const { createInterface } = require('node:readline')
+const { Readable } = require('node:stream')
+const { pipeline } = require('node:stream/promises')
+
+const { Attempt, _exportFrom, _exportNext, _importInto, _importNext } = require('./binding.js')
+
+/** Lines that are taken at a time. */
+const BATCH = 4096
+
+function misused(message) {
+  return Object.assign(new Error(message), { code: 'ERR_FETCHWISE_VALUE' })
+}
+
+/** The lines of what was given: of a stream of bytes or text its own, of anything else its items. */
+function linesOf(given) {
+  if (given instanceof Readable && !given.readableObjectMode) return streamed(given)
+  if (typeof given !== 'string' && (given?.[Symbol.asyncIterator] || given?.[Symbol.iterator])) return given
+  throw misused("lines must be something to iterate over: an array, a stream, a file's readLines(); of a text, text.split('\\n')")
+}
+
+/** The lines of a stream. An error of the stream, which `readline` would wait behind for ever, is thrown. */
+async function* streamed(stream) {
+  const lines = createInterface({ input: stream, crlfDelay: Infinity })
+  let failed
+  stream.once('error', (error) => {
+    failed = error
+    lines.close()
+  })
+  stream.once('close', () => lines.close())
+  yield* lines
+  if (failed) throw failed
+}
+
+function itemOf(line) {
+  if (typeof line === 'string' || line instanceof Attempt) return line
+  if (ArrayBuffer.isView(line)) return Buffer.from(line.buffer, line.byteOffset, line.byteLength).toString('utf8')
+  // What JSON has no word for cannot be an attempt; as this it is counted as a line that failed.
+  return JSON.stringify(line) ?? 'null'
+}
+
+async function importAttempts(lines, journal, options) {
+  const items = linesOf(lines)
+  const target = _importInto(journal, options?.selector ?? undefined)
+  let batch = []
+  for await (const line of items) {
+    batch.push(itemOf(line))
+    if (batch.length === BATCH) {
+      await _importNext(target, batch)
+      batch = []
+    }
+  }
+  return _importNext(target, batch)
+}
+
+async function exportAttempts(journal, out) {
+  const isPath = typeof out === 'string' || out instanceof URL
+  if (!isPath && typeof out?.write !== 'function') throw misused('out must be a path, or a stream that can be written to')
+  const source = _exportFrom(journal)
+  let count
+  async function* text() {
+    for (;;) {
+      const piece = await _exportNext(source)
+      if (typeof piece === 'number') {
+        count = piece
+        return
+      }
+      yield piece
+    }
+  }
+  await pipeline(text, isPath ? createWriteStream(out) : out, { end: isPath })
+  return count
+}
+
+module.exports = { exportAttempts, importAttempts }
