@@ -67,6 +67,10 @@ pub(crate) struct SimulateArgs {
     /// Whether a fleet's nodes share one IP address, so that a host which bans it bans them all, or have one each
     #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
     pub(crate) egress: String,
+    /// Let fleets crawl in scope own, too: each site has its node, and nodes learn from each other what belongs to no one site. Fleets of
+    /// more than 100 nodes always do
+    #[arg(long, requires = "fleet")]
+    pub(crate) own: bool,
     /// Write a fleet's plots into this folder as SVG files
     #[arg(long, value_name = "DIR", requires = "fleet")]
     pub(crate) plots: Option<PathBuf>,
@@ -138,7 +142,8 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
         out,
         |world, progress| {
             let (nodes, delays) = (nodes.clone(), delays.clone());
-            let options = FleetOptions { nodes, delays, egress, threads: args.threads, progress: Some(progress) };
+            let (threads, own) = (args.threads, args.own);
+            let options = FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
             simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)
         },
     )?;
@@ -165,7 +170,7 @@ fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
 /// Runs the command for fleets.
 #[cfg(not(feature = "fleet"))]
 fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
-    let SimulateArgs { delay: _, egress: _, plots: _, .. } = args;
+    let SimulateArgs { delay: _, egress: _, own: _, plots: _, .. } = args;
     Err(Failure::usage("this build has no fleets").advise("build fetchwise-cli with its feature `fleet`"))
 }
 

@@ -120,8 +120,8 @@ fn what_one_node_fetches_another_one_knows() {
     let (place, site) = (Place::new(), site());
     let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
     let made = run(&a, &url, &["fleet", "init"]);
-    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"made\"").count(), 6, "{}", said(&made));
-    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"there\"").count(), 6);
+    assert_eq!(String::from_utf8_lossy(&made.stdout).matches("\"made\"").count(), 7, "{}", said(&made));
+    assert_eq!(String::from_utf8_lossy(&run(&a, &url, &["fleet", "init"]).stdout).matches("\"there\"").count(), 7);
     let page = format!("{site}/page.html");
     assert_eq!(json(&run(&a, &url, &fetch(&page, &[])))["success"], true);
     let status = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
@@ -193,6 +193,30 @@ fn who_may_not_join_is_told_so() {
     let far = run(&place.dir("alone"), "nats://me:secret@broker.example", &fetch(&page, &[]));
     assert_eq!(code(&far), 2, "{}", said(&far));
     assert!(said(&far).contains("tls://") && !said(&far).contains("secret"), "{}", said(&far));
+}
+
+#[test]
+fn a_pool_of_scope_own_shares_what_belongs_to_no_one_site() {
+    let (place, site) = (Place::new(), site());
+    let (a, b, url) = (place.dir("a"), place.dir("b"), place.url());
+    let config = place.dir("own.toml");
+    std::fs::write(&config, "[fleet]\nscope = \"own\"\n").unwrap();
+    let config = config.to_str().unwrap();
+    let page = format!("{site}/page.html");
+    assert_eq!(json(&run(&a, &url, &fetch(&page, &["--config", config])))["success"], true);
+    let left = run(&a, &url, &["fleet", "leave", "--config", config]);
+    assert_eq!(code(&left), 0, "{}", said(&left));
+    let status = json(&run(&b, &url, &["fleet", "status", "--wait", "90s", "--config", config]));
+    assert!(status["scope"] == "own" && status["quiet"] == true && status["moving"] == 0, "{status}");
+    assert!(status["peers"][0]["position"].as_u64().unwrap() > 0 && status["counts"]["generals"] == 1, "{status}");
+    let explained = json(&run(&b, &url, &["explain", "https://another.example/page.html", "--no-browser"]));
+    let steps = explained["steps"].as_array().unwrap();
+    let of = |field: &str| steps.iter().filter_map(|step| step[field].as_f64()).sum::<f64>();
+    assert!(of("foreign_total") > 0.5 && of("own_total") == 0.0, "{explained}");
+    // Who reads everything is of another pool.
+    let other = run(&place.dir("other"), &url, &fetch(&page, &[]));
+    assert_eq!(code(&other), 2, "{}", said(&other));
+    assert!(said(&other).contains("the scope own, this one has all"), "{}", said(&other));
 }
 
 /// Attempts at pages of `domain`, of which so many deliver, as a file that `import` reads.

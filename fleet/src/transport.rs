@@ -207,6 +207,14 @@ pub struct Want {
     pub last: u64,
 }
 
+/// What one origin has published since its share takes no more bytes than this: a share is made after a million facts.
+pub(crate) const SAID_MAX: usize = 256 << 20;
+
+/// Why no more of it is read.
+pub(crate) fn too_much_said() -> TransportError {
+    TransportError::Invalid(format!("more than {} MiB since its share", SAID_MAX >> 20))
+}
+
 const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
 
 /// The broker. Everything is bounded in time: a call that cannot be answered fails.
@@ -265,10 +273,12 @@ pub trait Transport: Send + Sync {
                 return Ok(said);
             }
             let mut all = self.read(Position { incarnation: bounds.incarnation, seq: from });
+            let mut room = SAID_MAX;
             while let Some(delivery) = all.next().await {
                 match delivery? {
                     Delivery::Message { origin: by, position, body, .. } => {
                         if by == origin {
+                            room = room.checked_sub(body.len()).ok_or_else(too_much_said)?;
                             said.push(body);
                         }
                         if position.seq >= bounds.last {

@@ -25,6 +25,41 @@ fn by<'r>(reports: &'r [FleetReport], way: &str) -> &'r FleetReport {
 }
 
 #[test]
+fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
+    let world = small(3000, 300);
+    let options = FleetOptions { nodes: vec![30], own: true, ..FleetOptions::default() };
+    let reports = simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[1, 2], &options).unwrap();
+    let (own, sites) = (by(&reports, "own"), by(&reports, "sites"));
+    assert!(own.regret < sites.regret, "{} against {}", own.regret, sites.regret);
+    assert!(own.cold_regret < sites.cold_regret, "{} against {}", own.cold_regret, sites.cold_regret);
+    let image = own.image_bytes.unwrap();
+    assert!((500.0..30_000.0).contains(&image), "{image} bytes");
+    assert!((own.held_bytes.unwrap() - 29.0 * image).abs() < 1.0);
+    // Each attempt is said within five minutes, by one image or together with others.
+    assert!((1.0..1000.0 * own.attempts_per_url + 1.0).contains(&own.messages_per_1k.unwrap()));
+    assert_eq!((sites.image_bytes, sites.messages_per_1k, own.bytes_per_attempt), (None, None, None));
+    assert!(fleet_table(&reports).contains("30 in scope own"));
+}
+
+/// What docs/simulator.md says of fleets in scope `own`, by
+/// `cargo test -p fetchwise-simulate --all-features --test fleets -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes, and prints"]
+fn a_thousand_nodes_of_scope_own() {
+    for (urls, nodes) in [(10_000, vec![10, 100, 1000]), (40_000, vec![2])] {
+        let world = World { urls, ..World::parse(SHIPPED[0].1, "W1").unwrap() };
+        let options = FleetOptions { nodes, own: true, ..FleetOptions::default() };
+        let reports =
+            simulate_fleet(&world, &Contestant::by_name("default").unwrap(), &[9001, 9002], &options).unwrap();
+        println!("{}", fleet_table(&reports));
+        for report in reports.iter().filter(|report| report.way == "own") {
+            println!("{}", serde_json::to_string(report).unwrap());
+            assert!(report.regret_ratio < 1.1, "{}", report.regret_ratio);
+        }
+    }
+}
+
+#[test]
 fn the_same_seeds_print_the_same_bytes_on_any_number_of_threads() {
     let world = small(1500, 60);
     let print = |threads| {

@@ -263,7 +263,9 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
         return Ok(Exit::Done);
     }
     let yes = |is: bool| if is { "yes" } else { "no" };
-    out.line(format_args!("node {} of pool {}", status.origin, plain(&status.pool)))?;
+    // One that an older release beside this one has written does not say.
+    let scope = if status.scope == "own" { ", scope own" } else { "" };
+    out.line(format_args!("node {} of pool {}{scope}", status.origin, plain(&status.pool)))?;
     out.line(format_args!("  broker: {}, quiet: {}", if status.broker { "there" } else { "away" }, yes(status.quiet)))?;
     out.line(format_args!(
         "  log: position {}, published {}, share {}, withheld {}",

@@ -319,7 +319,7 @@ impl Consumer {
             held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
         for origin in new {
             if self.with_peers(move |peers| peers.exclude(origin, now)).await? {
-                (self.is_starting, self.must_reopen) = (true, true);
+                self.begin_anew();
             }
         }
         for origin in back {

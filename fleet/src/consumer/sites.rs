@@ -14,7 +14,7 @@ use crate::origin::Origin;
 use crate::owner::owner_of_hash;
 use crate::peers::{SHARE_MAX, part_of};
 use crate::share::{Head, unpack};
-use crate::transport::{BlobInfo, Position};
+use crate::transport::{BlobInfo, Position, TransportError};
 
 /// So many are taken from in one look, so that what else there is to do is not kept waiting.
 const AT_ONCE: usize = 4;
@@ -45,10 +45,23 @@ impl Consumer {
         let shares = self.transport.blobs().list().await?;
         for _ in 0..AT_ONCE {
             let Some(origin) = self.moves.from.front().copied() else { break };
-            self.take_sites(origin, &shares).await?;
+            match self.take_sites(origin, &shares).await {
+                // Whose share or messages are too many is named, and keeps nobody else waiting.
+                Err(FleetError::Transport(TransportError::Invalid(what))) => self.refuse_sites(origin, &what)?,
+                taken => taken?,
+            }
             self.moves.from.pop_front();
         }
         Ok(())
+    }
+
+    /// What others have told was mixed, and is gone: it is read anew, and taken from all.
+    pub(super) fn begin_anew(&mut self) {
+        (self.is_starting, self.must_reopen) = (true, true);
+        if self.is_own() {
+            let own = self.own;
+            self.known().into_iter().filter(|origin| *origin != own).for_each(|origin| self.moves.again(origin));
+        }
     }
 
     /// Takes what an origin has recorded of this node's sites: out of its share, and of what it has published since.
@@ -81,7 +94,13 @@ impl Consumer {
                 peers.sites(origin, &head, &part, now)
             })
             .await?;
-        self.counts.shares += u64::from(taken);
+        self.counts.shares += u64::from(taken.is_some());
+        if taken == Some(true) {
+            self.begin_anew();
+            // It was taken just now.
+            self.moves.from.retain(|other| *other != origin);
+            self.moves.from.push_front(origin);
+        }
         Ok(())
     }
 

@@ -16,7 +16,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 
 use crate::origin::Origin;
-use crate::transport::{Blobs, Bounds, Cells, Delivery, General, Position, Transport, TransportError, Want};
+use crate::transport::{
+    Blobs, Bounds, Cells, Delivery, General, Position, SAID_MAX, Transport, TransportError, Want, too_much_said,
+};
 
 mod blobs;
 mod cells;
@@ -109,12 +111,13 @@ impl Nats {
         if anew.is_some() {
             pending = tail.open().await?.1;
         }
-        let (mut said, time) = (Vec::new(), self.link.settings.timeout * 4);
+        let (mut said, mut room, time) = (Vec::new(), SAID_MAX, self.link.settings.timeout * 4);
         while pending > 0 {
             let late = |_| TransportError::Away(format!("what {origin} has said does not come"));
             match tokio::time::timeout(time, tail.next()).await.map_err(late)?? {
                 Came::Message(message) => {
                     pending = message.pending;
+                    room = room.checked_sub(message.body.len()).ok_or_else(too_much_said)?;
                     said.push(message.body);
                 }
                 Came::Anew(_) => return Err(TransportError::Away("the stream is being made anew".to_owned())),

@@ -47,19 +47,19 @@ pub(crate) fn part_of(
 }
 
 impl Peers {
-    /// Puts the part of an origin's evidence that belongs to this node's sites in the place of what was taken of it before. False where there
-    /// is nothing, and was nothing.
+    /// Puts the part of an origin's evidence that belongs to this node's sites in the place of what was taken of it before. None where
+    /// there is nothing, and was nothing; else whether what was taken of others was mixed with it, and has to be taken anew.
     pub(crate) fn sites(
         &mut self,
         origin: Origin,
         head: &Head,
         part: &Share,
         now: Timestamp,
-    ) -> Result<bool, FleetError> {
+    ) -> Result<Option<bool>, FleetError> {
         if part.keys() == 0 && self.book.peers.get(&origin).is_none_or(|peer| peer.seen.is_empty()) {
-            return Ok(false);
+            return Ok(None);
         }
         let bytes = pack(head, part).map_err(|error| FleetError::Record(error.to_string()))?;
-        self.put_share(origin, &bytes, head, part, now, true).map(|_| true)
+        self.put_share(origin, &bytes, head, part, now, true).map(Some)
     }
 }

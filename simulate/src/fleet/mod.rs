@@ -1,7 +1,7 @@
 //! Fleets: many nodes that crawl one world, each for itself, divided by site, or learning as one.
 //!
 //! The nodes are real selectors, and what they share goes through the real codec and book of `fetchwise-fleet`, under a virtual clock.
-//! `wire` owns when a message comes, `way` how they crawl, `town` a run, `report` what is made of the counts, `page` the plots. Same world, policy and seeds:
+//! `wire` owns when a message comes, `generals` what nodes say of what belongs to no one site, `way` how they crawl, `town` a run, `report` what is made of the counts, `page` the plots. Same world, policy and seeds:
 //! same numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +16,7 @@ use crate::tally::Tally;
 use crate::web::Tool;
 use crate::world::World;
 
+mod generals;
 mod page;
 mod report;
 mod town;
@@ -26,9 +27,13 @@ pub use page::{fleet_html, fleet_plots};
 pub use report::{FleetReport, fleet_table};
 pub use way::Egress;
 
+use generals::Images;
 use town::Run;
 use way::Way;
 use wire::Traffic;
+
+/// Fleets of more nodes crawl in scope `own`, too.
+const READ_ALL_MAX: usize = 100;
 
 /// How to run.
 #[derive(Default)]
@@ -39,6 +44,8 @@ pub struct FleetOptions<'p> {
     pub delays: Vec<Duration>,
     /// Which addresses their requests come from.
     pub egress: Egress,
+    /// Whether smaller fleets crawl in scope `own`, too: fleets of more than a hundred nodes always do.
+    pub own: bool,
     /// Threads; 0 for as many as the machine has.
     pub threads: usize,
     /// Called after each run with how many are done, and of how many.
@@ -51,6 +58,7 @@ impl std::fmt::Debug for FleetOptions<'_> {
             .field("nodes", &self.nodes)
             .field("delays", &self.delays)
             .field("egress", &self.egress)
+            .field("own", &self.own)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
@@ -75,6 +83,9 @@ pub fn simulate_fleet(
     let mut ways = vec![(1, Way::Apart)];
     for count in options.nodes.iter().copied().filter(|count| *count > 1) {
         ways.extend([(count, Way::Apart), (count, Way::Sites)]);
+        if options.own || count > READ_ALL_MAX {
+            ways.push((count, Way::Own));
+        }
         ways.extend(options.delays.iter().map(|delay| (count, Way::Sharing(*delay))));
     }
     let tools = Tool::all(world);
@@ -86,7 +97,7 @@ pub fn simulate_fleet(
         let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
         let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: false };
         match job.checked_sub(1).map(|way| ways[way]) {
-            None => Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default() }),
+            None => Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default(), images: Images::default() }),
             Some((count, way)) => town::run(&stage, &**make, way, count, options.egress),
         }
     };

@@ -90,6 +90,7 @@ fn by_nodes(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
         let Some(value) = over_worlds(reports, &label, measure) else { continue };
         let name = match report.way {
             "sites" => "divided by site".to_owned(),
+            "own" => "scope own".to_owned(),
             "sharing" => format!("sharing after {}", span(shortest)),
             way => way.to_owned(),
         };

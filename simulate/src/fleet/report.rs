@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fetchwise_fleet::options::Timing;
 use serde::Serialize;
 
 use super::town::Run;
@@ -25,7 +26,7 @@ pub struct FleetReport {
     pub world: String,
     /// The policy's name.
     pub policy: String,
-    /// `one`, `apart`, `sites` or `sharing`.
+    /// `one`, `apart`, `sites`, `own` or `sharing`.
     pub way: &'static str,
     /// How many nodes.
     pub nodes: usize,
@@ -59,6 +60,12 @@ pub struct FleetReport {
     pub messages_per_1k: Option<f64>,
     /// Bytes of messages for each attempt that others learn from; null where nothing is shared.
     pub bytes_per_attempt: Option<f64>,
+    /// The mean length of a node's last general image, in bytes; null but in scope `own`.
+    pub image_bytes: Option<f64>,
+    /// What a node then holds of all others, in bytes.
+    pub held_bytes: Option<f64>,
+    /// What goes out of the broker to all nodes where each says such an image as often as it may, in bytes a second.
+    pub out_bytes_per_s: Option<f64>,
 }
 
 impl FleetReport {
@@ -82,7 +89,16 @@ impl FleetReport {
             _ if nodes == 1 => ("one", None),
             Way::Apart => ("apart", None),
             Way::Sites => ("sites", None),
+            Way::Own => ("own", None),
             Way::Sharing(delay) => ("sharing", Some(delay.as_secs_f64())),
+        };
+        let is_own = way == Way::Own;
+        let image = traffic(|run| run.images.bytes) / (nodes.max(1) * runs.len().max(1)) as f64;
+        let held = image * nodes.saturating_sub(1) as f64;
+        let out = held * nodes as f64 / Timing::default().general.as_secs_f64();
+        let messages_per_1k = match is_own {
+            true => Some(1000.0 * traffic(|run| run.images.said) / urls),
+            false => delay_s.map(|_| 1000.0 * messages / urls),
         };
         Self {
             world: world.name.clone(),
@@ -102,8 +118,11 @@ impl FleetReport {
             blocked_per_1k: 1000.0 * sum(&|t| t.blocked as f64) / urls,
             bans_per_1k: 1000.0 * sum(&|t| t.bans as f64) / urls,
             bans_ratio: None,
-            messages_per_1k: delay_s.map(|_| 1000.0 * messages / urls),
+            messages_per_1k,
             bytes_per_attempt: delay_s.map(|_| traffic(|run| run.traffic.bytes) / facts.max(1.0)),
+            image_bytes: is_own.then_some(image),
+            held_bytes: is_own.then_some(held),
+            out_bytes_per_s: is_own.then_some(out),
         }
     }
 
@@ -120,6 +139,7 @@ impl FleetReport {
         match self.way {
             "one" => "one node".to_owned(),
             "sites" => format!("{} by site", self.nodes),
+            "own" => format!("{} in scope own", self.nodes),
             way => match self.delay_s {
                 Some(delay) => format!("{} sharing after {}", self.nodes, span(delay)),
                 None => format!("{} {way}", self.nodes),

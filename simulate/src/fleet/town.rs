@@ -15,6 +15,7 @@ use fetchwise_fleet::origin::Origin;
 use fetchwise_fleet::owner::owner;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::generals::{Generals, Images};
 use super::way::{Egress, Way};
 use super::wire::{Traffic, Wire};
 use crate::contestant::{Compares, Player};
@@ -34,6 +35,7 @@ const HANDED: u64 = 0x0066_6c65_6574;
 pub(super) struct Run {
     pub(super) tally: Tally,
     pub(super) traffic: Traffic,
+    pub(super) images: Images,
 }
 
 /// Takes attempts as a node's log does, until they are published.
@@ -100,15 +102,19 @@ pub(super) fn run(
     let grounds = if egress == Egress::Each { count } else { 1 };
     let mut grounds: Vec<Ground<'_>> =
         (0..grounds).map(|_| Ground::new(stage.world, stage.web, stage.tools, stage.seed)).collect();
-    let sites = if way == Way::Sites { by_site(stage, &origins) } else { Vec::new() };
+    let sites = if matches!(way, Way::Sites | Way::Own) { by_site(stage, &origins) } else { Vec::new() };
     let mut wire = match way {
         Way::Sharing(delay) => Some(Wire::new(origins, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4))),
+        _ => None,
+    };
+    let mut generals = match way {
+        Way::Own => Generals::new(nodes.iter().map(|node| &node.selector))?,
         _ => None,
     };
     let (mut failed, mut visits) = (None, 0usize);
     let tally = stage.run(|visit| {
         let of = match way {
-            Way::Sites => sites[stage.web.hosts[visit.host as usize].site as usize],
+            Way::Sites | Way::Own => sites[stage.web.hosts[visit.host as usize].site as usize],
             _ => drawn(stage.seed, visit, count),
         };
         if let Some(wire) = &mut wire {
@@ -116,11 +122,18 @@ pub(super) fn run(
             failed = failed.take().or(come.err());
             nodes[of].read(wire, visit.at_ms);
         }
+        if let Some(generals) = &mut generals {
+            failed = failed.take().or(generals.advance(visit.at_ms).err());
+            generals.read(of, &nodes[of].selector);
+        }
         let node = &nodes[of];
         let crawler = Crawler { selector: &node.selector, compares: node.compares.as_deref(), clock: &clock };
         let ground = if grounds.len() > 1 { of } else { 0 };
         let fetched = stage.fetch(crawler, visit, &mut grounds[ground], &mut Timing::default());
         let taken = node.taken.take();
+        if let Some(generals) = &mut generals {
+            taken.iter().for_each(|attempt| generals.record(of, attempt, &node.selector, visit.at_ms));
+        }
         if let Some(wire) = &mut wire {
             for attempt in &taken {
                 let recorded = wire.record(of, attempt, &node.selector, visit.at_ms);
@@ -136,7 +149,11 @@ pub(super) fn run(
     });
     match failed {
         Some(error) => Err(error),
-        None => Ok(Run { tally, traffic: wire.map(|wire| wire.traffic).unwrap_or_default() }),
+        None => Ok(Run {
+            tally,
+            traffic: wire.map(|wire| wire.traffic).unwrap_or_default(),
+            images: generals.map(|generals| generals.images()).unwrap_or_default(),
+        }),
     }
 }
 

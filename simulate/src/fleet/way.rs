@@ -22,6 +22,8 @@ pub(crate) enum Way {
     Apart,
     /// Each site has one node, by rendezvous hashing; each node learns from its own.
     Sites,
+    /// The same, and each node learns from all others what belongs to no one site.
+    Own,
     /// URLs reach nodes at random, and what each learns the others have at most so long afterwards.
     Sharing(Duration),
 }

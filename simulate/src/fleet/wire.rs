@@ -145,12 +145,20 @@ impl Wire {
 
 /// Adds an attempt as a real node does: as a fact, or as a position that nothing is learned from.
 fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
+    let link = xxh3_64(attempt.url.as_bytes());
+    if with_fact(attempt, selector, |fact| builder.push(fact, link)).is_none() {
+        builder.skip();
+    }
+}
+
+/// Shows an attempt as the others get to know it; none where they do not.
+pub(super) fn with_fact<T>(attempt: &Attempt, selector: &Selector, f: impl FnOnce(&Fact<'_>) -> T) -> Option<T> {
     if !(attempt.weight > 0.0 && attempt.weight.is_finite()) {
-        return builder.skip();
+        return None;
     }
     let heuristics: Vec<(&str, &str)> =
         attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    let fact = Fact {
+    Some(f(&Fact {
         at: attempt.attempted_at,
         fetcher: &attempt.fetcher,
         weight: attempt.weight.min(1.0),
@@ -160,8 +168,7 @@ fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
         hint: attempt.hint,
         is_file: selector.is_file(&attempt.url),
         heuristics: &heuristics,
-    };
-    builder.push(&fact, xxh3_64(attempt.url.as_bytes()));
+    }))
 }
 
 #[cfg(test)]
