@@ -38,7 +38,9 @@ fn read(body: &[u8]) {
     assert!(book.links.len() <= batch.links());
     // A position has a fact or a link's state.
     let mut facts = BTreeSet::new();
-    batch.each(|position, _, _| drop(facts.insert(position)));
+    batch.each(|position, _, _| {
+        facts.insert(position);
+    });
     let mut links = BTreeMap::new();
     batch.each_link(|position, link| {
         if !facts.contains(&position) {
