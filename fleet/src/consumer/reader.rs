@@ -380,8 +380,7 @@ impl Consumer {
         let mut shares = shares;
         self.doubt().await?;
         self.take_waiting().await?;
-        let now = self.selector.now();
-        self.peers_mut()?.sweep_links(now);
+        self.peers_mut()?.sweep_links();
         let origins: Vec<Origin> = self.known();
         for origin in origins {
             self.close_if_gone(origin)?;

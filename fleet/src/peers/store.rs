@@ -144,8 +144,7 @@ impl Peers {
     /// Says behind which addresses this node is, and has visits heed what those have said of links who share them.
     pub(crate) fn heed_links(&mut self, egress: &str) {
         egress.clone_into(&mut self.egress);
-        let now = self.selector.now();
-        self.sweep_links(now);
+        self.sweep_links();
         self.tell_links(&self.book.links.all());
     }
 
@@ -155,7 +154,8 @@ impl Peers {
     }
 
     /// Lets go of what was said of links and ended long ago, now and then.
-    pub(crate) fn sweep_links(&mut self, now: Timestamp) {
+    pub(crate) fn sweep_links(&mut self) {
+        let now = self.selector.now();
         if now >= self.sweep_at {
             self.sweep_at = now.saturating_add(SWEEP_EVERY);
             let gone = self.book.links.sweep(now);
