@@ -17,7 +17,7 @@ use fetchwise_log::{CompactOptions, Maintenance, Reader, Section, SnapshotMeta};
 use super::event::{Event, FINGERPRINT, general_bytes};
 use super::fold::{BOOK, FOLDER, GENERAL, IMAGE, Learns, MIXED, each, fold, mixed};
 use super::learn::{Apart, Teaches};
-use crate::book::{Book, Held};
+use crate::book::{Book, Held, Peer};
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
@@ -173,7 +173,9 @@ impl Keeper {
         self.drop_shares()?;
         let origins = images.iter().map(|image| image.of.len()).sum();
         let has_image = |origin: &Origin| images.iter().any(|image| image.of.contains(origin));
-        let gone = book.peers.iter().filter(|(origin, peer)| peer.is_closed && peer.is_heard() && !has_image(origin));
+        // Of whom only a part was taken, the rest may be of use to others yet.
+        let is_gone = |peer: &Peer| peer.is_closed && peer.is_heard() && !peer.is_part;
+        let gone = book.peers.iter().filter(|(origin, peer)| is_gone(peer) && !has_image(origin));
         let faded = gone.map(|(origin, peer)| (*origin, peer.seen.clone())).collect();
         Ok((Kept { covers, origins, bytes }, faded))
     }
