@@ -53,8 +53,8 @@ def test_the_loop_of_the_example(tmp_path: pathlib.Path, count: int) -> None:
         assert done.returncode == 0, done.stderr
         delivered = sum(int(line.split()[0]) for line in done.stdout.splitlines() if "delivered" in line)
         assert delivered == count, done.stdout
-        assert origin.requests("static") == count
+        requests = origin.requests("static")
     with fetchwise.Journal(tmp_path) as journal:
-        # On a machine that is too busy to connect in time some are tried again.
+        # On a machine that is too busy to connect or to answer in time some are tried again; each that was asked for is recorded.
         verified = journal.verify()
-        assert verified["sound"] and verified["attempts"] >= count, verified
+        assert verified["sound"] and count <= requests <= verified["attempts"], (requests, verified)

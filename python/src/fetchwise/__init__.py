@@ -92,15 +92,17 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module 'fetchwise' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:
+    # A type checker would take any name for one that is there.
+    def __getattr__(name: str) -> Any:
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module 'fetchwise' has no attribute {name!r}")
+        from importlib import import_module
 
-    value = getattr(import_module("." + module, __name__), name)
-    globals()[name] = value
-    return value
+        value = getattr(import_module("." + module, __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

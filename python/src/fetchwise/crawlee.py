@@ -50,9 +50,10 @@ class Predictor(RenderingTypePredictor):
     ) -> None:
         super().__init__()
         self._owns = selector is None
-        self.selector = selector or Selector(fetchers=[static, browser], journal=data_dir)
-        self.detector = detector or Detector()
-        self.static, self.browser = static, browser
+        self.selector: Selector = selector or Selector(fetchers=[static, browser], journal=data_dir)
+        self.detector: Detector = detector or Detector()
+        self.static: str = static
+        self.browser: str = browser
         # What was decided for a request that is under way, and when: for the record of what came of it.
         self._under_way: dict[str, tuple[Decision, float]] = {}
 

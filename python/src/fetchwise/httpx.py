@@ -31,7 +31,7 @@ class Transport(httpx.AsyncBaseTransport):
         fetcher: str = "direct_access",
     ) -> None:
         self.selector = selector
-        self.detector = detector or Detector()
+        self.detector: Detector = detector or Detector()
         self.fetcher = fetcher
         self._transport = transport or httpx.AsyncHTTPTransport()
 

@@ -42,7 +42,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from . import Admission, Answer, Detector, End, Pauses, Selector, error_kind
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _PLAYWRIGHT = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
 _OWN = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
@@ -67,14 +67,14 @@ class Middleware:
         self.crawler = crawler
         config = settings.get("FETCHWISE_CONFIG")
         names = list(fetchers_of(crawler))
-        self.selector = Selector(
+        self.selector: Selector = Selector(
             fetchers=None if config else names,
             config=config,
             journal=settings.get("FETCHWISE_DATA_DIR"),
             pace=settings.getbool("FETCHWISE_PACE") or None,
         )
-        self.detector = Detector(rules=settings.get("FETCHWISE_RULES"))
-        self.pauses = Pauses(self.selector, fetchers=names)
+        self.detector: Detector = Detector(rules=settings.get("FETCHWISE_RULES"))
+        self.pauses: Pauses = Pauses(self.selector, fetchers=names)
         self._wait_max = settings.getfloat("FETCHWISE_WAIT_MAX")
         self._pass_failures = settings.getbool("FETCHWISE_PASS_FAILURES")
         self._tokens = itertools.count()
