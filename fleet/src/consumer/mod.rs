@@ -3,6 +3,7 @@
 mod allowance;
 mod general;
 mod limits;
+mod mend;
 mod moves;
 mod reader;
 mod report;

@@ -2,7 +2,8 @@
 
 use fetchwise::time::Timestamp;
 
-use super::reader::{Consumer, LOST_AFTER, Seen};
+use super::mend::LOST_AFTER;
+use super::reader::{Consumer, Seen};
 use crate::book::Peer;
 use crate::intervals::count;
 use crate::origin::Origin;
