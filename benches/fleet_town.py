@@ -151,9 +151,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fetchwise", required=True, type=os.path.abspath, help="the program")
     parser.add_argument("--nats", required=True, type=os.path.abspath, help="the broker")
-    parser.add_argument("--pages", type=int, default=40, help="pages of each site (40)")
+    parser.add_argument("--pages", type=int, default=30, help="pages of each site (30)")
     parser.add_argument("--seed", type=int, default=1, help="which pages, and who gets which (1)")
-    parser.add_argument("--rate", type=float, default=6.0, help="links a second, of all nodes together (6)")
+    parser.add_argument("--rate", type=float, default=4.0, help="links a second, of all nodes together (4)")
     parser.add_argument("--write", help="the page with the table")
     args = parser.parse_args()
     lines = [
