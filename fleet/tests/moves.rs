@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Luck, NOW, Node, assert_same, attempt, options, selector, settle};
+use common::{Luck, NOW, Node, assert_same, attempt, options, selector, settle, with_fact};
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::Share;
 use fetchwise::journal::{self, Entry};
 use fetchwise::time::Clock;
 use fetchwise_fleet::forget::tell_forgotten;
@@ -109,7 +109,7 @@ impl Pool {
                 match () {
                     () if !counts(by, &attempt) => {}
                     () if by == index || is_taken => oracle.observe(&attempt),
-                    () => with_fact(&attempt, |fact| oracle.learn_general(fact), oracle.is_file(&attempt.url)),
+                    () => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
                 }
             })
             .unwrap();
@@ -122,22 +122,6 @@ impl Pool {
             assert_same(&format!("{what}, node {index}"), &node.evidence(), &self.expected(index, &counts));
         }
     }
-}
-
-fn with_fact(attempt: &Attempt, f: impl FnOnce(&Fact<'_>), is_file: bool) {
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    f(&Fact {
-        at: attempt.attempted_at,
-        fetcher: &attempt.fetcher,
-        weight: attempt.weight.min(1.0),
-        success: attempt.success,
-        is_banned: attempt.is_banned,
-        duration_ms: attempt.duration_ms,
-        hint: attempt.hint,
-        is_file,
-        heuristics: &heuristics,
-    });
 }
 
 /// How many positions the share of a node in the broker lacks of what it has recorded.

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle};
+use common::{Luck, NOW, Node, assert_same, attempt, naive, options, selector, settle, with_fact};
 use fetchwise::attempt::Attempt;
-use fetchwise::evidence::{Fact, Share};
+use fetchwise::evidence::Share;
 use fetchwise::journal::{self, Entry};
-use fetchwise::selector::Selector;
 use fetchwise::time::Clock;
 use fetchwise_fleet::forget::tell_forgotten;
 use fetchwise_fleet::general::{pack, unpack};
@@ -49,22 +48,6 @@ async fn nodes(count: usize, dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock
 fn record(node: &Node, seed: u64, count: i64) {
     let mut luck = Luck(seed);
     (0..count).for_each(|n| node.record(&attempt(&mut luck, 30, n * 50 - 100_000)));
-}
-
-fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Fact<'_>)) {
-    let heuristics: Vec<(&str, &str)> =
-        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
-    f(&Fact {
-        at: attempt.attempted_at,
-        fetcher: &attempt.fetcher,
-        weight: attempt.weight.min(1.0),
-        success: attempt.success,
-        is_banned: attempt.is_banned,
-        duration_ms: attempt.duration_ms,
-        hint: attempt.hint,
-        is_file: like.is_file(&attempt.url),
-        heuristics: &heuristics,
-    });
 }
 
 /// What a node is to know: all of its own, and of the others what belongs to no one site. Each attempt is looked at for itself.

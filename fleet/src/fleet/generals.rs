@@ -7,7 +7,6 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
 use super::reads::Reads;
-use super::shared::Ask;
 use crate::error::FleetError;
 
 impl Reads {
@@ -25,12 +24,8 @@ impl Reads {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => return Ok(()),
-                ask = self.told.recv() => match ask {
-                    Some(Ask::Hear(origin, answer)) => {
-                        let _ = answer.send(self.consumer.include(origin).await);
-                    }
-                    Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
-                    None => return Ok(()),
+                ask = self.told.recv() => if !self.answer(ask).await {
+                    return Ok(());
                 },
                 _ = look.tick() => {
                     self.look().await?;

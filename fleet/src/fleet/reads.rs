@@ -62,6 +62,16 @@ impl Reads {
         }
     }
 
+    /// Does what the handle asks for; false where nobody will ask any more.
+    pub(super) async fn answer(&mut self, ask: Option<Ask>) -> bool {
+        match ask {
+            Some(Ask::Hear(origin, answer)) => drop(answer.send(self.consumer.include(origin).await)),
+            Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
+            None => return false,
+        }
+        true
+    }
+
     /// Reads until it has to begin anew.
     async fn read(&mut self, keeping: &mut Option<JoinHandle<()>>) -> Result<(), FleetError> {
         use futures_util::StreamExt;
@@ -84,12 +94,8 @@ impl Reads {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => return Ok(()),
-                ask = self.told.recv() => match ask {
-                    Some(Ask::Hear(origin, answer)) => {
-                        let _ = answer.send(self.consumer.include(origin).await);
-                    }
-                    Some(Ask::Leave(answer)) => drop(answer.send(Ok(()))),
-                    None => return Ok(()),
+                ask = self.told.recv() => if !self.answer(ask).await {
+                    return Ok(());
                 },
                 _ = look.tick() => {
                     if self.owns.has_changed().unwrap_or(false) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fetchwise::attempt::outcome::ErrorKind;
 use fetchwise::attempt::{Attempt, Tag};
-use fetchwise::evidence::Share;
+use fetchwise::evidence::{Fact, Share};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
@@ -60,6 +60,23 @@ pub(crate) fn attempt(luck: &mut Luck, sites: u64, ms: i64) -> Attempt {
         attempt.heuristics.push(Tag::from(Heuristic::new("block_datadome", "true".to_owned())));
     }
     attempt
+}
+
+/// An attempt as others learn from it.
+pub(crate) fn with_fact(attempt: &Attempt, like: &Selector, f: impl FnOnce(&Fact<'_>)) {
+    let heuristics: Vec<(&str, &str)> =
+        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    f(&Fact {
+        at: attempt.attempted_at,
+        fetcher: &attempt.fetcher,
+        weight: attempt.weight.min(1.0),
+        success: attempt.success,
+        is_banned: attempt.is_banned,
+        duration_ms: attempt.duration_ms,
+        hint: attempt.hint,
+        is_file: like.is_file(&attempt.url),
+        heuristics: &heuristics,
+    });
 }
 
 /// Everything goes a hundred times as fast as it does.
