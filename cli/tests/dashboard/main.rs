@@ -473,7 +473,10 @@ fn it_is_readable_light_and_dark_and_fits_a_narrow_screen() {
         chrome.size(width, 740);
         chrome.until(&format!("innerWidth === {width}"));
         chrome.until("[...document.querySelectorAll('#charts canvas')].length === 6");
-        let widths = chrome.eval("[document.documentElement.scrollWidth, ...[...document.querySelectorAll('.card, .tiles, .head')].map(e => Math.ceil(e.getBoundingClientRect().right))]");
+        // The charts are drawn anew at their new width a moment later.
+        chrome.until(&format!("document.documentElement.scrollWidth <= {width}"));
+        let widths = chrome.eval("[...document.querySelectorAll('.card, .tiles, .head')].map(e => Math.ceil(e.getBoundingClientRect().right))");
+        assert_ne!(widths, json!([]));
         for right in widths.as_array().unwrap() {
             assert!(right.as_u64().unwrap() <= u64::from(width), "{right} on a screen of {width}");
         }
