@@ -19,8 +19,8 @@ use crate::origin::Origin;
 use crate::share::Head;
 use crate::transport::Position;
 
-/// A fact may be so much later than its message, in milliseconds; an origin that sends a later one is set aside.
-pub const AHEAD_MAX_MS: i64 = 3_600_000;
+/// A fact may be so much later than its message; an origin that sends a later one is set aside.
+pub use crate::share::AHEAD_MAX_MS;
 
 /// What is known of one origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,10 +12,11 @@ use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
 use crate::intervals::Intervals;
+use crate::origin::Origin;
 use crate::peers;
 use crate::share::{Head, Note, pack};
 use crate::state::State;
-use crate::transport::Bounds;
+use crate::transport::{Bounds, Transport, TransportError};
 
 /// What it takes to make a share.
 pub(crate) struct Job {
@@ -39,15 +40,26 @@ pub(crate) struct Ready {
     pub(crate) forgot: BTreeSet<u64>,
 }
 
+/// What a node's share in the store says of itself; none where there is none.
+pub(crate) async fn noted(transport: &dyn Transport, origin: Origin) -> Result<Option<Note>, TransportError> {
+    let (name, list) = (origin.to_string(), transport.blobs().list().await?);
+    let info = list.into_iter().find(|info| info.name == name);
+    Ok(info.and_then(|info| serde_json::from_str(&info.note).ok()))
+}
+
 impl Job {
-    /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence.
-    pub(crate) fn run(self) -> Result<Ready, FleetError> {
+    /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence. None where a snapshot of the log was taken
+    /// meanwhile that knows of positions behind `upto`: a share that did not cover what is in it would have it counted twice.
+    pub(crate) fn run(self) -> Result<Option<Ready>, FleetError> {
         let Self { dir, state, blank, upto, bounds, latest, forgot } = self;
         let leaves_out = |seq: u64| state.withheld.contains(seq);
         let is_any_out = !state.withheld.runs().is_empty();
         let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
         let half_life_ms = blank.half_life_ms();
-        let (_, own) = fold(&dir, &blank, upto, leaves_out, latest)?;
+        let (folded, own) = fold(&dir, &blank, upto, leaves_out, latest)?;
+        if folded > upto {
+            return Ok(None);
+        }
         let fork = state.fork();
         let mut covers = state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, upto));
@@ -58,6 +70,6 @@ impl Job {
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
         // Two numbers always serialise.
         let note = serde_json::to_string(&Note { epoch, position: upto }).unwrap_or_default();
-        Ok(Ready { bytes, note, upto, forgot })
+        Ok(Some(Ready { bytes, note, upto, forgot }))
     }
 }

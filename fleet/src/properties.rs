@@ -162,6 +162,7 @@ impl World {
         let Some(live) = &mut self.nodes[n].live else { return };
         let _ = live.consumer.look().await;
         let _ = live.consumer.mend().await;
+        assert_eq!(live.consumer.counts.rejected, 0, "what an honest node says is believed");
         live.publisher.forgot = live.consumer.forgot();
         live.publisher.is_excluded = live.consumer.is_excluded;
     }

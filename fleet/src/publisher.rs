@@ -28,9 +28,8 @@ use crate::general::{Around, OwnGeneral};
 use crate::intervals::Intervals;
 use crate::options::Options;
 use crate::origin::Origin;
-use crate::own_share::{Job, Ready};
+use crate::own_share::{Job, Ready, noted};
 use crate::points;
-use crate::share::Note;
 use crate::state::{Fork, State};
 use crate::transport::{Bounds, Cell, Swapped, Table, Transport, TransportError, Want};
 
@@ -74,7 +73,7 @@ pub(crate) struct Publisher {
     pub(crate) forgot: BTreeSet<u64>,
     shared_without: BTreeSet<u64>,
     /// A share that is being made.
-    sharing: Option<JoinHandle<Result<Ready, FleetError>>>,
+    sharing: Option<JoinHandle<Result<Option<Ready>, FleetError>>>,
     /// What is said of it in scope `own`.
     pub(crate) general: OwnGeneral,
 }
@@ -87,8 +86,7 @@ impl Publisher {
         options: Options,
         state: State,
     ) -> Self {
-        let (dir, stones, answered) = (journal.dir().to_owned(), Stones::default(), VecDeque::new());
-        let saved = Some(state.clone());
+        let dir = journal.dir().to_owned();
         let general = OwnGeneral::new(&dir, &selector, &transport, &options);
         Self {
             dir,
@@ -96,10 +94,10 @@ impl Publisher {
             selector,
             transport,
             options,
+            saved: Some(state.clone()),
             state,
-            saved,
-            stones,
-            answered,
+            stones: Stones::default(),
+            answered: VecDeque::new(),
             resent: 0,
             clock_ahead_ms: None,
             clock_seen: None,
@@ -166,9 +164,7 @@ impl Publisher {
             known = known.max((batch.header().epoch, batch.header().top));
         }
         let name = origin.to_string();
-        if let Some(info) = self.transport.blobs().list().await?.into_iter().find(|info| info.name == name)
-            && let Ok(note) = serde_json::from_str::<Note>(&info.note)
-        {
+        if let Some(note) = noted(&*self.transport, origin).await? {
             known = known.max((note.epoch, note.position));
         }
         if let Some(cell) = self.transport.cells().get(Table::Nodes, &name).await?
@@ -334,26 +330,16 @@ impl Publisher {
             self.state.incarnation = bounds.incarnation;
             return Ok(true);
         }
-        let covered = match self.own_share().await? {
-            Some(covered) => covered,
-            None if is_first && self.state.acknowledged == 0 && self.durable() < FAR_BEHIND => 0,
-            None => self.share().await?,
+        let epoch = self.state.fork().epoch;
+        let covered = match noted(&*self.transport, self.origin()).await? {
+            Some(note) if note.epoch == epoch && note.position <= self.durable() => note.position,
+            _ if is_first && self.state.acknowledged == 0 && self.durable() < FAR_BEHIND => 0,
+            _ => self.share().await?,
         };
         self.state.acknowledged = if is_first { self.state.acknowledged.max(covered) } else { covered };
         self.state.incarnation = bounds.incarnation;
         self.save()?;
         Ok(!is_first)
-    }
-
-    /// What this node's share in the store covers; none where there is none of this history.
-    async fn own_share(&self) -> Result<Option<u64>, FleetError> {
-        let name = self.origin().to_string();
-        let list = self.transport.blobs().list().await?;
-        let note = list.into_iter().find(|info| info.name == name);
-        let note = note.and_then(|info| serde_json::from_str::<Note>(&info.note).ok());
-        Ok(note
-            .filter(|note| note.epoch == self.state.fork().epoch && note.position <= self.durable())
-            .map(|n| n.position))
     }
 
     fn is_share_due(&self, bounds: &Bounds) -> bool {
@@ -372,17 +358,22 @@ impl Publisher {
     pub(crate) async fn share(&mut self) -> Result<u64, FleetError> {
         // One that was begun before knows less.
         self.sharing = None;
-        let job = self.share_job().await?;
-        let ready = blocking(move || job.run()).await??;
-        self.put_share(ready).await
+        loop {
+            let job = self.share_job().await?;
+            if let Some(ready) = blocking(move || job.run()).await?? {
+                return self.put_share(ready).await;
+            }
+        }
     }
 
     /// Begins to make a share, and puts the one that was begun into the store when it is ready.
     async fn share_beside(&mut self, is_due: bool) -> Result<(), FleetError> {
         match self.sharing.take() {
             Some(task) if task.is_finished() => {
-                let ready = task.await.map_err(|_| FleetError::Ended)??;
-                self.put_share(ready).await?;
+                // Where there is none it is due again.
+                if let Some(ready) = task.await.map_err(|_| FleetError::Ended)?? {
+                    self.put_share(ready).await?;
+                }
             }
             Some(task) => self.sharing = Some(task),
             None if is_due => {

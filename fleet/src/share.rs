@@ -1,7 +1,7 @@
 //! A share: what one origin's log has taught up to a position, as bytes.
 //!
-//! Owns the container. Invariant: any bytes are read or refused, and what they are decompressed to stays in proportion to them. Must not
-//! know where shares are kept.
+//! Owns the container, and what is believed of one. Invariant: any bytes are read or refused, and what they are decompressed to stays in
+//! proportion to them. Must not know where shares are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,20 @@ use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::intervals::Intervals;
+use crate::intervals::{Intervals, count};
 use crate::transport::Position;
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
 const MAJOR: u8 = 1;
 const LEVEL: i32 = 3;
+/// Nothing is believed that is of a time so much later than when the broker had it, in milliseconds.
+pub const AHEAD_MAX_MS: i64 = 3_600_000;
 /// Columns of numbers do not get smaller than this; what claims to was made to fill memory.
 const RATIO_MAX: u64 = 512;
 /// What the head may be long.
 const HEAD_MAX: usize = 1 << 20;
+/// Histories that a share may be of. A node has one, and one more for each backup that it was restored from.
+const HISTORIES_MAX: usize = 10_000;
 
 /// What a share says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,11 @@ impl Head {
     /// What is not in it was published behind this.
     pub fn behind(&self) -> Position {
         Position { incarnation: self.incarnation, seq: self.seq }
+    }
+
+    /// How many positions it says that it is of.
+    pub fn positions(&self) -> u64 {
+        self.covers.values().fold(0u64, |sum, all| sum.saturating_add(count(all.runs().iter().copied())))
     }
 
     /// The last position of the present history that is in it.
@@ -131,6 +140,31 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
     let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
     let share = sections(&raw).ok_or("its columns do not add up")?;
     Ok((head, share))
+}
+
+/// Whether what was read is to be believed: whole shares and general images alike. `now` is the broker's time, as far as it is known:
+/// a reader whose own clock is wrong must not take honest attempts for such of times to come.
+///
+/// What is asked is what holds of every honest log, whatever of it was compacted, forgotten, evicted or has faded. A node that says it has
+/// more positions than it has is not found out by this; it could as well publish as many facts.
+///
+/// # Errors
+/// Says what cannot be.
+pub fn believe(head: &Head, share: &Share, half_life_ms: u64, now: Option<Timestamp>) -> Result<(), &'static str> {
+    if head.half_life_ms != half_life_ms || share.half_life_ms().is_some_and(|ms| ms != half_life_ms) {
+        return Err("its half-life is another one");
+    }
+    if head.covers.len() > HISTORIES_MAX || !head.covers.contains_key(&head.epoch) {
+        return Err("it does not say what it is of");
+    }
+    let latest = now.map_or(i64::MAX, |now| now.as_millis().saturating_add(AHEAD_MAX_MS));
+    if share.as_of().as_millis() > latest {
+        return Err("it is of a time to come");
+    }
+    if !share.is_of(head.positions(), Timestamp::from_millis(latest)) {
+        return Err("it weighs more than its attempts can");
+    }
+    Ok(())
 }
 
 fn sections(raw: &[u8]) -> Option<Share> {

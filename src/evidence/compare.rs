@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Key;
 use super::cell::Raw;
-use super::entry::Entry;
+use super::entry::{Entry, Group, Level};
 use super::fact::Said;
 use super::image::{BreakerRow, CellRow, EntryRow, FADED, Image, Place, take};
 use crate::time::Timestamp;
@@ -99,19 +99,39 @@ impl Image {
         self.days.is_empty() && self.breakers.is_empty() && Rows::of(self).all(|whole| whole.is_general())
     }
 
-    /// Whether `attempts` attempts could have shown it by `now`: none weighs more than one, and each is in one cell of all together.
+    /// Whether `attempts` attempts could have shown it by `now`. None weighs more than one. Each is in one cell of an entry at most, in one of
+    /// all together, in one of a domain, of a section, of a suffix on a domain and of a site, and in one day.
+    ///
+    /// What is compared is never a cell's weight with its own count: where an entry has faded, or was evicted, and was made anew, an attempt
+    /// of before that is forgotten takes one from the count, and hardly anything from the weight.
     pub(crate) fn is_of(&self, attempts: u64, now: Timestamp) -> bool {
         let down = self.decay.map_or(0.0, |decay| decay.down(now));
         // Clocks differ by a little, and sums are rounded.
+        let most = attempts as f64 * 1.01;
         let fits = |raw: &Raw| {
-            let most = f64::from(raw.attempts) * 1.01;
-            u64::from(raw.attempts) <= attempts
-                && raw.total * down <= most
-                && f64::from(raw.recent_total.max(raw.alert_total)) * down <= most
+            f64::from(raw.recent_total.max(raw.alert_total)) * down <= most
+                && raw.duration * down <= most * u64::MAX as f64
         };
-        let global = Rows::of(self).filter(|whole| whole.row.place.kind == Place::GLOBAL);
-        let counted = global.flat_map(|whole| whole.cells).map(|cell| u64::from(cell.raw.attempts)).sum::<u64>();
-        counted <= attempts && self.cells.iter().all(|cell| fits(&cell.raw))
+        let mut sums = [(0u64, 0.0); Levels::COUNT];
+        for whole in Rows::of(self) {
+            let (mut of_entry, levels) = ((0u64, 0.0), Levels::of(&whole));
+            for cell in whole.cells {
+                let (count, weight) = (u64::from(cell.raw.attempts), cell.raw.total * down);
+                let group = Entry::split_tag(cell.tag).0;
+                let sum = levels.of_cell(group).and_then(|level| sums.get_mut(level));
+                for sum in sum.into_iter().chain(group.is_own().then_some(&mut of_entry)) {
+                    *sum = (sum.0.saturating_add(count), sum.1 + weight);
+                }
+                if !fits(&cell.raw) || count > attempts || weight > most {
+                    return false;
+                }
+            }
+            if of_entry.0 > attempts || of_entry.1 > most {
+                return false;
+            }
+        }
+        let days = self.days.iter().map(|row| u64::from(row.day.attempts)).fold(0, u64::saturating_add);
+        days <= attempts && sums.iter().all(|(count, weight)| *count <= attempts && *weight <= most)
     }
 
     /// Leaves out the lighter half of the entries that are found by their hash. False where there is none.
@@ -273,6 +293,36 @@ impl Image {
                 return Some((key, "breakers differ"));
             }
             (a, b) = (mine.next(), theirs.next());
+        }
+    }
+}
+
+/// Cells of which an attempt is in one at most, over all entries of an image.
+struct Levels {
+    /// Where the cells of the entry's own key belong to such.
+    own: Option<usize>,
+}
+
+impl Levels {
+    /// All attempts, domains, sections, suffixes on domains, sites.
+    const COUNT: usize = 5;
+
+    fn of(whole: &Whole<'_>) -> Self {
+        let own = match whole.row.place.kind {
+            Place::GLOBAL => Some(0),
+            // Attempts are counted in the entries of domains alone.
+            Place::MAP if whole.row.attempts > 0 => Some(1),
+            _ => None,
+        };
+        Self { own }
+    }
+
+    fn of_cell(&self, group: Group) -> Option<usize> {
+        match group.level() {
+            Level::Own => self.own,
+            Level::Path => Some(2),
+            Level::Suffix => Some(3),
+            Level::Site => Some(4),
         }
     }
 }

@@ -64,6 +64,12 @@ impl Group {
         (self.0 >> 61) & 3 == Level::Own as u64
     }
 
+    /// What it is of.
+    #[cfg(feature = "journal")]
+    pub(crate) fn level(self) -> Level {
+        [Level::Own, Level::Path, Level::Suffix, Level::Site][(self.0 >> 61) as usize & 3]
+    }
+
     fn tag(self, fetcher: FetcherId) -> u64 {
         self.0 | u64::from(fetcher.0)
     }

@@ -48,8 +48,8 @@ pub(super) struct Seen {
     pub(super) seen_at: Option<Instant>,
     pub(super) rejected: Option<String>,
     pub(super) missing: Option<Missing>,
-    /// A share that could not be used, by what its note says.
-    pub(super) bad_share: Option<Note>,
+    /// A share that could not be used, by what its note says, and why; as long as none was taken since.
+    pub(super) bad_share: Option<(Note, String)>,
     /// What it may send.
     pub(super) allowance: Allowance,
 }

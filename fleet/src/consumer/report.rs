@@ -63,7 +63,7 @@ impl Consumer {
                 present: self.is_there(origin),
                 excluded: peer.is_excluded,
                 aside: peer.aside.clone(),
-                rejected: seen.rejected,
+                rejected: seen.rejected.or(seen.bad_share.map(|(_, what)| what)),
                 waiting: seen.allowance.waiting(),
                 limited: seen.allowance.why().map(str::to_owned),
                 closed: peer.is_closed,

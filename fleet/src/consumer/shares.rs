@@ -9,7 +9,7 @@ use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::origin::Origin;
 use crate::peers::{Faded, SHARE_MAX};
-use crate::share::{Note, forgot, unpack};
+use crate::share::{Note, believe, forgot, unpack};
 use crate::transport::{BlobInfo, Table, Transport, TransportError};
 
 /// Deletes the shares of those who have left for good and of whose evidence nothing is left. One that says more than was seen stays, and so
@@ -65,20 +65,21 @@ impl Consumer {
     /// Takes a share, if it fills something in that is missing.
     pub(super) async fn take_share(&mut self, origin: Origin, info: &BlobInfo) -> Result<bool, FleetError> {
         let note = serde_json::from_str::<Note>(&info.note).unwrap_or_default();
-        if origin == self.own || self.seen.get(&origin).is_some_and(|seen| seen.bad_share == Some(note)) {
+        let bad = self.seen.get(&origin).and_then(|seen| seen.bad_share.as_ref());
+        if origin == self.own || bad.is_some_and(|(bad, _)| *bad == note) {
             return Ok(false);
         }
         let Some(bytes) = self.transport.blobs().get(&info.name, SHARE_MAX).await? else { return Ok(false) };
         let (now, is_there) = (self.selector.now(), self.is_there(origin));
-        let half_life_ms = self.selector.half_life_ms();
+        let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
         let taken = self
             .with_peers(move |peers| {
                 let (head, share) = match unpack(&bytes) {
                     Ok(read) => read,
                     Err(what) => return Ok(Err(what.to_owned())),
                 };
-                if head.half_life_ms != half_life_ms {
-                    return Ok(Err("its half-life is another one".to_owned()));
+                if let Err(what) = believe(&head, &share, half_life_ms, brokers_now) {
+                    return Ok(Err(what.to_owned()));
                 }
                 let (fills, lacks) = peers.lacks(origin, &head.covers);
                 let fills = fills || peers.refreshes(origin, &head);
@@ -92,6 +93,7 @@ impl Consumer {
         match taken {
             Ok((taken, begins_anew)) => {
                 self.counts.shares += u64::from(taken);
+                self.seen.entry(origin).or_default().bad_share = None;
                 if begins_anew {
                     (self.is_starting, self.must_reopen) = (true, true);
                 }
@@ -99,8 +101,7 @@ impl Consumer {
             }
             Err(what) => {
                 self.counts.rejected += 1;
-                let seen = self.seen.entry(origin).or_default();
-                (seen.rejected, seen.bad_share) = (Some(format!("its share: {what}")), Some(note));
+                self.seen.entry(origin).or_default().bad_share = Some((note, format!("its share: {what}")));
                 Ok(false)
             }
         }

@@ -13,7 +13,7 @@ use crate::error::FleetError;
 use crate::origin::Origin;
 use crate::owner::owner_of_hash;
 use crate::peers::{SHARE_MAX, part_of};
-use crate::share::{Head, unpack};
+use crate::share::{Head, believe, unpack};
 use crate::transport::{BlobInfo, Position, TransportError};
 
 /// So many are taken from in one look, so that what else there is to do is not kept waiting.
@@ -74,15 +74,16 @@ impl Consumer {
             true => self.transport.blobs().get(&name, SHARE_MAX).await?,
             false => None,
         };
-        let read = blocking(move || bytes.map_or(Ok(Default::default()), |bytes| unpack(&bytes))).await?;
-        let (head, share): (Head, _) = match read {
+        let (half_life_ms, brokers_now) = (self.selector.half_life_ms(), self.transport.now().await?);
+        let read = blocking(move || {
+            let Some(bytes) = bytes else { return Ok(Default::default()) };
+            let (head, share) = unpack(&bytes)?;
+            believe(&head, &share, half_life_ms, brokers_now).map(|()| (head, share))
+        });
+        let (head, share): (Head, _) = match read.await? {
             Ok(read) => read,
             Err(what) => return self.refuse_sites(origin, what),
         };
-        let half_life_ms = self.selector.half_life_ms();
-        if head.epoch > 0 && head.half_life_ms != half_life_ms {
-            return self.refuse_sites(origin, "its half-life is another one");
-        }
         let behind = head.behind();
         let from = if behind.incarnation == 0 { behind } else { Position { seq: behind.seq + 1, ..behind } };
         let said: Vec<Bytes> = self.transport.said_by(origin, from).await?;
