@@ -5,12 +5,14 @@
 //! which broker it is.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::time::Timestamp;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
+use tokio::time::timeout;
 
 use crate::origin::Origin;
 
@@ -217,6 +219,46 @@ pub(crate) fn too_much_said() -> TransportError {
 
 const NO_GENERAL: &str = "this broker keeps no general images, which scope `own` needs";
 
+/// A reader that says nothing for so long is looked into.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Shows `take` what the stream held when it had these bounds, from the place `next` on. Messages that are gone, the last ones too, are not
+/// waited for: where two readers one after the other are silent, while the broker says that the stream is there, nothing more comes.
+async fn each_held<T: Transport + ?Sized>(
+    transport: &T,
+    bounds: Bounds,
+    mut next: u64,
+    take: &mut (dyn FnMut(Origin, Bytes) -> Result<(), TransportError> + Send),
+) -> Result<(), TransportError> {
+    let anew = || TransportError::Away("the stream is being made anew".to_owned());
+    let mut is_second = false;
+    while next <= bounds.last {
+        let mut all = transport.read(Position { incarnation: bounds.incarnation, seq: next });
+        while next <= bounds.last
+            && let Ok(Some(delivery)) = timeout(SILENCE, all.next()).await
+        {
+            match delivery? {
+                Delivery::Message { origin, position, body, .. } if position.seq >= next => {
+                    (next, is_second) = (position.seq + 1, false);
+                    // What has come since is not asked for.
+                    if position.seq <= bounds.last {
+                        take(origin, body)?;
+                    }
+                }
+                Delivery::Message { .. } => {}
+                Delivery::Wiped(_) => return Err(anew()),
+            }
+        }
+        if next <= bounds.last && transport.bounds().await?.incarnation != bounds.incarnation {
+            return Err(anew());
+        }
+        if std::mem::replace(&mut is_second, true) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// The broker. Everything is bounded in time: a call that cannot be answered fails.
 pub trait Transport: Send + Sync {
     /// Stores a message, at least once. `id` is for the broker's duplicate window.
@@ -239,25 +281,12 @@ pub trait Transport: Send + Sync {
     /// better way reads the whole stream.
     fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
         async move {
-            let bounds = self.bounds().await?;
-            let mut newest = None;
-            if bounds.last < bounds.first {
-                return Ok(newest);
-            }
-            let mut all = self.read(Position { incarnation: bounds.incarnation, seq: bounds.first });
-            while let Some(delivery) = all.next().await {
-                match delivery? {
-                    Delivery::Message { origin: by, position, body, .. } => {
-                        if by == origin {
-                            newest = Some(body);
-                        }
-                        if position.seq >= bounds.last {
-                            break;
-                        }
-                    }
-                    Delivery::Wiped(_) => break,
-                }
-            }
+            let (bounds, mut newest) = (self.bounds().await?, None);
+            let mut take = |by, body| {
+                newest = if by == origin { Some(body) } else { newest.take() };
+                Ok(())
+            };
+            each_held(self, bounds, bounds.first, &mut take).await?;
             Ok(newest)
         }
         .boxed()
@@ -267,27 +296,16 @@ pub trait Transport: Send + Sync {
     /// unless a broker has a better way reads what all have.
     fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
         async move {
-            let (bounds, mut said) = (self.bounds().await?, Vec::new());
+            let (bounds, mut said, mut room) = (self.bounds().await?, Vec::new(), SAID_MAX);
             let from = if from.incarnation == bounds.incarnation { from.seq.max(bounds.first) } else { bounds.first };
-            if bounds.last < from {
-                return Ok(said);
-            }
-            let mut all = self.read(Position { incarnation: bounds.incarnation, seq: from });
-            let mut room = SAID_MAX;
-            while let Some(delivery) = all.next().await {
-                match delivery? {
-                    Delivery::Message { origin: by, position, body, .. } => {
-                        if by == origin {
-                            room = room.checked_sub(body.len()).ok_or_else(too_much_said)?;
-                            said.push(body);
-                        }
-                        if position.seq >= bounds.last {
-                            break;
-                        }
-                    }
-                    Delivery::Wiped(_) => return Err(TransportError::Away("the stream is being made anew".to_owned())),
+            let mut take = |by, body: Bytes| {
+                if by == origin {
+                    room = room.checked_sub(body.len()).ok_or_else(too_much_said)?;
+                    said.push(body);
                 }
-            }
+                Ok(())
+            };
+            each_held(self, bounds, from, &mut take).await?;
             Ok(said)
         }
         .boxed()
