@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fetchwise::attempt::Hint;
 use fetchwise::backoff::LinkState;
+use fetchwise::journal::LinkEntry;
 use fetchwise::journal::share::LinkFact;
 use fetchwise::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use crate::origin::Origin;
 /// No pause is longer, and what was said of a link is kept for so long after it.
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// Links of one origin at most,
-const OF_ONE_MAX: usize = 10_000;
+pub(crate) const OF_ONE_MAX: usize = 10_000;
 /// and of all together.
 const ALL_MAX: usize = 100_000;
 /// No domain's name and no egress is longer; a row with one that is says nothing.
@@ -61,11 +62,74 @@ pub struct Links {
     of: BTreeMap<Origin, usize>,
 }
 
-/// A row as it is kept: link, domain, egress, at, until, risk, hint, attempts, position.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Kept(u64, Box<str>, Box<str>, i64, Option<i64>, u8, u8, u32, u64);
+/// A row as snapshots and shares have it: link, domain, egress, at, until, risk, hint, attempts, position.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept(u64, Box<str>, Box<str>, i64, Option<i64>, u8, u8, u32, u64);
+
+impl Kept {
+    /// What a node says of links in its share: `all` that its log said of each last, of those what may still matter at `now`; no more than is
+    /// taken of one node, and then what ends last. By the broker's clock, which the node's own is `ahead` of.
+    pub(crate) fn of(
+        all: impl Iterator<Item = (u64, LinkEntry)>,
+        egress: &str,
+        now: Timestamp,
+        ahead: Duration,
+    ) -> Vec<Self> {
+        let back = |at: Timestamp| at.as_millis().saturating_sub(i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX));
+        let row = |(position, entry): (u64, LinkEntry)| {
+            let LinkFact { link, domain, state, at } = LinkFact::of(&entry);
+            let (until, hint) = (state.paused_until.map(back), code_of(state.hint));
+            let (risk, attempts) = (state.risk_level, state.attempt_count);
+            Self(link, domain.into(), egress.into(), back(at), until, risk, hint, attempts, position)
+        };
+        let mut rows: Vec<Self> = all.map(row).filter(|row| row.ends().saturating_add(DAY) > now).collect();
+        // Links are told apart by their hash, so that whoever folds the same log says the same.
+        rows.sort_unstable_by_key(|row| (std::cmp::Reverse(row.ends()), row.0));
+        rows.truncate(OF_ONE_MAX);
+        rows
+    }
+
+    /// As [`Row::ends`].
+    fn ends(&self) -> Timestamp {
+        Timestamp::from_millis(self.4.map_or(self.3, |until| until.max(self.3)))
+    }
+}
 
 impl Links {
+    /// Takes what an origin's share says, that was taken at `at`. Returns the links whose state may be another one now.
+    pub(crate) fn take_kept(
+        &mut self,
+        (origin, at): (Origin, Timestamp),
+        rows: &[Kept],
+        forgotten: &BTreeMap<String, Timestamp>,
+    ) -> Vec<u64> {
+        let mut changed = Vec::new();
+        for Kept(link, domain, egress, said, until, risk_level, hint, attempt_count, position) in
+            rows.iter().take(OF_ONE_MAX)
+        {
+            let (paused_until, hint): (_, Option<Hint>) = (until.map(Timestamp::from_millis), hint_of(*hint));
+            let (risk_level, attempt_count) = (*risk_level, *attempt_count);
+            let state = LinkState { paused_until, risk_level, attempt_count, last_attempt_at: None, hint };
+            let fact = LinkFact { link: *link, domain, state, at: Timestamp::from_millis(*said) };
+            let heard = Heard { origin, position: *position, at };
+            changed.extend(self.take(heard, &fact, egress, forgotten.get(&**domain).copied()));
+        }
+        changed
+    }
+
+    /// How many links something is held of, and how many of them wait at `now` for those behind these addresses.
+    pub(crate) fn counts(&self, egress: &str, now: Timestamp) -> (u64, u64) {
+        let (mut all, mut waiting, mut last) = (0, 0, None);
+        for (link, _) in self.rows.keys() {
+            if last.replace(*link) != Some(*link) {
+                all += 1;
+                let state = self.state(*link, egress);
+                waiting += u64::from(state.and_then(|state| state.paused_until).is_some_and(|until| until > now));
+            }
+        }
+        (all, waiting)
+    }
+
     /// Takes a row; `forgotten` is up to when its domain was forgotten. Returns the links whose state may be another one now: its own,
     /// and those that made room for it.
     pub fn take(&mut self, heard: Heard, link: &LinkFact<'_>, egress: &str, forgotten: Option<Timestamp>) -> Vec<u64> {
@@ -300,6 +364,29 @@ mod tests {
         assert_eq!(links.of.values().sum::<usize>(), links.len());
         let long = "x".repeat(256);
         assert!(links.take(heard(1, 9), &LinkFact { domain: &long, ..fact(3, 9, None) }, "", None).is_empty());
+    }
+
+    #[test]
+    fn a_share_tells_of_links_that_may_still_matter_by_the_brokers_clock() {
+        let entry = |n: i64, until: Option<i64>| {
+            let state = LinkState { paused_until: until.map(at), risk_level: 1, ..LinkState::default() };
+            LinkEntry { link: format!("https://e.org/{n}"), domain: "e.org".into(), state, at: at(n) }
+        };
+        let all = [entry(0, Some(30)), entry(-3000, Some(-1500)), entry(-3000, Some(-1400)), entry(5, None)];
+        // Its clock is five minutes ahead.
+        let rows = Kept::of((1..).zip(all), "eu", at(0), Duration::from_secs(300));
+        assert_eq!(rows.iter().map(|row| row.8).collect::<Vec<_>>(), [1, 4, 3], "what ends last comes first");
+        let mut links = Links::default();
+        let changed = links.take_kept((origin(1), at(0)), &rows, &BTreeMap::new());
+        assert_eq!((changed.len(), links.counts("eu", at(0)), links.counts("", at(0))), (3, (3, 1), (3, 0)));
+        assert_eq!(links.state(changed[0], "eu").and_then(|state| state.paused_until), Some(at(25)));
+        assert_eq!(links.counts("eu", at(25)), (3, 0));
+        assert!(links.take_kept((origin(1), at(9)), &rows, &BTreeMap::new()).is_empty(), "it is known");
+        let forgotten = BTreeMap::from([("e.org".to_owned(), at(-10))]);
+        assert_eq!(Links::default().take_kept((origin(1), at(0)), &rows, &forgotten).len(), 2);
+        let many = (0..12_000).map(|n| (1, entry(n, Some(n + 5))));
+        let rows = Kept::of(many, "", at(0), Duration::ZERO);
+        assert!(rows.len() == OF_ONE_MAX && rows.iter().all(|row| row.ends() >= at(2005)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fetchwise::journal::share::fold;
@@ -12,6 +13,7 @@ use fetchwise::time::Timestamp;
 
 use crate::error::FleetError;
 use crate::intervals::Intervals;
+use crate::links::Kept;
 use crate::origin::Origin;
 use crate::peers;
 use crate::share::{Head, Note, pack};
@@ -30,6 +32,9 @@ pub(crate) struct Job {
     /// What has faded is judged by this time at the latest.
     pub(crate) latest: Timestamp,
     pub(crate) forgot: BTreeSet<u64>,
+    /// Whom states of links hold for, and by how much the node's clock is ahead of the broker's.
+    pub(crate) egress: String,
+    pub(crate) ahead: Duration,
 }
 
 /// A share, ready to be put into the store.
@@ -51,22 +56,26 @@ impl Job {
     /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence. None where a snapshot of the log was taken
     /// meanwhile that knows of positions behind `upto`: a share that did not cover what is in it would have it counted twice.
     pub(crate) fn run(self) -> Result<Option<Ready>, FleetError> {
-        let Self { dir, state, blank, upto, bounds, latest, forgot } = self;
+        let Self { dir, state, blank, upto, bounds, latest, forgot, egress, ahead } = self;
         let leaves_out = |seq: u64| state.withheld.contains(seq);
         let is_any_out = !state.withheld.runs().is_empty();
         let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
         let half_life_ms = blank.half_life_ms();
-        let (folded, own) = fold(&dir, &blank, upto, leaves_out, latest)?;
-        if folded > upto {
+        let folded = fold(&dir, &blank, upto, leaves_out, latest)?;
+        if folded.upto > upto {
             return Ok(None);
         }
+        // Of what a snapshot has kept it is not known where it stood. It was not behind this.
+        let links = folded.links.into_iter().filter(|(seq, _)| !state.withheld.contains(*seq));
+        let links = links.map(|(seq, entry)| (if seq == 0 { upto } else { seq }, entry));
+        let links = Kept::of(links, &egress, latest, ahead);
         let fork = state.fork();
         let mut covers = state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, upto));
-        let share = peers::with_own_past(&dir, &state, &blank, own, &mut covers)?;
+        let share = peers::with_own_past(&dir, &state, &blank, folded.share, &mut covers)?;
         let (epoch, base) = (fork.epoch, fork.base);
         let (incarnation, seq) = (bounds.incarnation, bounds.last);
-        let head = Head { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone() };
+        let head = Head { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone(), links };
         let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
         // Two numbers always serialise.
         let note = serde_json::to_string(&Note { epoch, position: upto }).unwrap_or_default();

@@ -412,7 +412,10 @@ impl Publisher {
         self.save()?;
         let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
-        Ok(Job { dir, state, blank, upto, bounds, latest, forgot })
+        // What is less is how exactly two clocks can be compared.
+        let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);
+        let (egress, ahead) = (self.options.egress.clone(), Duration::from_millis(ahead));
+        Ok(Job { dir, state, blank, upto, bounds, latest, forgot, egress, ahead })
     }
 
     async fn put_share(&mut self, ready: Ready) -> Result<u64, FleetError> {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::intervals::{Intervals, count};
+use crate::links::{Kept, OF_ONE_MAX};
 use crate::transport::Position;
 
 const MAGIC: [u8; 4] = *b"FWs\x1a";
@@ -22,6 +23,9 @@ const LEVEL: i32 = 3;
 pub const AHEAD_MAX_MS: i64 = 3_600_000;
 /// Columns of numbers do not get smaller than this; what claims to was made to fill memory.
 const RATIO_MAX: u64 = 512;
+/// The section with states of links, beside those of a snapshot; what it may be long.
+const LINKS: u32 = 200;
+const LINKS_MAX: usize = 8 << 20;
 /// What the head may be long.
 const HEAD_MAX: usize = 1 << 20;
 /// Histories that a share may be of. A node has one, and one more for each backup that it was restored from.
@@ -45,6 +49,9 @@ pub struct Head {
     /// What was forgotten before it was made, by [`forgot`].
     #[serde(default)]
     pub forgot: BTreeSet<u64>,
+    /// What became of links that may still matter. In a section of its own.
+    #[serde(skip)]
+    pub links: Vec<Kept>,
 }
 
 /// What stands for a domain that is forgotten up to a time.
@@ -83,7 +90,10 @@ pub struct Note {
 /// # Errors
 /// What the compressor says.
 pub fn pack(head: &Head, share: &Share) -> std::io::Result<Bytes> {
-    let (landmark_ms, half_life_ms, sections) = encode(share);
+    let (landmark_ms, half_life_ms, mut sections) = encode(share);
+    if !head.links.is_empty() {
+        sections.push((LINKS, serde_json::to_vec(&head.links)?));
+    }
     let mut raw = Vec::new();
     raw.extend_from_slice(&landmark_ms.to_le_bytes());
     raw.extend_from_slice(&half_life_ms.to_le_bytes());
@@ -135,10 +145,15 @@ pub(crate) fn unpack_within(bytes: &[u8], most: u64) -> Result<(Head, Share), &'
     if raw_len > (frame.len() as u64).saturating_mul(RATIO_MAX).min(most) {
         return Err("it would grow too large");
     }
-    let head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
+    let mut head: Head = serde_json::from_slice(head).map_err(|_| "its head makes no sense")?;
     let raw_len = usize::try_from(raw_len).map_err(|_| "it would grow too large")?;
     let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| "its frame makes no sense")?;
-    let share = sections(&raw).ok_or("its columns do not add up")?;
+    let (share, links) = sections(&raw).ok_or("its columns do not add up")?;
+    if let Some(links) = links {
+        let rows = Some(links).filter(|links| links.len() <= LINKS_MAX).map(serde_json::from_slice::<Vec<Kept>>);
+        let rows = rows.and_then(Result::ok).filter(|rows| rows.len() <= OF_ONE_MAX);
+        head.links = rows.ok_or("its states of links make no sense")?;
+    }
     Ok((head, share))
 }
 
@@ -167,7 +182,8 @@ pub fn believe(head: &Head, share: &Share, half_life_ms: u64, now: Option<Timest
     Ok(())
 }
 
-fn sections(raw: &[u8]) -> Option<Share> {
+/// What columns say, and the section with states of links.
+fn sections(raw: &[u8]) -> Option<(Share, Option<&[u8]>)> {
     let (landmark_ms, rest) = raw.split_first_chunk()?;
     let (half_life_ms, mut rest) = rest.split_first_chunk()?;
     let mut sections = Vec::new();
@@ -179,5 +195,6 @@ fn sections(raw: &[u8]) -> Option<Share> {
         sections.push((u32::from_le_bytes(*kind), bytes));
         rest = behind;
     }
-    decode(i64::from_le_bytes(*landmark_ms), u64::from_le_bytes(*half_life_ms), &sections)
+    let links = sections.iter().find(|(kind, _)| *kind == LINKS).map(|(_, bytes)| *bytes);
+    decode(i64::from_le_bytes(*landmark_ms), u64::from_le_bytes(*half_life_ms), &sections).map(|share| (share, links))
 }

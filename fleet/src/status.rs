@@ -40,6 +40,12 @@ pub struct Status {
     /// In scope `own`, from how many others it is still to take what they know of sites that are its own.
     #[serde(default)]
     pub moving: u64,
+    /// Of how many links others have said what became of them, and that may still matter.
+    #[serde(default)]
+    pub links: u64,
+    /// How many of them wait here for that.
+    #[serde(default)]
+    pub links_waiting: u64,
     /// Shares that are still to be taken before it knows what the others know.
     pub starting: bool,
     /// The others.

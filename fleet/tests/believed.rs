@@ -83,7 +83,7 @@ fn share_of(dir: &Path, upto: u64, now: Timestamp, withheld: Option<u64>) -> (He
     let leaves_out: Option<&dyn Fn(u64) -> bool> = if withheld.is_some() { Some(&is_out) } else { None };
     let blank = fading();
     let half_life_ms = blank.half_life_ms();
-    let (_, share) = fold(dir, &blank, upto, leaves_out, latest).unwrap();
+    let share = fold(dir, &blank, upto, leaves_out, latest).unwrap().share;
     let head = Head { epoch: 1, covers: [(1, Intervals::of(1, upto))].into(), half_life_ms, ..Head::default() };
     // As others read it.
     unpack(&pack(&head, &share).unwrap()).unwrap()

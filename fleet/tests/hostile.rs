@@ -110,7 +110,10 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
     for n in 0..60 {
         own.observe(&attempt(&mut luck, 5, n * 1000));
     }
-    let packed = pack(&Head::default(), &own.share(NOW, 0.0)).unwrap();
+    let rows = r#"[[7,"site0.example","eu",1800000000000,1800000600000,2,1,4,9],[8,"site1.example","",1800000000000,null,0,0,1,10]]"#;
+    let head = Head { links: serde_json::from_str(rows).unwrap(), ..Head::default() };
+    let packed = pack(&head, &own.share(NOW, 0.0)).unwrap();
+    assert_eq!(unpack(&packed).unwrap().0, head);
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
     let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();

@@ -99,3 +99,39 @@ async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
     clock.set(Timestamp::from_millis(NOW.as_millis() + 600_000));
     assert_eq!((b.pause(link), b.pause(other)), (None, None));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newcomer_knows_from_a_share_which_links_wait() {
+    let (dir, clock, broker) = town();
+    let (one, two, gone) = ("https://e.org/1", "https://f.org/1", "https://g.org/1");
+    let a = node(&dir.path().join("a"), &broker, &clock, "").await;
+    for link in [one, two, gone] {
+        assert_eq!(a.ask(link, blocked()).await, None);
+    }
+    assert!(a.selector.release_link(two, clock.now()).is_some());
+    let (pause, operator) = (a.pause(one), broker.node(Origin::random()));
+    assert!(pause.is_some() && a.pause(two).is_none());
+    a.journal.flush().await.unwrap();
+    let Crawling { fleet, .. } = a;
+    fleet.leave().await.unwrap();
+    // The share is all that there is of it; nobody can be asked.
+    broker.age_out(u64::MAX);
+    tell_forgotten(&operator, "g.org", clock.now()).await.unwrap();
+    let there = dir.path().join("b");
+    let b = node(&there, &broker, &clock, "").await;
+    until("the share", || b.fleet.status().counts.shares == 1).await;
+    until("the pause", || b.pause(one) == pause).await;
+    assert_eq!((b.pause(two), b.pause(gone)), (None, None), "one was let go, one forgotten");
+    until("the count", || b.fleet.status().links_waiting == 1).await;
+    assert_eq!(b.fleet.status().links, 2);
+    let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
+    until("the share", || elsewhere.fleet.status().counts.shares == 1).await;
+    assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
+    assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
+    b.stop().await;
+    let b = node(&there, &broker, &clock, "").await;
+    assert_eq!(b.pause(one), pause, "out of the share in `peers/`");
+    clock.set(pause.unwrap());
+    assert_eq!(b.pause(one), None);
+    until("the count", || b.fleet.status().links_waiting == 0).await;
+}

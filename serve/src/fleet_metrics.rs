@@ -36,6 +36,7 @@ pub const FLEET_FAMILIES: &[Family] = &[
     WANTS,
     REWINDS,
     SHARES,
+    LINKS,
     PAUSES,
     TRIALS,
 ];
@@ -70,6 +71,7 @@ families! {
     WANTS = "wants", Counter, [], "Times that something missing was asked for";
     REWINDS = "rewinds", Counter, [], "Times that the stream was another one than before";
     SHARES = "shares_taken", Counter, [], "Shares of others that took the place of their messages";
+    LINKS = "links", Gauge, ["state"], "Links of which others have said what became of them: those that wait here for that, and the rest";
     PAUSES = "host_pauses", Counter, ["how"], "Pauses of hosts that hold for all who share an address";
     TRIALS = "trials", Counter, ["result"], "Trials of hosts whose shared pause was over";
 }
@@ -132,6 +134,8 @@ fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
     give.one(&WANTS, counts.wants as f64)?;
     give.one(&REWINDS, counts.rewinds as f64)?;
     give.one(&SHARES, counts.shares as f64)?;
+    let rest = status.links.saturating_sub(status.links_waiting);
+    give.rows(&LINKS, &[("waiting", status.links_waiting), ("known", rest)])?;
     give.rows(&PAUSES, &[("told", hosts.told), ("taken", hosts.taken), ("not_believed", hosts.unbelieved)])?;
     give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use fetchwise_log::Mark;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::entry::{Entry, Release, ReleaseTarget};
+use super::entry::{Entry, LinkEntry, Release, ReleaseTarget};
 use super::error::JournalError;
 use super::fold::Fold;
 use super::forgotten::Forgotten;
@@ -186,13 +186,21 @@ pub fn facts(
 
 /// What an entry says of a link, if it is about one.
 fn of_link(entry: &Entry) -> Option<LinkFact<'_>> {
-    let (link, domain, state, at) = match entry {
-        Entry::Link(entry) => (&entry.link, &*entry.domain, entry.state, entry.at),
-        Entry::Release(Release { target: ReleaseTarget::Link(link), at }) => (link, "", LinkState::default(), *at),
-        _ => return None,
-    };
-    let state = LinkState { last_attempt_at: None, ..state };
-    Some(LinkFact { link: xxh3_64(link.as_bytes()), domain, state, at })
+    match entry {
+        Entry::Link(entry) => Some(LinkFact::of(entry)),
+        Entry::Release(Release { target: ReleaseTarget::Link(link), at }) => {
+            Some(LinkFact { link: xxh3_64(link.as_bytes()), domain: "", state: LinkState::default(), at: *at })
+        }
+        _ => None,
+    }
+}
+
+impl<'a> LinkFact<'a> {
+    /// What others make use of.
+    pub fn of(entry: &'a LinkEntry) -> Self {
+        let state = LinkState { last_attempt_at: None, ..entry.state };
+        Self { link: xxh3_64(entry.link.as_bytes()), domain: &entry.domain, state, at: entry.at }
+    }
 }
 
 /// Shows `f` the records from `from` up to `upto`, beginning at `mark` where that is on the way.
@@ -243,6 +251,18 @@ fn walk(
     Err(LogError::Replaced { file: dir.to_owned() }.into())
 }
 
+/// What a log has taught.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Folded {
+    /// Up to where: behind what was asked for, where a snapshot of the log knows of more.
+    pub upto: u64,
+    /// What attempts have shown.
+    pub share: Share,
+    /// The last that was said of each link, with its position; 0 for what a snapshot has kept.
+    pub links: Vec<(u64, LinkEntry)>,
+}
+
 /// What the records up to `upto` together have shown, tombstones heeded, without those that `leaves_out` names. `blank` is a new
 /// selector, which is used up. What has faded is judged by the newest record, or by `now` where that bears a later time.
 ///
@@ -254,7 +274,7 @@ pub fn fold(
     upto: u64,
     leaves_out: Option<&dyn Fn(u64) -> bool>,
     now: Timestamp,
-) -> Result<(u64, Share), JournalError> {
+) -> Result<Folded, JournalError> {
     let mut fold = Fold::begin(Start::newest(dir)?, blank);
     // A record of years to come would fade all others in its cells to nothing before it is taken back.
     let limit = if leaves_out.is_some() { now } else { NO_LIMIT };
@@ -276,7 +296,8 @@ pub fn fold(
             Ok(())
         })?;
     }
-    Ok((covers.max(upto), blank.share(fold.newest.min(now), FADED)))
+    let share = blank.share(fold.newest.min(now), FADED);
+    Ok(Folded { upto: covers.max(upto), share, links: fold.links.into_values().collect() })
 }
 
 /// Takes back what the attempts of a domain before the record `before` have shown of what domains share: its own evidence is forgotten

@@ -271,6 +271,10 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
         "  log: position {}, published {}, share {}, withheld {}",
         status.position, status.published, status.share, status.withheld
     ))?;
+    if status.links > 0 {
+        let (waiting, links) = (status.links_waiting, status.links);
+        out.line(format_args!("  links: {waiting} wait here, of {links} that others have spoken of"))?;
+    }
     if let Some(why) = &status.stopped {
         out.line(format_args!("  publishes nothing: {}", plain(why)))?;
     }

@@ -46,7 +46,7 @@ impl Membership for Told {
 
 fn json(status: Status, hosts: HostCounts) -> FleetJson {
     let Status { origin, pool, broker, quiet, epoch, position, published, share, withheld, clock_ahead_s, .. } = status;
-    let Status { stopped, excluded, starting, peers, counts, .. } = status;
+    let Status { stopped, excluded, starting, links, links_waiting, peers, counts, .. } = status;
     FleetJson {
         origin,
         pool,
@@ -61,6 +61,8 @@ fn json(status: Status, hosts: HostCounts) -> FleetJson {
         stopped,
         excluded,
         starting,
+        links,
+        links_waiting,
         peers: peers.into_iter().map(node).collect(),
         counts: counted(&counts),
         hosts: shared(hosts),

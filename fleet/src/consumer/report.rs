@@ -40,6 +40,12 @@ impl Consumer {
         self.moves.left().unwrap_or(0) as u64
     }
 
+    /// Of how many links others have said something, and how many of them wait here for that.
+    pub(crate) fn links(&self) -> (u64, u64) {
+        let now = self.selector.now();
+        self.book().map_or((0, 0), |book| book.links.counts(&self.options.egress, now))
+    }
+
     /// How the others are.
     pub(crate) fn status(&self) -> Vec<PeerStatus> {
         let nobody = Peer::default();

@@ -154,6 +154,7 @@ impl Reads {
         status.forgot += u64::from(has_forgotten);
         status.peers = self.consumer.status();
         status.moving = self.consumer.moving();
+        (status.links, status.links_waiting) = self.consumer.links();
         (status.excluded, status.starting) = (self.consumer.is_excluded, self.consumer.is_starting);
         let is_published = status.published + 1 >= self.journal.next_seq() || self.consumer.is_excluded;
         status.quiet = status.broker && is_read && is_published && self.consumer.is_quiet();

@@ -210,7 +210,8 @@ impl Job {
         let leaves_out = |seq: u64| self.state.withheld.contains(seq);
         let is_any_out = !self.state.withheld.runs().is_empty();
         let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
-        let (upto, share) = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
+        let folded = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
+        let (upto, share) = (folded.upto, folded.share);
         let selector = self.blank()?;
         selector.take_share(&share.general());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());

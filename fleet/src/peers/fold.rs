@@ -182,6 +182,7 @@ fn step(
                 let (head, mut share) = read_share(dir, &taken.file)?;
                 is_stale = without_forgotten(book, &head, &mut share);
                 learns.share(&[taken.origin], &share);
+                book.links.take_kept((taken.origin, taken.at), &head.links, &book.forgotten);
             }
             book.share(taken.origin, &taken.covers, (taken.epoch, taken.base), is_stale, taken.at);
             book.is_part(taken.origin, taken.is_part);

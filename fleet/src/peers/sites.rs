@@ -27,6 +27,8 @@ pub(crate) fn part_of(
     folded.take_share(&share.of_sites(&mine));
     let (mut newest, book) = (share.as_of(), &peers.book);
     head.half_life_ms = peers.selector.half_life_ms();
+    // Whose site a link is of is not told by its domain.
+    head.links.clear();
     for batch in said.iter().filter_map(|body| Batch::decode(body).ok()) {
         let header = *batch.header();
         if header.count > 0 && header.newest.as_millis() > now.as_millis().saturating_add(AHEAD_MAX_MS) {

@@ -318,6 +318,8 @@ impl Peers {
         self.selector.take_share(&share);
         self.book.share(origin, &covers, (epoch, base), is_stale, now);
         self.book.is_part(origin, is_part);
+        let links = self.book.links.take_kept((origin, now), &head.links, &self.book.forgotten);
+        self.tell_links(&links);
         let cursor = self.book.cursor;
         for (at, body) in again {
             if let Ok(batch) = Batch::decode(&body) {

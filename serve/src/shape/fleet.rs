@@ -33,6 +33,10 @@ pub struct FleetJson {
     pub excluded: bool,
     /// Whether it is still taking the others' shares.
     pub starting: bool,
+    /// Of how many links others have said what became of them, and that may still matter.
+    pub links: u64,
+    /// How many of them wait here for that.
+    pub links_waiting: u64,
     /// The others.
     pub peers: Vec<NodeJson>,
     /// What was counted since it joined.
