@@ -7,6 +7,7 @@
 mod common;
 mod conformance;
 mod disk;
+mod divided;
 mod eight;
 mod faults;
 mod hosts;

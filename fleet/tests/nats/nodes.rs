@@ -2,6 +2,7 @@
 //!
 //! A node is this test program again: see `process`. Invariant: whoever asks for a comparison gets one, or the test fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt as _;
@@ -50,6 +51,28 @@ pub struct Oracle {
     pub latest: Option<i64>,
     /// This domain was forgotten up to then.
     pub forgotten: Option<(String, i64)>,
+    /// In scope `own`: what nodes know of each other's sites.
+    pub divided: Option<Divided>,
+}
+
+/// What nodes of scope `own` know of each other's sites; of all else they know what belongs to no one site.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Divided {
+    /// The node in each directory.
+    pub names: BTreeMap<PathBuf, String>,
+    /// What was taken. The last of two takes the place of the one before.
+    pub taken: Vec<Taken>,
+}
+
+/// What one node has taken of the sites that another one had recorded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Taken {
+    pub by: PathBuf,
+    pub of: PathBuf,
+    /// Among whom sites were divided then.
+    pub among: Vec<String>,
+    /// So many attempts had been published.
+    pub attempts: usize,
 }
 
 /// A node's directory, and its process while it has one.

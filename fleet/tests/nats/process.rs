@@ -13,16 +13,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fetchwise::attempt::Attempt;
+use fetchwise::evidence::Share;
 use fetchwise::journal::{self, Durability, Entry, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::nats::{Nats, NatsSettings};
+use fetchwise_fleet::owner::owner;
 use fetchwise_fleet::transport::Transport;
-use fetchwise_fleet::{Fleet, Options, Timing, points};
+use fetchwise_fleet::{Fleet, Options, Origin, Scope, Timing, points};
 
-use crate::common::{Luck, NOW, attempt, naive, selector};
+use crate::common::{Luck, NOW, attempt, naive, selector, with_fact};
 use crate::newer::Newer;
-use crate::nodes::{Oracle, REFUSED, Said, Told, beside};
+use crate::nodes::{Divided, Oracle, REFUSED, Said, Told, beside};
 
 const SITES: u64 = 200;
 
@@ -99,6 +101,12 @@ async fn join(dir: &Path, journal: &Arc<Journal>, selector: &Arc<Selector>) -> O
     let mut options = Options::default();
     options.pool = "suite".into();
     options.timing = timing();
+    if setting::<String>("OWN").is_some() {
+        options.scope = Scope::Own;
+        options.timing.general = Duration::from_millis(500);
+        // Longer than a process that is killed takes to be back.
+        options.timing.owner = Duration::from_secs(30);
+    }
     match Fleet::join(Arc::clone(journal), Arc::clone(selector), transport, options).await {
         Ok(fleet) => Some(fleet),
         Err(error) => {
@@ -196,6 +204,29 @@ async fn live(dir: PathBuf) {
     }
 }
 
+/// What a node of scope `own` is to know: all of its own, of the others what it has taken, and what belongs to no one site of the rest.
+fn of_divided(own: &Path, oracle: &Oracle, divided: &Divided, clock: &Arc<Clock>) -> Share {
+    let (all, name) = (selector(clock), divided.names[own].parse::<Origin>().unwrap());
+    for dir in &oracle.logs {
+        let taken = divided.taken.iter().rfind(|taken| taken.by == own && taken.of == *dir);
+        let among: Vec<Origin> =
+            taken.iter().flat_map(|taken| &taken.among).map(|name| name.parse().unwrap()).collect();
+        let mut number = 0;
+        journal::replay(dir, |_, entry| {
+            let Entry::Attempt(attempt) = entry else { return };
+            number += 1;
+            let site = attempt.heuristic("site").unwrap();
+            let is_taken = taken.is_some_and(|taken| number <= taken.attempts) && owner(site, &among) == Some(name);
+            match dir == own || is_taken {
+                true => all.observe(&attempt),
+                false => with_fact(&attempt, &all, |fact| all.learn_general(fact)),
+            }
+        })
+        .unwrap();
+    }
+    all.share(NOW, 0.0)
+}
+
 /// How far what is in memory is from what `oracle` says, of how many keys, and whether what was forgotten is.
 fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>) -> String {
     let dirs: Vec<&Path> = oracle.logs.iter().map(PathBuf::as_path).collect();
@@ -210,6 +241,7 @@ fn compare(own: &Path, oracle: &Oracle, selector: &Selector, clock: &Arc<Clock>)
             .is_some_and(|(domain, until)| at <= *until && attempt.heuristic("domain") == Some(domain));
         !is_late && !is_forgotten && seen.borrow_mut().insert(attempt.id)
     });
+    let expected = oracle.divided.as_ref().map_or(expected, |divided| of_divided(own, oracle, divided, clock));
     let found = selector.share(NOW, 0.0);
     let far = found.distance(&expected).0;
     let is_known =

@@ -1,0 +1,99 @@
+//! The fault suite's row of scope `own`: nodes that are killed, of which each knows its own sites, and of the rest what belongs to no one.
+//!
+//! What belongs to no one site is held against one fold of all logs. Of a site that has another node than the one that recorded it, it is
+//! what had been published when it was taken: all, where everything was quiet before.
+
+use std::path::PathBuf;
+
+use crate::common::Luck;
+use crate::nodes::{Divided, Node, Nodes, Oracle, Taken};
+use crate::servers::Servers;
+use crate::suite::{times, wait};
+
+const RATE: usize = 50;
+
+/// All nodes, by directory, and how many attempts are in the log of each.
+fn all(nodes: &Nodes) -> Vec<(PathBuf, String, usize)> {
+    let of = |node: &Node| {
+        let said = node.said().unwrap();
+        (node.dir.clone(), said.status.origin, said.recorded)
+    };
+    nodes.all.iter().map(of).collect()
+}
+
+/// Everybody has taken from all others, when sites were divided among all.
+fn divided(nodes: &Nodes) -> Oracle {
+    let all = all(nodes);
+    let among: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
+    let names = all.iter().map(|(dir, name, _)| (dir.clone(), name.clone())).collect();
+    let mut divided = Divided { names, taken: Vec::new() };
+    for (by, ..) in &all {
+        for (of, _, attempts) in all.iter().filter(|(of, ..)| of != by) {
+            let (by, of) = (by.clone(), of.clone());
+            divided.taken.push(Taken { by, of, among: among.clone(), attempts: *attempts });
+        }
+    }
+    Oracle { divided: Some(divided), ..nodes.oracle() }
+}
+
+/// A node dies when all is quiet, and the others take its sites over.
+fn one_goes(nodes: &mut Nodes, oracle: &mut Oracle, gone: usize) {
+    let left: Vec<usize> = (0..nodes.all.len()).filter(|n| *n != gone).collect();
+    let all = all(nodes);
+    let among: Vec<String> = left.iter().map(|n| all[*n].1.clone()).collect();
+    let before: Vec<u64> = left.iter().map(|n| nodes.all[*n].said().unwrap().status.counts.shares).collect();
+    nodes.all[gone].kill();
+    for (n, before) in left.iter().zip(before) {
+        nodes.wait_until(&[*n], "its sites are taken over", |said| said.status.counts.shares > before);
+        let (by, of) = (all[*n].0.clone(), all[gone].0.clone());
+        let taken = Taken { by, of, among: among.clone(), attempts: all[gone].2 };
+        oracle.divided.as_mut().unwrap().taken.push(taken);
+    }
+}
+
+#[test]
+fn row_02_nodes_of_scope_own_are_killed() {
+    let (mut luck, mut left) = (Luck(20), times(3, 10, 200));
+    while left > 0 {
+        let kills = left.min(10);
+        left -= kills;
+        let mut servers = Servers::start(3);
+        let mut nodes = Nodes::new(4, &servers.urls());
+        nodes.all.iter_mut().for_each(|node| node.set("OWN", 1));
+        // A share says the beginning, and the stream the rest.
+        nodes.all.iter_mut().for_each(|node| node.set("SHARE_AFTER", 120));
+        let count = (5 + kills / 2) * RATE;
+        nodes.start_all(count, RATE);
+        nodes.begun();
+        for _ in 0..kills {
+            wait(200 + luck.below(900));
+            let node = &mut nodes.all[luck.below(4) as usize];
+            node.kill();
+            wait(luck.below(400));
+            node.start(count, RATE);
+        }
+        nodes.settle();
+        // What each took when it began last may have been more at some than at others. Once all begin anew, it is all.
+        nodes.all.iter_mut().for_each(Node::kill);
+        nodes.start_all(count, RATE);
+        nodes.settle();
+        let mut oracle = divided(&nodes);
+        nodes.check_by(&oracle);
+
+        let gone = luck.below(4) as usize;
+        one_goes(&mut nodes, &mut oracle, gone);
+        let who: Vec<usize> = (0..4).filter(|n| *n != gone).collect();
+        nodes.check_of(&who, &oracle);
+
+        // A broker is gone when it comes back, records more, and is killed once more. It takes its sites from the others when it begins.
+        servers.kill(luck.below(3) as usize);
+        nodes.all[gone].start(count + 2 * RATE, RATE);
+        wait(1500);
+        nodes.all[gone].kill();
+        (0..3).for_each(|broker| servers.revive(broker));
+        nodes.all[gone].start(count + 2 * RATE, RATE);
+        nodes.settle();
+        // Of what it has recorded since they took from it the others know what belongs to no one site.
+        nodes.check_by(&oracle);
+    }
+}
