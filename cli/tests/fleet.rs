@@ -346,6 +346,34 @@ fn what_others_have_told_is_counted_apart() {
         assert_eq!((all.len(), all[0]["foreign_attempts"].as_u64()), (1, Some(15)), "{by}: {all:?}");
     }
 
+    // A domain is forgotten on a directory while no node runs, as is said without a broker: of facts, and of shares.
+    for (dir, attempts, nodes) in [(&b, 3, 0), (&late, 0, 1)] {
+        assert_eq!(query(dir, "domain=theirs.example").len(), 1);
+        let mut forget = Command::new(env!("CARGO_BIN_EXE_fetchwise"));
+        let done =
+            forget.args(["forget", "--domain", "theirs.example", "--json", "--data-dir"]).arg(dir).output().unwrap();
+        let told: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let figures =
+            ["attempts", "foreign_attempts", "foreign_folded_nodes"].map(|field| told[field].as_u64().unwrap());
+        assert_eq!((figures, &told["fleet_told"]), ([0, attempts, nodes], &Value::Bool(false)), "{told}");
+        assert!(query(dir, "domain=theirs.example").is_empty(), "{dir:?}");
+        assert!(by_domain(dir).iter().all(|row| row["key"] != "theirs.example"));
+        let explained = json(&run(dir, &url, &["explain", "https://theirs.example/1"]));
+        let steps = explained["steps"].as_array().unwrap();
+        assert!(!steps.is_empty(), "{explained}");
+        let is_own = |step: &&Value| ["domain", "site"].contains(&step["type"].as_str().unwrap());
+        let known: f64 = steps.iter().filter(is_own).map(|step| step["exact_total"].as_f64().unwrap()).sum();
+        assert_eq!(known, 0.0, "{explained}");
+    }
+    // What it had in common with others goes as far as attempts are there one by one.
+    assert_eq!(figures(&rows(&run(&b, &url, &["stats"]))[0]), [4, 4, 8]);
+    // The node tells the others when it joins the next time.
+    json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
+    json(&run(&a, &url, &["fleet", "status", "--wait", "30s"]));
+    assert!(by_domain(&a).iter().all(|row| row["key"] != "theirs.example"));
+    let again = json(&run(&b, &url, &["fleet", "status", "--wait", "30s"]));
+    assert_eq!(again["quiet"], true, "nothing of it is waited for: {again}");
+
     // What is left out counts no more.
     let node = json(&run(&a, &url, &["fleet", "status"]))["origin"].as_str().unwrap().to_owned();
     assert_eq!(code(&run(&b, &url, &["fleet", "exclude", &node])), 0);

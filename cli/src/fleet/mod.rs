@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError};
+use fetchwise::journal::{Journal, JournalError, JournalOptions, LogError, Tombstone, TombstoneTarget};
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::forget::tell_forgotten;
 use fetchwise_fleet::nats::{How, Made, Nats, NatsSettings, permissions};
 use fetchwise_fleet::owner::owner;
+use fetchwise_fleet::peers;
 use fetchwise_fleet::state::State;
 use fetchwise_fleet::transport::Table;
 use fetchwise_fleet::{Fleet, Origin, Status};
@@ -387,6 +388,28 @@ pub(crate) fn forget(settings: &Settings, args: &FleetArgs, domain: &str, until:
     });
     told.map(|()| true)
         .map_err(|failure| failure.advise("it is forgotten here; the same command tells the other nodes"))
+}
+
+/// Forgets a domain in what others have told the node in a directory. How many of their attempts, and of how many nodes older evidence,
+/// counted until then; none where nobody has told it anything. `has_stone` where the node's own log has a tombstone of it.
+pub(crate) fn forget_foreign(
+    dir: &Path,
+    domain: &str,
+    until: Timestamp,
+    has_stone: bool,
+) -> Result<Option<(u64, u64)>, Failure> {
+    if !dir.join(peers::FOLDER).is_dir() {
+        return Ok(None);
+    }
+    if !has_stone {
+        // By it the node tells the others when it joins, who make shares without the domain then.
+        let (journal, _) = Journal::open(dir, JournalOptions::default())?;
+        let target = TombstoneTarget::Domain(domain.to_owned());
+        journal.append_tombstone(&Tombstone { target, at: until })?;
+        journal.close()?;
+    }
+    let found = peers::forget(dir, domain, until).map_err(about)?;
+    Ok(found.map(|found| (found.attempts, found.folded as u64)))
 }
 
 async fn owners(args: &OwnerArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {

@@ -39,26 +39,42 @@ pub(crate) fn run(args: &ForgetArgs, settings: &Settings, out: &mut Out) -> Resu
         (None, None) => return Err(Failure::usage("forget what? name --domain D or --link L")),
     };
     let now = settings.clock.now();
-    let forgot = maintain::forget(&settings.existing_dir()?, target.clone(), now)?;
+    let dir = settings.existing_dir()?;
+    let forgot = maintain::forget(&dir, target.clone(), now)?;
     #[cfg(feature = "fleet")]
-    let told = match &target {
-        TombstoneTarget::Domain(domain) => crate::fleet::forget(settings, &args.fleet, domain, now)?,
-        TombstoneTarget::Link(_) => false,
+    let (foreign, told) = match &target {
+        TombstoneTarget::Domain(domain) => {
+            // First here: a broker that is away keeps nothing of it here.
+            let foreign = crate::fleet::forget_foreign(&dir, domain, now, !forgot.is_nothing())?;
+            (foreign, crate::fleet::forget(settings, &args.fleet, domain, now)?)
+        }
+        TombstoneTarget::Link(_) => (None, false),
     };
     #[cfg(not(feature = "fleet"))]
-    let told = false;
+    let (foreign, told): (Option<(u64, u64)>, bool) = (None, false);
     if out.json {
-        out.object(&ForgotJson::new(&target, &forgot, told))?;
+        let json = ForgotJson::new(&target, &forgot, told);
+        out.object(&match foreign {
+            Some((attempts, nodes)) => json.with_foreign(attempts, nodes),
+            None => json,
+        })?;
         return Ok(Exit::Done);
     }
+    let (attempts, nodes) = foreign.unwrap_or_default();
+    let of_others = match (attempts, nodes) {
+        (0, 0) => String::new(),
+        _ => {
+            format!("; {attempts} attempts that others have told, and what shares of {nodes} nodes say, count no more")
+        }
+    };
     let (TombstoneTarget::Domain(name) | TombstoneTarget::Link(name)) = &target;
     let name = plain(name);
     let others = if told { "; the other nodes of the fleet are told" } else { "" };
-    if forgot.is_nothing() {
+    if forgot.is_nothing() && of_others.is_empty() {
         out.line(format_args!("{name}: nothing is known of it{others}"))?;
     } else {
         out.line(format_args!(
-            "{name}: forgotten; its {} attempts go from the disk at the next compact{others}",
+            "{name}: forgotten; its {} attempts go from the disk at the next compact{of_others}{others}",
             forgot.attempts
         ))?;
     }

@@ -8,6 +8,7 @@ mod fold;
 mod general;
 mod keep;
 mod learn;
+mod offline;
 mod sites;
 mod store;
 
@@ -16,5 +17,6 @@ pub use fold::FOLDER;
 pub(crate) use fold::SHARE_MAX;
 pub(crate) use keep::{Faded, Keeper, with_own_past};
 pub use keep::{Kept, foreign};
+pub use offline::{Forgotten, forget};
 pub(crate) use sites::part_of;
 pub(crate) use store::Peers;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fetchwise::evidence::Share;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
-use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record};
+use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record, Recovery};
 
 use super::event::{Event, FINGERPRINT, SCHEMA, TakenShare};
 use super::fold::{self, FOLDER, fold, mixed};
@@ -66,10 +66,7 @@ impl Peers {
         selector: Arc<Selector>,
     ) -> Result<Self, FleetError> {
         let dir = data.join(FOLDER);
-        let mut options = LogOptions::default();
-        (options.fingerprint, options.durability) = (FINGERPRINT, Durability::default());
-        (options.on_full, options.check) = (OnFull::Error, OpenCheck::Tail);
-        let (log, recovery) = Log::open(&dir, options)?;
+        let (log, recovery) = open(&dir)?;
         let (book, last) = fold(&dir, &own, None, u64::MAX, &mut Teaches { selector: &selector })?;
         let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
         let behind = (last.saturating_sub(covers), 0);
@@ -92,28 +89,10 @@ impl Peers {
         })
     }
 
-    /// Appends an event; the log takes it, or nothing has happened.
+    /// As [`append`].
     pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
-        let (kind, payload) = event.encode();
-        let key_hash = match event {
-            Event::Message { origin, .. } | Event::General { origin, .. } => {
-                u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
-            }
-            _ => 0,
-        };
-        let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
-        let taken = self.log.append(record);
-        let failed = |error: fetchwise_log::AppendError| FleetError::Record(error.to_string());
-        match taken {
-            Ok(_) => {}
-            Err(fetchwise_log::AppendError::Full) => {
-                // It is read faster than the disk writes: wait until there is room.
-                let _ = self.log.flush().wait();
-                self.log.append(record).map_err(failed)?;
-            }
-            Err(error) => return Err(failed(error)),
-        }
-        self.behind = (self.behind.0 + 1, self.behind.1 + payload.len() as u64);
+        let bytes = append(&self.log, event, at)?;
+        self.behind = (self.behind.0 + 1, self.behind.1 + bytes);
         Ok(())
     }
 
@@ -395,6 +374,37 @@ impl Peers {
         let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
         Keeper { dir, own, selector, images_max: self.images_max, gate: Arc::clone(&self.gate) }
     }
+}
+
+/// Opens the log in `peers/`, which is made when there is none.
+pub(super) fn open(dir: &Path) -> Result<(Log, Recovery), FleetError> {
+    let mut options = LogOptions::default();
+    (options.fingerprint, options.durability) = (FINGERPRINT, Durability::default());
+    (options.on_full, options.check) = (OnFull::Error, OpenCheck::Tail);
+    Ok(Log::open(dir, options)?)
+}
+
+/// Appends an event; the log takes it, or nothing has happened. Returns its bytes.
+pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64, FleetError> {
+    let (kind, payload) = event.encode();
+    let key_hash = match event {
+        Event::Message { origin, .. } | Event::General { origin, .. } => {
+            u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
+        }
+        _ => 0,
+    };
+    let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
+    let failed = |error: fetchwise_log::AppendError| FleetError::Record(error.to_string());
+    match log.append(record) {
+        Ok(_) => {}
+        Err(fetchwise_log::AppendError::Full) => {
+            // It is read faster than the disk writes: wait until there is room.
+            let _ = log.flush().wait();
+            log.append(record).map_err(failed)?;
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(payload.len() as u64)
 }
 
 /// Writes a file as a whole, synced, with its name.

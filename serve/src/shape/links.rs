@@ -53,6 +53,11 @@ pub struct ForgotJson<'a> {
     in_snapshot: bool,
     /// Whether the other nodes of a fleet were told; of a domain, where there is a fleet.
     fleet_told: bool,
+    /// Attempts of others that went from a directory's `peers/`, and nodes whose older evidence of the domain did; where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_attempts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_folded_nodes: Option<u64>,
 }
 
 impl<'a> ForgotJson<'a> {
@@ -63,6 +68,13 @@ impl<'a> ForgotJson<'a> {
             TombstoneTarget::Link(link) => (None, Some(link.as_str())),
         };
         let Forgot { attempts, states, in_snapshot, .. } = *forgot;
-        Self { domain, link, attempts, states, in_snapshot, fleet_told }
+        let (foreign_attempts, foreign_folded_nodes) = (None, None);
+        Self { domain, link, attempts, states, in_snapshot, fleet_told, foreign_attempts, foreign_folded_nodes }
+    }
+
+    /// What of it others had told: attempts one by one, and nodes of which it was there as evidence only.
+    #[must_use]
+    pub fn with_foreign(self, attempts: u64, nodes: u64) -> Self {
+        Self { foreign_attempts: Some(attempts), foreign_folded_nodes: Some(nodes), ..self }
     }
 }
