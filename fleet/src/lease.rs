@@ -26,13 +26,16 @@ pub(crate) struct Lease {
     options: Options,
     revision: Option<u64>,
     said_at: Option<Instant>,
+    /// What this process has said last.
+    said: Presence,
     lost_to: Option<String>,
 }
 
 impl Lease {
     pub(crate) fn new(dir: &Path, options: &Options) -> Self {
         let holder = Origin::random().to_string();
-        Self { holder, directory: name_of(dir), options: options.clone(), revision: None, said_at: None, lost_to: None }
+        let (directory, options, said) = (name_of(dir), options.clone(), Presence::default());
+        Self { holder, directory, options, revision: None, said_at: None, said, lost_to: None }
     }
 
     pub(crate) fn holder(&self) -> &str {
@@ -71,7 +74,7 @@ impl Lease {
                 let presence = publisher.presence(&self.holder, &self.directory);
                 match publisher.beat(&presence, cell.map(|cell| cell.revision)).await? {
                     Ok(revision) => {
-                        (self.revision, self.said_at) = (Some(revision), Some(Instant::now()));
+                        self.said(revision, presence);
                         return Ok(());
                     }
                     // Somebody was faster, and is looked at.
@@ -90,7 +93,22 @@ impl Lease {
 
     /// Says that the process is there, where it is time to.
     pub(crate) async fn beat(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
-        if self.said_at.is_some_and(|at| at.elapsed() < self.options.timing.presence) || self.is_lost() {
+        match self.said_at {
+            Some(at) if at.elapsed() < self.options.timing.presence => Ok(()),
+            _ => self.say(publisher).await,
+        }
+    }
+
+    /// Says how far it has come, where it has come any farther: the process ends.
+    pub(crate) async fn end(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+        match self.said_at.is_none() || publisher.presence(&self.holder, &self.directory) == self.said {
+            true => Ok(()),
+            false => self.say(publisher).await,
+        }
+    }
+
+    async fn say(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+        if self.is_lost() {
             return Ok(());
         }
         let presence = publisher.presence(&self.holder, &self.directory);
@@ -99,7 +117,7 @@ impl Lease {
         for _ in 0..2 {
             match publisher.beat(&presence, seen).await? {
                 Ok(revision) => {
-                    (self.revision, self.said_at) = (Some(revision), Some(Instant::now()));
+                    self.said(revision, presence);
                     return Ok(());
                 }
                 Err(None) => seen = None,
@@ -113,6 +131,10 @@ impl Lease {
             }
         }
         Ok(())
+    }
+
+    fn said(&mut self, revision: u64, presence: Presence) {
+        (self.revision, self.said_at, self.said) = (Some(revision), Some(Instant::now()), presence);
     }
 
     /// Gives it back.

@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Luck, NOW, Node, assert_same, attempt, naive, options, settle};
+use common::{Luck, NOW, Node, Running, assert_same, attempt, naive, options, settle};
+use fetchwise::journal::Journal;
 use fetchwise::time::Clock;
+use fetchwise_fleet::Origin;
 use fetchwise_fleet::memory::Memory;
+use fetchwise_fleet::transport::{Cells, Table};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -423,4 +426,41 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     let (kept, all) = (of(&few), of(whole));
     assert!(all.total > 10.0 && (kept.total - all.total).abs() <= 1e-9 * all.total, "{kept:?} {all:?}");
     fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_says_how_far_it_has_come() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
+    let broker = Memory::new(Arc::clone(&clock), 4);
+    let mut node = Node::new(dir.path().join("node"), &broker, &clock);
+    let (hands, name) = (broker.node(Origin::random()), node.name().to_string());
+    let mut settings = options();
+    // It ends before it would say anything by itself.
+    settings.timing.presence = Duration::from_secs(3600);
+    let mut said = Vec::new();
+    for ends in ["crash", "stop", "crash"] {
+        node.start(settings.clone()).await.unwrap();
+        (0..20).for_each(|n| node.record(&attempt(&mut Luck(n), 5, n as i64)));
+        settle(std::slice::from_ref(&node), WITHIN).await;
+        match ends {
+            "crash" => node.crash().await,
+            _ => {
+                let Running { fleet, journal, selector } = node.running.take().unwrap();
+                fleet.stop().await;
+                drop(selector);
+                drop(Arc::try_unwrap(journal).map(Journal::close));
+            }
+        }
+        let cell = hands.get(Table::Nodes, &name).await.unwrap().unwrap();
+        let presence: serde_json::Value = serde_json::from_slice(&cell.value).unwrap();
+        said.push(presence["position"].as_u64().unwrap());
+    }
+    assert_eq!(said, [0, 40, 40]);
+    // One that the broker hears nothing of ends all the same.
+    node.start(settings).await.unwrap();
+    node.record(&attempt(&mut Luck(1), 5, 1));
+    settle(std::slice::from_ref(&node), WITHIN).await;
+    broker.cut(node.name(), true);
+    let Running { fleet, .. } = node.running.take().unwrap();
+    tokio::time::timeout(WITHIN, fleet.stop()).await.expect("it ends");
 }

@@ -284,7 +284,7 @@ async fn status(args: &StatusArgs, settings: &Settings, out: &mut Out) -> Result
             "peer {}: position {} of {}, share {}, holes {} ({} for ever), {:.1} s behind, version {}, {}{}",
             plain(&peer.origin),
             peer.position,
-            // It says so every few seconds, and may have ended before it did.
+            // It says so every few seconds, and may have been killed before it did.
             peer.published.max(peer.position),
             peer.share,
             peer.holes,

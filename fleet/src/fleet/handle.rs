@@ -25,7 +25,7 @@ use crate::status::Status;
 use crate::transport::{Transport, TransportError};
 
 use super::reads::Reads;
-use super::shared::{Ask, Shared, WAITING, lock};
+use super::shared::{Ask, Shared, Stop, WAITING, lock};
 use super::writes::{Writes, greet};
 
 /// A node's part in a fleet. Dropping it stops it; nothing is lost by that.
@@ -36,7 +36,7 @@ pub struct Fleet {
     shared: Arc<Shared>,
     publisher: mpsc::Sender<Ask>,
     consumer: mpsc::Sender<Ask>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Stop>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -87,7 +87,7 @@ impl Fleet {
             (status.broker, status.starting) = (greeted, true);
         }
         *lock(&shared.nodes) = vec![origin];
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(Stop::No);
         let ((publish, asked), (consume, told)) = (mpsc::channel(WAITING), mpsc::channel(WAITING));
         let (own, owns) = watch::channel(publisher.state.own());
         let (excluded, is_excluded) = watch::channel(false);
@@ -178,17 +178,23 @@ impl Fleet {
         let (answer, answered) = oneshot::channel();
         self.publisher.send(Ask::Leave(answer)).await.map_err(|_| FleetError::Ended)?;
         let left = answered.await.map_err(|_| FleetError::Ended)?;
-        self.end().await;
+        self.end(Stop::Now).await;
         left
     }
 
-    /// Stops it, and waits until it has let go of its files.
+    /// Stops it, and waits until it has let go of its files. The others are told how far it has come, if the broker hears that soon.
     pub async fn stop(mut self) {
-        self.end().await;
+        self.end(Stop::Saying).await;
     }
 
-    async fn end(&mut self) {
-        let _ = self.stop.send(true);
+    /// As [`stop`](Self::stop), without a word to anybody.
+    #[doc(hidden)]
+    pub async fn crash(mut self) {
+        self.end(Stop::Now).await;
+    }
+
+    async fn end(&mut self, how: Stop) {
+        let _ = self.stop.send(how);
         for task in self.tasks.drain(..) {
             let _ = task.await;
         }
@@ -198,6 +204,6 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         // The tasks end at their next step, which takes nothing away that is not on disk.
-        let _ = self.stop.send(true);
+        let _ = self.stop.send(Stop::Now);
     }
 }

@@ -13,7 +13,7 @@ use crate::error::FleetError;
 use crate::options::Options;
 use crate::transport::{Position, Transport};
 
-use super::shared::{AGAIN, Ask, Shared, lock};
+use super::shared::{AGAIN, Ask, Shared, Stop, lock};
 
 /// The task that reads.
 pub(super) struct Reads {
@@ -23,7 +23,7 @@ pub(super) struct Reads {
     pub(super) options: Options,
     pub(super) shared: Arc<Shared>,
     pub(super) told: mpsc::Receiver<Ask>,
-    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) stopped: watch::Receiver<Stop>,
     pub(super) owns: watch::Receiver<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
     pub(super) excluded: watch::Sender<bool>,
     pub(super) forgets: watch::Sender<BTreeSet<u64>>,
@@ -36,7 +36,7 @@ pub(super) struct Reads {
 impl Reads {
     pub(super) async fn run(mut self) {
         let mut keeping: Option<JoinHandle<()>> = None;
-        while !*self.stopped.borrow() {
+        while *self.stopped.borrow() == Stop::No {
             match self.read(&mut keeping).await {
                 Ok(()) => {}
                 Err(error) => {

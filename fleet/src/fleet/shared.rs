@@ -12,8 +12,21 @@ use crate::status::{Counts, Status};
 
 /// After a failure a task waits for so long before it tries again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
+/// A broker that does not hear the last word by then hears none.
+pub(super) const LAST_WORD: Duration = Duration::from_secs(2);
 /// Commands that wait.
 pub(super) const WAITING: usize = 16;
+
+/// Whether tasks are to end, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Not yet.
+    No,
+    /// At their next step.
+    Now,
+    /// Once it has been said how far the node has come, where the broker hears it soon.
+    Saying,
+}
 
 /// What somebody asks of a task.
 pub(super) enum Ask {

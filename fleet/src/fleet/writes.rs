@@ -15,7 +15,7 @@ use crate::origin::Origin;
 use crate::publisher::{Publisher, Turn};
 use crate::transport::{Table, Transport, TransportError};
 
-use super::shared::{AGAIN, Ask, Shared, lock};
+use super::shared::{AGAIN, Ask, LAST_WORD, Shared, Stop, lock};
 
 /// What must be clear before anything is published: whether the directory was restored, whose it is, and whether the others agree.
 pub(super) async fn greet(
@@ -57,7 +57,7 @@ pub(super) struct Writes {
     pub(super) options: Options,
     pub(super) shared: Arc<Shared>,
     pub(super) asked: mpsc::Receiver<Ask>,
-    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) stopped: watch::Receiver<Stop>,
     pub(super) own: watch::Sender<std::collections::BTreeMap<u32, crate::intervals::Intervals>>,
     pub(super) is_excluded: watch::Receiver<bool>,
     pub(super) forgot: watch::Receiver<BTreeSet<u64>>,
@@ -78,7 +78,12 @@ impl Writes {
         loop {
             tokio::select! {
                 biased;
-                _ = stopped.changed() => return,
+                _ = stopped.changed() => {
+                    if *stopped.borrow() == Stop::Saying && self.is_greeted && lock(&self.shared.status).broker {
+                        let _ = tokio::time::timeout(LAST_WORD, self.lease.end(&self.publisher)).await;
+                    }
+                    return;
+                }
                 ask = self.asked.recv() => {
                     match ask {
                         Some(Ask::Leave(answer)) => {

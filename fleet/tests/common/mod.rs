@@ -164,7 +164,7 @@ impl Node {
     pub(crate) async fn crash(&mut self) {
         if let Some(running) = self.running.take() {
             let Running { fleet, journal, selector } = running;
-            fleet.stop().await;
+            fleet.crash().await;
             drop(selector);
             // The writer has ended when nobody holds the journal.
             drop(Arc::try_unwrap(journal).map(Journal::close));
