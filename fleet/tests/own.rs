@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use fetchwise_fleet::forget::tell_forgotten;
 use fetchwise_fleet::general::{pack, unpack};
 use fetchwise_fleet::intervals::Intervals;
 use fetchwise_fleet::memory::Memory;
+use fetchwise_fleet::owner::owner;
 use fetchwise_fleet::share::Head;
 use fetchwise_fleet::transport::{Cells, Table};
 use fetchwise_fleet::{FleetError, Options, Origin, Scope};
@@ -310,4 +312,94 @@ async fn wait(mut until: impl FnMut() -> bool) {
         assert!(begun.elapsed() < SOON, "it has not come to that");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, is_dir) = entry.map(|entry| (entry.path(), entry.file_type().unwrap().is_dir())).unwrap();
+        let to = to.join(entry.file_name().unwrap());
+        match is_dir {
+            true => copy(&entry, &to),
+            false => drop(std::fs::copy(entry, to).unwrap()),
+        }
+    }
+}
+
+/// What a node whose directory was restored is to know: all that it ever recorded, and of the others what belongs to no one site, and what
+/// it has taken.
+fn expected_with_past(
+    own: &[&Path],
+    others: &[&Path],
+    is_taken: impl Fn(&Attempt) -> bool,
+    clock: &Arc<Clock>,
+) -> Share {
+    let (oracle, mut seen) = (selector(clock), HashSet::new());
+    for (dir, is_own) in own.iter().map(|dir| (dir, true)).chain(others.iter().map(|dir| (dir, false))) {
+        journal::replay(dir, |_, entry| match entry {
+            // A log and what was restored of it have their beginning in common.
+            Entry::Attempt(attempt) if !seen.insert(attempt.id) => {}
+            Entry::Attempt(attempt) if is_own || is_taken(&attempt) => oracle.observe(&attempt),
+            Entry::Attempt(attempt) => with_fact(&attempt, &oracle, |fact| oracle.learn_general(fact)),
+            _ => {}
+        })
+        .unwrap();
+    }
+    oracle.share(NOW, 0.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_directory_learns_back_what_its_log_has_lost() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
+    let broker = Memory::new(Arc::clone(&clock), 12);
+    let mut nodes = nodes(2, dir.path(), &broker, &clock).await;
+    nodes.iter().zip(0..).for_each(|(node, n)| record(node, n, 100));
+    settle(&nodes, SOON).await;
+    let (backup, lost) = (dir.path().join("backup"), dir.path().join("lost"));
+    nodes[0].crash().await;
+    copy(&nodes[0].dir, &backup);
+    nodes[0].start(own_scope()).await.unwrap();
+    record(&nodes[0], 7, 60);
+    settle(&nodes, SOON).await;
+    nodes[0].crash().await;
+    std::fs::rename(&nodes[0].dir, &lost).unwrap();
+    std::fs::rename(&backup, &nodes[0].dir).unwrap();
+
+    let names: Vec<Origin> = nodes.iter().map(Node::name).collect();
+    let check = async |what: &str, nodes: &[Node]| {
+        let (restored, other) = (nodes[0].dir.as_path(), nodes[1].dir.as_path());
+        // It has taken its sites from the other whenever it began, which had recorded all that it has by then.
+        let is_its_own = |attempt: &Attempt| owner(attempt.heuristic("site").unwrap(), &names) == Some(names[0]);
+        let (of_restored, of_other) = (
+            expected_with_past(&[&lost, restored], &[other], is_its_own, &clock),
+            expected_with_past(&[other], &[&lost, restored], |_| false, &clock),
+        );
+        // The image that has it takes the place of one that has not.
+        wait(|| nodes[1].evidence().distance(&of_other).0 <= 1e-9).await;
+        assert_same(&format!("{what}: restored"), &nodes[0].evidence(), &of_restored);
+        assert_same(&format!("{what}: the other"), &nodes[1].evidence(), &of_other);
+        assert!(nodes.iter().all(|node| node.up().fleet.status().counts.rejected == 0));
+    };
+    nodes[0].start(own_scope()).await.unwrap();
+    settle(&nodes, SOON).await;
+    assert_eq!(nodes[0].up().fleet.status().epoch, 2);
+    check("it is back", &nodes).await;
+    record(&nodes[0], 8, 30);
+    settle(&nodes, SOON).await;
+    check("and goes on", &nodes).await;
+    nodes[0].crash().await;
+    nodes[0].start(own_scope()).await.unwrap();
+    settle(&nodes, SOON).await;
+    check("and begins again", &nodes).await;
+
+    // The broker was away when it began: it learns later that it was restored.
+    nodes[0].crash().await;
+    std::fs::remove_dir_all(nodes[0].dir.join("peers")).unwrap();
+    broker.cut(nodes[0].name(), true);
+    nodes[0].start(own_scope()).await.unwrap();
+    record(&nodes[0], 9, 10);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    broker.cut(nodes[0].name(), false);
+    settle(&nodes, SOON).await;
+    check("without what it had read", &nodes).await;
 }

@@ -71,6 +71,8 @@ pub(crate) struct Consumer {
     pub(super) doubts: Vec<Origin>,
     /// Sites that come to this node.
     pub(super) moves: Moves,
+    /// What this node's own log has lost was learned again.
+    pub(crate) has_learned_past: bool,
     /// Whether this node itself is excluded.
     pub(crate) is_excluded: bool,
     /// Shares are still to be looked through.
@@ -106,6 +108,7 @@ impl Consumer {
             waiting_bytes: 0,
             doubts: Vec::new(),
             moves: Moves::default(),
+            has_learned_past: false,
             is_excluded: false,
             is_starting: true,
             must_reopen: false,
@@ -149,8 +152,11 @@ impl Consumer {
 
     /// The node's own log goes on in another history: what it holds of the others.
     pub(crate) fn set_own(&mut self, held: BTreeMap<u32, crate::intervals::Intervals>) -> Result<(), FleetError> {
-        let own = self.own;
+        let (own, is_restored) = (self.own, held.len() > 1);
         self.peers_mut()?.set_own((own, held));
+        if is_restored && self.is_own() {
+            self.moves.again(own);
+        }
         Ok(())
     }
 

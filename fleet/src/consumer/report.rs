@@ -17,7 +17,7 @@ impl Consumer {
             && is_moved
             && self.known().into_iter().all(|origin| {
                 let lost = self.seen.get(&origin).and_then(|seen| seen.missing).is_some_and(|m| m.asked >= LOST_AFTER);
-                lost || self.holes(origin).is_empty() && !self.is_stale(origin)
+                lost || self.holes(origin).is_empty() && (origin == self.own || !self.is_stale(origin))
             })
     }
 

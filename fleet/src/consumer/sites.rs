@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use super::reader::Consumer;
 use crate::background::blocking;
+use crate::book::Book;
+use crate::codec::Batch;
 use crate::error::FleetError;
 use crate::origin::Origin;
 use crate::owner::owner_of_hash;
@@ -30,11 +32,14 @@ impl Consumer {
             Some(before) => before.difference(&now).copied().collect(),
             None => self.known(),
         };
-        self.moves.nodes = Some(now);
+        if self.moves.nodes.is_none() && self.is_restored() {
+            self.moves.again(self.own);
+        }
         from.into_iter().filter(|origin| *origin != self.own).for_each(|origin| self.moves.again(origin));
+        self.moves.nodes = Some(now);
         for origin in self.known() {
             let is_due = self.moves.again_at.get(&origin).is_none_or(|at| *at <= Instant::now());
-            if self.is_stale(origin) && is_due {
+            if self.is_stale(origin) && is_due && origin != self.own {
                 self.moves.again_at.insert(origin, Instant::now() + self.options.timing.lease);
                 self.moves.again(origin);
             }
@@ -59,13 +64,17 @@ impl Consumer {
     pub(super) fn begin_anew(&mut self) {
         (self.is_starting, self.must_reopen) = (true, true);
         if self.is_own() {
-            let own = self.own;
-            self.known().into_iter().filter(|origin| *origin != own).for_each(|origin| self.moves.again(origin));
+            let (own, is_restored) = (self.own, self.is_restored());
+            let from = self.known().into_iter().filter(|origin| *origin != own || is_restored);
+            from.for_each(|origin| self.moves.again(origin));
         }
     }
 
     /// Takes what an origin has recorded of this node's sites: out of its share, and of what it has published since.
     async fn take_sites(&mut self, origin: Origin, shares: &[BlobInfo]) -> Result<(), FleetError> {
+        if origin == self.own {
+            return self.take_own_past().await;
+        }
         if !self.peers()?.book.is_heard(origin) {
             return Ok(());
         }
@@ -102,6 +111,49 @@ impl Consumer {
             self.moves.from.retain(|other| *other != origin);
             self.moves.from.push_front(origin);
         }
+        Ok(())
+    }
+
+    /// Whether the node's log has begun another history, since its directory was restored from a backup.
+    fn is_restored(&self) -> bool {
+        self.book().and_then(|book| book.own.as_ref()).is_some_and(|(_, held)| held.len() > 1)
+    }
+
+    /// Whether what the log has lost is known: the newest is taken first, so that what is known has a hole until all is.
+    fn knows_own_past(&self) -> bool {
+        let book = self.book();
+        let of = |book: &Book| {
+            let (own, held) = book.own.as_ref()?;
+            let (peer, lost) = (book.peers.get(own)?, held.keys().rev().skip(1));
+            Some(lost.into_iter().all(|epoch| peer.seen.contains_key(epoch)) && peer.holes(None).is_empty())
+        };
+        book.and_then(of).unwrap_or(false)
+    }
+
+    /// Takes what this node has said itself and its log has lost, as far as the stream has it. What is known of it is not learned twice.
+    async fn take_own_past(&mut self) -> Result<(), FleetError> {
+        if self.knows_own_past() {
+            return Ok(());
+        }
+        let (own, now) = (self.own, self.selector.now());
+        let said: Vec<Bytes> = self.transport.said_by(own, Position::default()).await?;
+        let learned = self
+            .with_peers(move |peers| {
+                let (cursor, mut learned) = (peers.book.cursor, 0);
+                for body in said.into_iter().rev() {
+                    let Ok(batch) = Batch::decode(&body) else { continue };
+                    let header = *batch.header();
+                    if !peers.book.knows(own, header.epoch, header.first, header.last) {
+                        learned += peers.message(own, (cursor, now), &body, &batch, false)?.learned;
+                    }
+                }
+                // What is published next is folded from the disk.
+                peers.flush().wait().map_err(|error| FleetError::Record(error.to_string()))?;
+                Ok(learned)
+            })
+            .await?;
+        self.counts.received += learned;
+        self.has_learned_past |= learned > 0;
         Ok(())
     }
 

@@ -28,7 +28,11 @@ impl Reads {
                     return Ok(());
                 },
                 _ = look.tick() => {
+                    self.heed_own()?;
                     self.look().await?;
+                    if std::mem::take(&mut self.consumer.has_learned_past) {
+                        self.shared.past_is_known.store(true, Ordering::Relaxed);
+                    }
                     self.keep(keeping);
                 }
                 came = came.next() => match came {

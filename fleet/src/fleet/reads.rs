@@ -98,10 +98,7 @@ impl Reads {
                     return Ok(());
                 },
                 _ = look.tick() => {
-                    if self.owns.has_changed().unwrap_or(false) {
-                        let own = self.owns.borrow_and_update().clone();
-                        self.consumer.set_own(own)?;
-                    }
+                    self.heed_own()?;
                     self.look().await?;
                     self.keep(keeping);
                     // A reader that hangs is told by what the stream has.
@@ -133,6 +130,15 @@ impl Reads {
                 return Ok(());
             }
         }
+    }
+
+    /// The node's own log goes on in another history, as was found out after it began.
+    pub(super) fn heed_own(&mut self) -> Result<(), FleetError> {
+        if self.owns.has_changed().unwrap_or(false) {
+            let own = self.owns.borrow_and_update().clone();
+            self.consumer.set_own(own)?;
+        }
+        Ok(())
     }
 
     pub(super) async fn look(&mut self) -> Result<(), FleetError> {

@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub(super) published: Mutex<Counts>,
     /// The broker has lost the general images.
     pub(super) general_is_wanted: AtomicBool,
+    /// What the node's own log has lost was learned again: it belongs into the general image.
+    pub(super) past_is_known: AtomicBool,
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

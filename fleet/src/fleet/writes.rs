@@ -132,6 +132,9 @@ impl Writes {
         self.publisher.is_excluded = *self.is_excluded.borrow();
         self.publisher.forgot.clone_from(&self.forgot.borrow());
         self.publisher.general.is_wanted |= self.shared.general_is_wanted.swap(false, Ordering::Relaxed);
+        if self.shared.past_is_known.swap(false, Ordering::Relaxed) {
+            self.publisher.general.begin_anew();
+        }
         if !self.is_greeted {
             greet(&mut self.publisher, &mut self.lease, &*self.transport).await?;
             self.is_greeted = true;

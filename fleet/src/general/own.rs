@@ -3,7 +3,7 @@
 //! Owns: when it is due, and how far the fold has come. Invariants: it is of positions that are published, so that what never travels is not
 //! in it and no power cut takes it back; the log is read once for it, and each further record once. Must not know what others have said.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use super::image::pack;
 use crate::error::FleetError;
 use crate::intervals::Intervals;
 use crate::options::{Options, Scope, Timing};
+use crate::peers::with_own_past;
 use crate::share::Head;
 use crate::state::State;
 use crate::transport::Transport;
@@ -38,6 +39,8 @@ struct Folded {
     selector: Selector,
     upto: u64,
     newest: Timestamp,
+    /// What is in it of histories that the log has lost a part of, and `peers/` has.
+    past: BTreeMap<u32, Intervals>,
     stones: Stones,
     forgot: BTreeSet<u64>,
     /// When the whole log was read: tags are told by that alone.
@@ -88,6 +91,11 @@ impl OwnGeneral {
             is_wanted: false,
             told: (0, 0),
         }
+    }
+
+    /// What is folded next is folded from its beginning, and said.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.folded, self.making, self.is_wanted) = (None, None, true);
     }
 
     fn is_due(&self, state: &State) -> bool {
@@ -176,6 +184,7 @@ impl Job {
         let fork = self.state.fork();
         let mut covers = self.state.own();
         covers.insert(fork.epoch, Intervals::of(fork.base + 1, folded.upto));
+        folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
         let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.half_life_ms());
         let head = Head { epoch, base, covers, half_life_ms, ..Head::default() };
         let share = folded.selector.share(folded.newest.min(self.latest), FADED);
@@ -211,10 +220,11 @@ impl Job {
         let is_any_out = !self.state.withheld.runs().is_empty();
         let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
         let folded = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
-        let (upto, share) = (folded.upto, folded.share);
+        let (upto, mut past) = (folded.upto, BTreeMap::new());
+        let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;
         let selector = self.blank()?;
         selector.take_share(&share.general());
         let (newest, forgot) = (share.as_of(), self.forgot.clone());
-        Ok(Folded { selector, upto, newest, stones: Stones::default(), forgot, whole_at: Instant::now() })
+        Ok(Folded { selector, upto, newest, past, stones: Stones::default(), forgot, whole_at: Instant::now() })
     }
 }
