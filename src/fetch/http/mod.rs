@@ -1,8 +1,8 @@
 //! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings, limits.
 //!
-//! Invariant: every connection comes from the [`Dialer`](super::dial::Dialer) and so goes to an address that the guard let pass, at each redirect;
-//! a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the page: a
-//! 403 or an empty body is a [`Response`] like any other.
+//! Invariant: every connection comes from the [`Dialer`](super::dial::Dialer) and so goes to an address that the guard let pass, at
+//! each redirect; a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the
+//! page: a 403 or an empty body is a [`Response`] like any other.
 //!
 //! Cookies that a redirect sets go along on the later requests of the same fetch, as in a browser, and are forgotten with it:
 //! none passes from one fetch to the next.
