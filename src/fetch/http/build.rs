@@ -148,14 +148,14 @@ impl HttpFetcherBuilder {
         self
     }
 
-    /// The folder for bodies that are longer than [`Limits::max_in_memory`]. Default: the system's for temporary files.
+    /// The folder for bodies that are longer than [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default: the system's for temporary files.
     #[must_use]
     pub fn temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.temp_dir = Some(dir.into());
         self
     }
 
-    /// Whether each response tells which requests were made for it ([`Response::exchange`]), as archives want to know. Default: no,
+    /// Whether each response tells which requests were made for it ([`Response::exchange`](crate::fetch::Response::exchange)), as archives want to know. Default: no,
     /// since it copies the headers of every request.
     #[must_use]
     pub fn keep_exchange(mut self, keep: bool) -> Self {
