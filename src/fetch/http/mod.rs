@@ -11,7 +11,7 @@
 //! pooled connection turns out to have been closed while it was idle, before a byte of an answer came back, the request goes
 //! out once more, since the server never answered the first.
 
-mod build;
+mod builder;
 mod connector;
 mod cookies;
 mod decode;
@@ -30,9 +30,8 @@ use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body as _, Incoming};
-use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Error;
 use hyper_util::client::legacy::connect::capture_connection;
-use hyper_util::client::legacy::{Client, Error};
 use url::Url;
 
 use super::body::BodyCollector;
@@ -41,17 +40,14 @@ use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request,
 use crate::attempt::outcome::ErrorKind;
 use crate::response::Header;
 
-use build::IDLE_PER_HOST;
-pub use build::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder};
+pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
+use builder::{HttpClient, IDLE_PER_HOST};
 pub(crate) use connector::Connector;
 use connector::PeerAddress;
 use cookies::Cookies;
 use failure::Failure;
 use redirect::{Chain, is_redirect};
-use watched::{InFlight, Link, Watching};
-
-/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
-pub const MAX_HEAD: usize = 512 << 10;
+use watched::{InFlight, Link};
 
 /// What `http::Uri` can hold.
 const MAX_URL: usize = u16::MAX as usize - 1;
@@ -79,7 +75,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// ```
 pub struct HttpFetcher {
     name: String,
-    client: Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>,
+    client: HttpClient,
     headers: HeaderMap,
     /// Whether plain requests go to a proxy, and what it has to be told.
     proxy: Option<ProxyAccess>,
@@ -104,6 +100,24 @@ impl HttpFetcher {
     /// A fetcher to be configured.
     pub fn builder() -> HttpFetcherBuilder {
         HttpFetcherBuilder::default()
+    }
+}
+
+impl HttpFetcherBuilder {
+    /// The fetcher, with an empty connection pool.
+    ///
+    /// # Errors
+    /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
+    pub fn build(self) -> Result<HttpFetcher, BuildError> {
+        let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
+        Ok(HttpFetcher {
+            client: self.client()?,
+            headers: self.request_headers()?,
+            proxy: proxy.map(|upstream| ProxyAccess { authorization: upstream.authorization() }),
+            name: self.name,
+            temp_dir: self.temp_dir,
+            keeps_exchange: self.keeps_exchange,
+        })
     }
 }
 

@@ -4,23 +4,23 @@ use crate::response::{Header, header};
 
 /// A navigation of the main frame, and the response it brought.
 #[derive(Clone, Debug, Default)]
-pub(in crate::fetch::browser) struct Document {
+pub(crate) struct Document {
     pub(super) id: String,
-    pub(in crate::fetch::browser) url: String,
-    pub(in crate::fetch::browser) status: Option<u16>,
-    pub(in crate::fetch::browser) headers: Vec<Header>,
+    pub(crate) url: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) headers: Vec<Header>,
     pub(super) committed: bool,
     pub(super) finished: bool,
-    pub(in crate::fetch::browser) truncated: bool,
+    pub(crate) truncated: bool,
     /// How many requests went to its host, this one included: what a page asks for costs the host as much as pages do.
-    pub(in crate::fetch::browser) requests: u16,
+    pub(crate) requests: u16,
     pub(super) decoded: u64,
     pub(super) encoded: u64,
 }
 
 impl Document {
     /// How long the body is to be, when the server says so and nothing is done to it on the way.
-    pub(in crate::fetch::browser) fn announced(&self) -> Option<u64> {
+    pub(crate) fn announced(&self) -> Option<u64> {
         if header(&self.headers, "content-encoding").is_some() {
             return None;
         }

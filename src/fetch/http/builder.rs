@@ -7,20 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, TE,
     TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use hyper_rustls::HttpsConnectorBuilder;
+use http_body_util::Empty;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
+use super::connector::Connector;
+use super::decode;
 use super::watched::Watching;
-use super::{Connector, HttpFetcher, MAX_HEAD, ProxyAccess, decode};
 use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
 use crate::fetch::guard::AddressGuard;
 use crate::fetch::upstream::Upstream;
@@ -31,6 +34,9 @@ pub const DEFAULT_NAME: &str = "direct_access";
 /// What servers are told unless the builder says otherwise.
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
+
+/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
+pub const MAX_HEAD: usize = 512 << 10;
 
 /// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
 const MAX_HEAD_H2: u32 = 4 << 20;
@@ -44,16 +50,19 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Settings of a [`HttpFetcher`].
+/// Requests without a body, over TLS or not, on connections that come from a dialer.
+pub(super) type HttpClient = Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>;
+
+/// Settings of a [`HttpFetcher`](super::HttpFetcher).
 pub struct HttpFetcherBuilder {
-    name: String,
+    pub(super) name: String,
     guard: AddressGuard,
     resolver: Arc<dyn Resolve>,
-    upstream: Option<Upstream>,
+    pub(super) upstream: Option<Upstream>,
     roots: Vec<CertificateDer<'static>>,
     headers: Vec<(String, String)>,
-    temp_dir: Option<PathBuf>,
-    keeps_exchange: bool,
+    pub(super) temp_dir: Option<PathBuf>,
+    pub(super) keeps_exchange: bool,
 }
 
 impl fmt::Debug for HttpFetcherBuilder {
@@ -163,15 +172,10 @@ impl HttpFetcherBuilder {
         self
     }
 
-    /// The fetcher, with an empty connection pool.
-    ///
-    /// # Errors
-    /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
-    pub fn build(self) -> Result<HttpFetcher, BuildError> {
-        let mut dialer = Dialer::with_resolver(self.guard, self.resolver);
-        let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
-        let proxy = proxy.map(|upstream| ProxyAccess { authorization: upstream.authorization() });
-        if let Some(upstream) = self.upstream {
+    /// The client, with an empty connection pool.
+    pub(super) fn client(&self) -> Result<HttpClient, BuildError> {
+        let mut dialer = Dialer::with_resolver(self.guard.clone(), self.resolver.clone());
+        if let Some(upstream) = self.upstream.clone() {
             dialer = dialer.through(upstream);
         }
         let connector = HttpsConnectorBuilder::new()
@@ -179,7 +183,6 @@ impl HttpFetcherBuilder {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(Connector::new(dialer));
-        let connector = Watching(connector);
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -195,15 +198,13 @@ impl HttpFetcherBuilder {
             .http2_max_header_list_size(MAX_HEAD_H2)
             .http2_initial_stream_window_size(H2_STREAM_WINDOW)
             .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
-            .build(connector);
-        Ok(HttpFetcher {
-            name: self.name,
-            client,
-            headers: request_headers(&self.headers)?,
-            proxy,
-            temp_dir: self.temp_dir,
-            keeps_exchange: self.keeps_exchange,
-        })
+            .build(Watching(connector));
+        Ok(client)
+    }
+
+    /// What each request says.
+    pub(super) fn request_headers(&self) -> Result<HeaderMap, BuildError> {
+        request_headers(&self.headers)
     }
 }
 
@@ -239,7 +240,7 @@ fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildEr
     Ok(headers)
 }
 
-/// Why a [`HttpFetcher`] could not be built.
+/// Why a [`HttpFetcher`](super::HttpFetcher) could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
