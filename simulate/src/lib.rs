@@ -28,14 +28,16 @@ use web::Tool;
 pub use contestant::{Contestant, NAMES};
 pub use drive::{Timing, drive};
 pub use error::SimulateError;
+pub use file::WorldError;
 #[cfg(feature = "fleet")]
 pub use fleet::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
 pub use pace::joint::world::JOINT_WORLDS;
 pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
 pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
-pub use report::{DrawError, PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
+pub use plots::DrawError;
+pub use report::{PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
 pub use vendor::{Setting, Shift, Tags, Vendor};
-pub use world::{MORE, PACE_WORLDS, SHIPPED, World, WorldError};
+pub use world::{MORE, PACE_WORLDS, SHIPPED, World};
 
 mod baseline;
 mod chance;
@@ -43,12 +45,14 @@ mod contestant;
 mod drive;
 mod error;
 mod fetched;
+mod file;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod generate;
 mod memory;
 mod oracle;
 pub mod pace;
+mod plots;
 mod report;
 mod run;
 mod shift;

@@ -5,10 +5,11 @@
 //! know how a world is generated.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
+use super::file::{WorldError, WorldFile};
 use super::vendor::{self, Tags, Vendor};
 use fetchwise::registry::{Class, FetcherSpec};
 
@@ -19,40 +20,6 @@ const SITES_MAX: usize = 5_000_000;
 
 /// The most fetchers: the oracle tries every order of them.
 const FETCHERS_MAX: usize = 16;
-
-/// Why a world cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorldError {
-    /// The file cannot be read.
-    #[error("cannot read world file {path}: {source}")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is no TOML, or a key is missing, unknown or of the wrong type.
-    #[error("{origin}: {source}")]
-    Parse {
-        /// Where the text came from.
-        origin: String,
-        /// What the parser said, with line and column.
-        source: Box<toml::de::Error>,
-    },
-    /// A key holds what no world can have.
-    #[error("world {world:?}: {key} = {got}, expected {expected}")]
-    Value {
-        /// The world's name.
-        world: String,
-        /// The key.
-        key: String,
-        /// What it holds.
-        got: String,
-        /// What it may hold.
-        expected: &'static str,
-    },
-}
 
 /// How a page comes to be: what it takes to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -283,9 +250,7 @@ impl World {
     /// # Errors
     /// [`WorldError`] names the file and what is wrong with it.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| WorldError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::from_file(path)
     }
 
     /// Reads a world from the text of a world file; `origin` names it in errors.
@@ -293,10 +258,7 @@ impl World {
     /// # Errors
     /// [`WorldError`] names the key and what it may hold.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
-        let world: Self = toml::from_str(text)
-            .map_err(|source| WorldError::Parse { origin: origin.to_owned(), source: Box::new(source) })?;
-        world.check()?;
-        Ok(world)
+        Self::from_text(text, origin)
     }
 
     /// The fetcher as a selector is told of it: name, cost, quality; all else is what its name implies.
@@ -317,6 +279,12 @@ impl World {
             _ => BY_PLACE.get(place).copied().unwrap_or(Role::Downloader),
         }
     }
+}
+
+impl WorldFile for World {
+    fn called(&self) -> &str {
+        &self.name
+    }
 
     fn check(&self) -> Result<(), WorldError> {
         self.check_numbers()?;
@@ -333,7 +301,9 @@ impl World {
             WorldError::Value { world: self.name.clone(), key: key.to_owned(), got, expected }
         })
     }
+}
 
+impl World {
     fn check_labels(&self) -> Result<(), WorldError> {
         for (key, labels) in [("framework.weight", &self.frameworks), ("server.weight", &self.servers)] {
             self.expect(key, labels.len(), labels.len() <= usize::from(u8::MAX), "at most 255 of them")?;
@@ -413,13 +383,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn expect(&self, key: &str, got: impl ToString, holds: bool, expected: &'static str) -> Result<(), WorldError> {
-        if holds {
-            return Ok(());
-        }
-        Err(WorldError::Value { world: self.name.clone(), key: key.to_owned(), got: got.to_string(), expected })
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use crate::chrome::Chrome;
 use crate::server::{Server, program};
 

@@ -4,8 +4,9 @@
 use askama::Template;
 use plotters::prelude::*;
 
-use super::report::{FleetReport, distinct, missed, over_worlds, span};
-use crate::report::DrawError;
+use super::report::{FleetReport, missed, over_worlds, span};
+use crate::plots::{Area, DrawError, Drawn, axes, legend, line, svg};
+use crate::report::distinct;
 
 const SIZE: (u32, u32) = (560, 340);
 const COLOURS: [RGBColor; 4] =
@@ -36,7 +37,7 @@ pub fn fleet_html(reports: &[FleetReport]) -> Result<String, DrawError> {
     let row = |of| Row { label: FleetReport::label(of), bans_ratio: times(of.bans_ratio), of };
     let policy = reports.first().map_or("", |report| &report.policy);
     let page = Page { policy, plots, missed: missed(reports), reports: reports.iter().map(row).collect() };
-    page.render().map_err(|error| DrawError::new("the page", error.to_string()))
+    page.render().map_err(|error| DrawError::of_page(&error))
 }
 
 fn times(ratio: Option<f64>) -> String {
@@ -122,23 +123,10 @@ fn by_delay(reports: &[FleetReport], measure: Measure) -> Vec<Line> {
 
 /// Draws lines over a logarithmic axis whose places are those of the points.
 fn draw(lines: &[Line], x: &str, y: &str, name: &dyn Fn(f64) -> String) -> Result<String, DrawError> {
-    let mut svg = String::new();
-    let drawn = {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        chart(&area, lines, (x, y), name)
-            .and_then(|()| area.present().map_err(|error| Box::new(error) as Box<dyn std::error::Error>))
-    };
-    drawn.map_err(|error| DrawError::new("a fleet's plot", error.to_string()))?;
-    Ok(svg)
+    svg("a fleet's plot", SIZE, |area| chart(area, lines, (x, y), name))
 }
 
-fn chart(
-    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    lines: &[Line],
-    (x, y): (&str, &str),
-    name: &dyn Fn(f64) -> String,
-) -> Result<(), Box<dyn std::error::Error>> {
-    area.fill(&WHITE)?;
+fn chart(area: &Area<'_>, lines: &[Line], (x, y): (&str, &str), name: &dyn Fn(f64) -> String) -> Drawn {
     let mut places: Vec<f64> = lines.iter().flat_map(|line| line.1.iter().map(|point| point.0)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -146,12 +134,7 @@ fn chart(
     let at = |x: f64| x.max(1e-3).log10();
     let (low, high) = (at(places.first().copied().unwrap_or(1.0)), at(places.last().copied().unwrap_or(10.0)));
     let most = lines.iter().flat_map(|line| line.1.iter().map(|point| point.1)).fold(1.5, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(24)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(low..high, 0.0..most * 1.08)?;
+    let mut chart = axes(area, low..high, 0.0..most * 1.08)?;
     chart.configure_mesh().disable_x_mesh().x_labels(0).y_desc(y).x_desc(x).light_line_style(WHITE).draw()?;
     chart.draw_series(LineSeries::new([(low, 1.0), (high, 1.0)], RGBColor(150, 150, 150).stroke_width(1)))?;
     let style = ("sans-serif", 11).into_font().color(&RGBColor(90, 90, 90));
@@ -164,16 +147,7 @@ fn chart(
         let colour = COLOURS[place % COLOURS.len()];
         let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (at(*x), *y)).collect();
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-            .label(label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+        line(&mut chart, points, label, colour)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }

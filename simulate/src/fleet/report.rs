@@ -1,5 +1,6 @@
 //! What the counts of a fleet come to, against one node's: as JSON and as tables.
 
+use crate::report::distinct;
 use std::fmt::Write as _;
 
 use fetchwise_fleet::options::Timing;
@@ -156,17 +157,6 @@ pub(super) fn span(seconds: f64) -> String {
         s if s >= 60.0 && s % 60.0 == 0.0 => format!("{} min", s / 60.0),
         s => format!("{s} s"),
     }
-}
-
-/// The distinct values of `of`, in order of their first appearance.
-pub(super) fn distinct<'r, T: PartialEq>(reports: &'r [FleetReport], of: impl Fn(&'r FleetReport) -> T) -> Vec<T> {
-    let mut all = Vec::new();
-    for value in reports.iter().map(of) {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
-    all
 }
 
 /// The mean over worlds of a measure of the fleets called `label`.

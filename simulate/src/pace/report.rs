@@ -1,5 +1,6 @@
 //! What the counts of a class come to, as JSON and as a table.
 
+use crate::report::distinct;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -68,17 +69,6 @@ impl PaceReport {
     }
 }
 
-/// The distinct values of `of`, in order of their first appearance.
-pub(super) fn distinct<'r>(reports: &'r [PaceReport], of: impl Fn(&'r PaceReport) -> &'r str) -> Vec<&'r str> {
-    let mut names = Vec::new();
-    for report in reports {
-        if !names.contains(&of(report)) {
-            names.push(of(report));
-        }
-    }
-    names
-}
-
 /// One number a player: the mean over classes that count.
 pub(super) fn mean(reports: &[PaceReport], world: &str, player: &str, of: impl Fn(&PaceReport) -> f64) -> f64 {
     let found: Vec<f64> =
@@ -89,8 +79,8 @@ pub(super) fn mean(reports: &[PaceReport], world: &str, player: &str, of: impl F
 /// Aligned tables: for each world the means of each player, then the share and the blocks of each class.
 pub fn pace_table(reports: &[PaceReport]) -> String {
     let mut out = String::new();
-    for world in distinct(reports, |report| &report.world) {
-        let players = distinct(reports, |report| &report.player);
+    for world in distinct(reports, |report| &*report.world) {
+        let players = distinct(reports, |report| &*report.player);
         let _ = writeln!(
             out,
             "{world}\n{:14} {:>6} {:>9} {:>8} {:>10} {:>8} {:>8}",
@@ -114,7 +104,7 @@ pub fn pace_table(reports: &[PaceReport]) -> String {
             let _ = write!(out, " {player:>18}");
         }
         out.push('\n');
-        for class in distinct(reports, |report| &report.class) {
+        for class in distinct(reports, |report| &*report.class) {
             let of = |player: &str| reports.iter().find(|r| r.world == world && r.class == class && r.player == player);
             if !players.iter().any(|player| of(player).is_some()) {
                 continue;

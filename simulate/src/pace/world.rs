@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::chance::Stream;
-use crate::world::WorldError;
+use crate::file::{WorldError, WorldFile, is_of_kind};
 
 /// A world of hosts with limits. `simulate/worlds/pace.toml` has every key.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -200,11 +200,7 @@ impl Draw {
 impl PaceWorld {
     /// Whether a file is of this kind, whatever else is wrong with it.
     pub fn is_one(text: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Kind {
-            kind: Option<String>,
-        }
-        toml::from_str::<Kind>(text).is_ok_and(|kind| kind.kind.as_deref() == Some("pace"))
+        is_of_kind(text, "pace")
     }
 
     /// Reads a world file.
@@ -212,9 +208,7 @@ impl PaceWorld {
     /// # Errors
     /// [`WorldError`] when it cannot be read or makes no sense.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| WorldError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::from_file(path)
     }
 
     /// Reads the text of a world file; `origin` stands in messages.
@@ -222,13 +216,16 @@ impl PaceWorld {
     /// # Errors
     /// [`WorldError`] when it makes no sense.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
-        let world: Self = toml::from_str(text)
-            .map_err(|source| WorldError::Parse { origin: origin.to_owned(), source: Box::new(source) })?;
-        world.check()?;
-        Ok(world)
+        Self::from_text(text, origin)
+    }
+}
+
+impl WorldFile for PaceWorld {
+    fn called(&self) -> &str {
+        &self.name
     }
 
-    pub(super) fn check(&self) -> Result<(), WorldError> {
+    fn check(&self) -> Result<(), WorldError> {
         self.expect("kind", &self.kind, self.kind == "pace", "\"pace\"")?;
         self.expect("hosts", self.hosts, (1..=10_000).contains(&self.hosts), "1 to 10,000")?;
         self.expect("urls", self.urls, (1..=10_000_000).contains(&self.urls), "1 to 10 million")?;
@@ -249,7 +246,9 @@ impl PaceWorld {
         }
         Ok(())
     }
+}
 
+impl PaceWorld {
     fn check_class(&self, class: &Class) -> Result<(), WorldError> {
         let given = [
             ("class.n", &class.n),
@@ -284,13 +283,6 @@ impl PaceWorld {
             self.expect("class.change", at, at >= 0.0 && factor > 0.0 && factor < 1e6, "hours, and a factor")?;
         }
         Ok(())
-    }
-
-    fn expect(&self, key: &str, got: impl ToString, holds: bool, expected: &'static str) -> Result<(), WorldError> {
-        if holds {
-            return Ok(());
-        }
-        Err(WorldError::Value { world: self.name.clone(), key: key.to_owned(), got: got.to_string(), expected })
     }
 }
 

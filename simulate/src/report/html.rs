@@ -2,32 +2,16 @@
 //! stands in it is drawn and put together here.
 
 use askama::Template;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::table::{baseline_wins, distinct, find, mean_regret};
-use super::{PolicyReport, Wait};
+use super::table::{baseline_wins, find, mean_regret};
+use super::{PolicyReport, Wait, distinct};
+use crate::plots::{Area, DrawError, Drawn, Plot, TRANSPARENT, axes, legend, line, svg};
 use fetchwise::decision::Source;
 
 const SIZE: (u32, u32) = (560, 360);
 /// The longest wait that the plots of adaptation show.
 const WAIT_MAX: u32 = 100;
-
-/// Why a page could not be drawn.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot draw {plot}: {reason}")]
-pub struct DrawError {
-    /// Which plot.
-    plot: &'static str,
-    /// What the chart library said.
-    reason: String,
-}
-
-impl DrawError {
-    pub(crate) fn new(plot: &'static str, reason: String) -> Self {
-        Self { plot, reason }
-    }
-}
 
 /// The page as `templates/report.html` has it.
 #[derive(Template)]
@@ -51,11 +35,6 @@ struct WorldPart<'r> {
     reports: Vec<&'r PolicyReport>,
 }
 
-struct Plot {
-    caption: String,
-    svg: String,
-}
-
 /// Policies whose labels say something: baselines have none of their own.
 const LEARNERS: [&str; 3] = ["default", "index", "confident"];
 
@@ -65,12 +44,12 @@ const LEARNERS: [&str; 3] = ["default", "index", "confident"];
 /// # Errors
 /// [`DrawError`] when the chart library cannot draw what it is given.
 pub fn html(reports: &[PolicyReport]) -> Result<String, DrawError> {
-    let names = distinct(reports, |report| &report.world);
+    let names = distinct(reports, |report| &*report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
-    let policies = distinct(reports, |report| &report.policy);
+    let policies = distinct(reports, |report| &*report.policy);
     let overview = policies.into_iter().map(|policy| row(reports, &names, policy)).collect();
     let page = Page { overview, wins: baseline_wins(reports), worlds };
-    page.render().map_err(|error| DrawError { plot: "the page", reason: error.to_string() })
+    page.render().map_err(|error| DrawError::of_page(&error))
 }
 
 fn row<'r>(reports: &'r [PolicyReport], worlds: &[&str], policy: &'r str) -> Row<'r> {
@@ -84,38 +63,21 @@ fn world<'r>(reports: &'r [PolicyReport], name: &'r str) -> Result<WorldPart<'r>
     let of: Vec<&PolicyReport> = reports.iter().filter(|report| report.world == name).collect();
     let mut plots = Vec::new();
     let mut add = |caption: &str, svg| plots.push(Plot { caption: caption.to_owned(), svg });
-    add("Regret a URL over time", draw("regret over time", |area| regret_over_time(area, &of))?);
-    add("Success against cost", draw("cost against success", |area| cost_against_success(area, &of))?);
+    add("Regret a URL over time", svg("regret over time", SIZE, |area| regret_over_time(area, &of))?);
+    add("Success against cost", svg("cost against success", SIZE, |area| cost_against_success(area, &of))?);
     add(
         "After a change to a dearer fetcher: share of warm hosts where it is first",
-        draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.worse))?,
+        svg("adaptation", SIZE, |area| adaptation(area, &of, |report| &report.curves.worse))?,
     );
     add(
         "After a change to a cheaper fetcher",
-        draw("adaptation", |area| adaptation(area, &of, |report| &report.curves.better))?,
+        svg("adaptation", SIZE, |area| adaptation(area, &of, |report| &report.curves.better))?,
     );
     for report in of.iter().filter(|report| LEARNERS.contains(&&*report.policy)) {
         let caption = format!("First decisions of {}", report.policy);
-        add(&caption, draw("decision mix", |area| decision_mix(area, report))?);
+        add(&caption, svg("decision mix", SIZE, |area| decision_mix(area, report))?);
     }
     Ok(WorldPart { name, plots, reports: of })
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Failure = Box<dyn std::error::Error>;
-
-/// Draws one plot as SVG.
-fn draw(plot: &'static str, with: impl Fn(&Area<'_>) -> Result<(), Failure>) -> Result<String, DrawError> {
-    let mut svg = String::new();
-    let drawn = {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE)
-            .map_err(Failure::from)
-            .and_then(|()| with(&area))
-            .and_then(|()| area.present().map_err(Failure::from))
-    };
-    drawn.map_err(|error| DrawError { plot, reason: error.to_string() })?;
-    Ok(svg)
 }
 
 /// The colour of the `place`th line.
@@ -136,17 +98,12 @@ fn colour(place: usize) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-fn regret_over_time(area: &Area<'_>, of: &[&PolicyReport]) -> Result<(), Failure> {
+fn regret_over_time(area: &Area<'_>, of: &[&PolicyReport]) -> Drawn {
     let shown: Vec<&&PolicyReport> = of.iter().filter(|report| report.policy != "oracle").collect();
     let all = || shown.iter().flat_map(|report| report.curves.regret.iter().flatten().copied());
     let (low, high) = (all().fold(0.0, f64::min), all().fold(1.0, f64::max));
     let stretches = shown.first().map_or(1, |report| report.curves.regret.len().max(1));
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(20)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(0.0..100.0, low..high * 1.05)?;
+    let mut chart = axes(area, 0.0..100.0, low..high * 1.05)?;
     chart
         .configure_mesh()
         .x_desc("share of the days, %")
@@ -157,26 +114,15 @@ fn regret_over_time(area: &Area<'_>, of: &[&PolicyReport]) -> Result<(), Failure
         let points = report.curves.regret.iter().enumerate().filter_map(|(stretch, regret)| {
             regret.map(|regret| (100.0 * (stretch as f64 + 0.5) / stretches as f64, regret))
         });
-        chart
-            .draw_series(LineSeries::new(points, colour(place).stroke_width(2)))?
-            .label(&report.policy)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour(place).stroke_width(2)));
+        line(&mut chart, points, &report.policy, colour(place))?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.2)).draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::MiddleRight)
 }
 
-const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
-
-fn cost_against_success(area: &Area<'_>, of: &[&PolicyReport]) -> Result<(), Failure> {
+fn cost_against_success(area: &Area<'_>, of: &[&PolicyReport]) -> Drawn {
     let most = of.iter().map(|report| report.cost_per_url).fold(1.0, f64::max);
     let least = of.iter().map(|report| report.success_rate).fold(1.0, f64::min);
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(20)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(0.0..most * 1.25, (least - 0.05).max(0.0)..1.0)?;
+    let mut chart = axes(area, 0.0..most * 1.25, (least - 0.05).max(0.0)..1.0)?;
     chart
         .configure_mesh()
         .x_desc("cost of requests a URL")
@@ -207,17 +153,8 @@ fn ended(waits: &[Wait]) -> Vec<(f64, f64)> {
     points
 }
 
-fn adaptation(
-    area: &Area<'_>,
-    of: &[&PolicyReport],
-    waits: impl Fn(&PolicyReport) -> &Vec<Wait>,
-) -> Result<(), Failure> {
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(20)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(0.0..f64::from(WAIT_MAX), 0.0..1.0)?;
+fn adaptation(area: &Area<'_>, of: &[&PolicyReport], waits: impl Fn(&PolicyReport) -> &Vec<Wait>) -> Drawn {
+    let mut chart = axes(area, 0.0..f64::from(WAIT_MAX), 0.0..1.0)?;
     chart
         .configure_mesh()
         .x_desc("URLs since the change")
@@ -226,29 +163,15 @@ fn adaptation(
         .draw()?;
     let shown = of.iter().filter(|report| report.policy != "oracle" && !waits(report).is_empty());
     for (place, report) in shown.enumerate() {
-        chart
-            .draw_series(LineSeries::new(ended(waits(report)), colour(place).stroke_width(2)))?
-            .label(&report.policy)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour(place).stroke_width(2)));
+        line(&mut chart, ended(waits(report)), &report.policy, colour(place))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 
 /// Labels one above the other.
-fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Result<(), Failure> {
+fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Drawn {
     let stretches = report.curves.labels.len().max(1);
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(20)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(0.0..100.0, 0.0..1.0)?;
+    let mut chart = axes(area, 0.0..100.0, 0.0..1.0)?;
     chart
         .configure_mesh()
         .x_desc("share of the days, %")
@@ -278,11 +201,5 @@ fn decision_mix(area: &Area<'_>, report: &PolicyReport) -> Result<(), Failure> {
             .label(source.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 10, y + 4)], colour(place).mix(0.75).filled()));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::LowerRight)
 }

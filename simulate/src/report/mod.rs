@@ -10,7 +10,7 @@ use fetchwise::decision::Source;
 mod html;
 mod table;
 
-pub use html::{DrawError, html};
+pub use html::html;
 pub use table::{baseline_wins, table};
 
 /// The results of one policy in one world, over all seeds. As JSON, one object.
@@ -220,4 +220,15 @@ pub(crate) fn deviation(of: &[f64], mean: f64) -> f64 {
         return 0.0;
     }
     (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (of.len() - 1) as f64).sqrt()
+}
+
+/// The distinct values of `of`, in order of their first appearance.
+pub(crate) fn distinct<'r, R, T: PartialEq>(reports: &'r [R], of: impl Fn(&'r R) -> T) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in reports.iter().map(of) {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
 }

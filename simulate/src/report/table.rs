@@ -3,20 +3,10 @@
 use std::fmt::Write as _;
 
 use super::PolicyReport;
+use super::distinct;
 
 /// The names under which the project's own policies run; what is compared with baselines.
 const OWN: [&str; 3] = ["default", "index", "confident"];
-
-/// The distinct values of `of`, in order of their first appearance.
-pub(super) fn distinct<'r>(reports: &'r [PolicyReport], of: impl Fn(&'r PolicyReport) -> &'r str) -> Vec<&'r str> {
-    let mut names = Vec::new();
-    for report in reports {
-        if !names.contains(&of(report)) {
-            names.push(of(report));
-        }
-    }
-    names
-}
 
 pub(super) fn find<'r>(reports: &'r [PolicyReport], world: &str, policy: &str) -> Option<&'r PolicyReport> {
     reports.iter().find(|report| report.world == world && report.policy == policy)
@@ -32,8 +22,8 @@ pub(super) fn mean_regret(reports: &[PolicyReport], worlds: &[&str], policy: &st
 /// An aligned table of regret a URL, the least mean first: one line a policy, one column a world. Below it, for each world
 /// where a baseline has less regret than `default`, a line that says so. Worlds with vendors have a table of their own behind it.
 pub fn table(reports: &[PolicyReport]) -> String {
-    let worlds = distinct(reports, |report| &report.world);
-    let mut policies = distinct(reports, |report| &report.policy);
+    let worlds = distinct(reports, |report| &*report.world);
+    let mut policies = distinct(reports, |report| &*report.policy);
     let mean = |policy: &str| mean_regret(reports, &worlds, policy).unwrap_or(f64::INFINITY);
     policies.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
     let first = policies.iter().map(|policy| policy.len()).max().unwrap_or(0).max("policy".len());
@@ -157,7 +147,7 @@ fn shifts(walled: &[&PolicyReport], first: usize) -> String {
 /// Where a baseline has less regret than `default`.
 pub fn baseline_wins(reports: &[PolicyReport]) -> Vec<String> {
     let mut lines = Vec::new();
-    for world in distinct(reports, |report| &report.world) {
+    for world in distinct(reports, |report| &*report.world) {
         let Some(ours) = find(reports, world, "default") else { continue };
         let others = reports.iter().filter(|r| r.world == world && r.policy != "oracle" && !OWN.contains(&&*r.policy));
         for other in others.filter(|other| other.regret < ours.regret) {

@@ -4,8 +4,9 @@
 use askama::Template;
 use plotters::prelude::*;
 
-use super::report::{JointReport, distinct, mean};
-use crate::report::DrawError;
+use super::report::{JointReport, mean};
+use crate::plots::{Area, DrawError, Drawn, Plot, axes, dots, legend, line, svg};
+use crate::report::distinct;
 
 const SIZE: (u32, u32) = (560, 300);
 /// A ceiling that is so much above that of the minute before is one that is being tried out.
@@ -36,26 +37,19 @@ struct Row<'r> {
     renders: f64,
 }
 
-struct Plot {
-    caption: String,
-    svg: String,
-}
-
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
 /// The page: means, then for each class one host over time (what came, against the best, with the rate that it was held to, blocks and
 /// looks), and a table. Same reports, same bytes.
 ///
 /// # Errors
 /// [`DrawError`] when the chart library cannot draw what it is given.
 pub fn joint_html(reports: &[JointReport]) -> Result<String, DrawError> {
-    let names = distinct(reports, |report| &report.world);
+    let names = distinct(reports, |report| &*report.world);
     let worlds = names.iter().map(|name| world(reports, name)).collect::<Result<_, _>>()?;
-    Page { worlds }.render().map_err(|error| DrawError::new("the page", error.to_string()))
+    Page { worlds }.render().map_err(|error| DrawError::of_page(&error))
 }
 
 fn world<'r>(reports: &'r [JointReport], name: &'r str) -> Result<WorldPart<'r>, DrawError> {
-    let crawlers = distinct(reports, |report| &report.crawler);
+    let crawlers = distinct(reports, |report| &*report.crawler);
     let row = |crawler: &&'r str| {
         let mean = |of: fn(&JointReport) -> f64| mean(reports, name, crawler, of);
         Row {
@@ -71,55 +65,37 @@ fn world<'r>(reports: &'r [JointReport], name: &'r str) -> Result<WorldPart<'r>,
     // The first crawler is the one that is looked at; the others stand in the table.
     let first = crawlers.first().copied().unwrap_or_default();
     let plots = of.iter().filter(|report| report.crawler == first && !report.minutes.is_empty());
-    let plots = plots
-        .map(|report| Ok(Plot { caption: format!("{}: a host crawled by {first}", report.class), svg: draw(report)? }));
+    let plots = plots.map(|report| {
+        Ok(Plot {
+            caption: format!("{}: a host crawled by {first}", report.class),
+            svg: svg("the crawl over time", SIZE, |area| over_time(area, report))?,
+        })
+    });
     let plots = plots.collect::<Result<_, _>>()?;
     Ok(WorldPart { name, crawlers: crawlers.iter().map(row).collect(), plots, reports: of })
 }
 
-fn draw(report: &JointReport) -> Result<String, DrawError> {
-    let mut svg = String::new();
-    let drawn = {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        over_time(&area, report)
-            .and_then(|()| area.present().map_err(|error| Box::new(error) as Box<dyn std::error::Error>))
-    };
-    drawn.map_err(|error| DrawError::new("the crawl over time", error.to_string()))?;
-    Ok(svg)
-}
-
-fn over_time(area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>, report: &JointReport) -> Drawn {
+fn over_time(area: &Area<'_>, report: &JointReport) -> Drawn {
     const GOOD: RGBColor = RGBColor(0, 90, 181);
     const BEST: RGBColor = RGBColor(90, 90, 90);
     const ASKED: RGBColor = RGBColor(230, 159, 0);
     const BLOCK: RGBColor = RGBColor(220, 50, 32);
     const LOOKED: RGBColor = RGBColor(0, 140, 90);
-    area.fill(&WHITE)?;
     let minutes = &report.minutes;
     let most = minutes.iter().flat_map(|minute| [minute.good, minute.best, minute.requests]).fold(0.1_f32, f32::max);
     let high = f64::from(most) / 60.0 * 1.15;
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(20)
-        .x_label_area_size(34)
-        .y_label_area_size(46)
-        .build_cartesian_2d(0.0..minutes.len() as f64, 0.0..high)?;
+    let mut chart = axes(area, 0.0..minutes.len() as f64, 0.0..high)?;
     chart.configure_mesh().x_desc("minutes").y_desc("a second").light_line_style(WHITE).draw()?;
     let mut add = |of: &dyn Fn(&super::crawl::Minute) -> f32, name: &str, colour: RGBColor| -> Drawn {
-        let line = minutes.iter().enumerate().map(|(at, minute)| (at as f64 + 0.5, f64::from(of(minute)) / 60.0));
-        chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
-        Ok(())
+        let points = minutes.iter().enumerate();
+        let points = points.map(|(at, minute)| (at as f64 + 0.5, f64::from(of(minute)) / 60.0));
+        line(&mut chart, points, name, colour)
     };
     add(&|minute| minute.best, "pages at the best constant pace", BEST)?;
     add(&|minute| minute.requests, "requests to the host", ASKED)?;
     add(&|minute| minute.good, "good pages", GOOD)?;
     let mut mark = |places: Vec<usize>, at: f64, name: &str, colour: RGBColor| -> Drawn {
-        let dots = places.into_iter().map(|minute| Circle::new((minute as f64 + 0.5, high * at), 3, colour.filled()));
-        chart.draw_series(dots)?.label(name).legend(move |(x, y)| Circle::new((x + 7, y), 3, colour.filled()));
-        Ok(())
+        dots(&mut chart, places.into_iter().map(|minute| (minute as f64 + 0.5, high * at)), name, colour)
     };
     let blocked = (0..minutes.len()).filter(|minute| minutes[*minute].blocked > 0.0).collect();
     mark(blocked, 0.02, "blocked", BLOCK)?;
@@ -129,11 +105,5 @@ fn over_time(area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>, report:
     if minutes.iter().any(|minute| minute.held_to.is_some()) {
         mark(looked, 0.06, "a higher ceiling", LOOKED)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .draw()?;
-    Ok(())
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }

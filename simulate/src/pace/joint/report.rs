@@ -1,5 +1,6 @@
 //! What the counts of a class come to, as JSON and as a table.
 
+use crate::report::distinct;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -68,17 +69,6 @@ impl JointReport {
     }
 }
 
-/// The distinct values of `of`, in order of their first appearance.
-pub(super) fn distinct<'r>(reports: &'r [JointReport], of: impl Fn(&'r JointReport) -> &'r str) -> Vec<&'r str> {
-    let mut names = Vec::new();
-    for report in reports {
-        if !names.contains(&of(report)) {
-            names.push(of(report));
-        }
-    }
-    names
-}
-
 /// The mean of a crawler over all classes.
 pub(super) fn mean(reports: &[JointReport], world: &str, crawler: &str, of: impl Fn(&JointReport) -> f64) -> f64 {
     let found: Vec<f64> = reports.iter().filter(|r| r.world == world && r.crawler == crawler).map(of).collect();
@@ -111,13 +101,13 @@ pub fn joint_table(reports: &[JointReport]) -> String {
             HEAD[0], HEAD[1], HEAD[2], HEAD[3], HEAD[4], HEAD[5], HEAD[6], HEAD[7]
         );
     };
-    for world in distinct(reports, |report| &report.world) {
-        let crawlers = distinct(reports, |report| &report.crawler);
+    for world in distinct(reports, |report| &*report.world) {
+        let crawlers = distinct(reports, |report| &*report.crawler);
         head(&mut out, world);
         for crawler in &crawlers {
             row(&mut out, crawler, &|of| mean(reports, world, crawler, of));
         }
-        for class in distinct(reports, |report| &report.class) {
+        for class in distinct(reports, |report| &*report.class) {
             let of_class: Vec<&JointReport> = reports.iter().filter(|r| r.world == world && r.class == class).collect();
             if of_class.is_empty() {
                 continue;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::file::{WorldError, WorldFile, is_of_kind};
 use crate::pace::world::{Class, Draw, PaceWorld};
-use crate::world::WorldError;
 use fetchwise::registry::FetcherSpec;
 
 /// The shipped worlds, as name and text of the file.
@@ -102,11 +102,7 @@ fn limit<'de, D: Deserializer<'de>>(from: D) -> Result<Class, D::Error> {
 impl JointWorld {
     /// Whether a file is of this kind, whatever else is wrong with it.
     pub fn is_one(text: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Kind {
-            kind: Option<String>,
-        }
-        toml::from_str::<Kind>(text).is_ok_and(|kind| kind.kind.as_deref() == Some("joint"))
+        is_of_kind(text, "joint")
     }
 
     /// Reads a world file.
@@ -114,9 +110,7 @@ impl JointWorld {
     /// # Errors
     /// [`WorldError`] when it cannot be read or makes no sense.
     pub fn read(path: &Path) -> Result<Self, WorldError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| WorldError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::from_file(path)
     }
 
     /// Reads the text of a world file; `origin` stands in messages.
@@ -124,10 +118,7 @@ impl JointWorld {
     /// # Errors
     /// [`WorldError`] when it makes no sense.
     pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
-        let world: Self = toml::from_str(text)
-            .map_err(|source| WorldError::Parse { origin: origin.to_owned(), source: Box::new(source) })?;
-        world.check()?;
-        Ok(world)
+        Self::from_text(text, origin)
     }
 
     /// What the limiters have to know of the world.
@@ -150,6 +141,12 @@ impl JointWorld {
     pub(super) fn spec(&self, place: usize) -> Option<FetcherSpec> {
         self.fetchers.get(place).map(|fetcher| FetcherSpec::by_name(&fetcher.name))
     }
+}
+
+impl WorldFile for JointWorld {
+    fn called(&self) -> &str {
+        &self.name
+    }
 
     fn check(&self) -> Result<(), WorldError> {
         self.expect("kind", &self.kind, self.kind == "joint", "\"joint\"")?;
@@ -167,7 +164,9 @@ impl JointWorld {
         self.expect("fetcher", "no plain one first", first, "the plain one before those that render")?;
         self.classes.iter().try_for_each(|class| self.check_class(class))
     }
+}
 
+impl JointWorld {
     fn check_class(&self, class: &JointClass) -> Result<(), WorldError> {
         let share = |share: f64| (0.0..=1.0).contains(&share);
         self.expect("class.shells", class.shells, share(class.shells), "a share")?;
@@ -187,12 +186,5 @@ impl JointWorld {
         }
         let hosts = class.limit.hosts_a_site;
         self.expect("class.limit.hosts_a_site", hosts, hosts == 1, "1: each host is a site of its own")
-    }
-
-    fn expect(&self, key: &str, got: impl ToString, holds: bool, expected: &'static str) -> Result<(), WorldError> {
-        if holds {
-            return Ok(());
-        }
-        Err(WorldError::Value { world: self.name.clone(), key: key.to_owned(), got: got.to_string(), expected })
     }
 }

@@ -1,0 +1,108 @@
+//! What the plots of all reports have in common: the picture, its axes, its lines and their legend.
+//!
+//! Must not know what is drawn. Same points, same bytes.
+
+use std::error::Error;
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+
+/// Where a plot is drawn.
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// A plot's axes, and what is drawn between them.
+pub(crate) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+/// How drawing went.
+pub(crate) type Drawn<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Lines that are not to be seen.
+pub(crate) const TRANSPARENT: RGBAColor = RGBAColor(255, 255, 255, 0.0);
+
+/// Why a page could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw {plot}: {reason}")]
+pub struct DrawError {
+    /// Which plot.
+    plot: &'static str,
+    /// What the chart library said.
+    reason: String,
+}
+
+impl DrawError {
+    /// A page of which `reason` says why it could not be put together.
+    pub(crate) fn of_page(reason: &askama::Error) -> Self {
+        Self { plot: "the page", reason: reason.to_string() }
+    }
+}
+
+/// A plot and what stands above it.
+pub(crate) struct Plot {
+    pub(crate) caption: String,
+    pub(crate) svg: String,
+}
+
+/// Draws one plot as SVG, on white; `plot` names it when that fails.
+pub(crate) fn svg(
+    plot: &'static str,
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Drawn,
+) -> Result<String, DrawError> {
+    let mut svg = String::new();
+    let drawn = {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area)).and_then(|()| Ok(area.present()?))
+    };
+    drawn.map_err(|error| DrawError { plot, reason: error.to_string() })?;
+    Ok(svg)
+}
+
+/// Axes with room for what is written beside them.
+pub(crate) fn axes<'a>(area: &Area<'a>, x: Range<f64>, y: Range<f64>) -> Drawn<Chart<'a>> {
+    let chart = ChartBuilder::on(area)
+        .margin(8)
+        .margin_right(24)
+        .x_label_area_size(34)
+        .y_label_area_size(46)
+        .build_cartesian_2d(x, y)?;
+    Ok(chart)
+}
+
+/// A line that the legend names.
+pub(crate) fn line(
+    chart: &mut Chart<'_>,
+    points: impl IntoIterator<Item = (f64, f64)>,
+    name: &str,
+    colour: RGBColor,
+) -> Drawn {
+    chart
+        .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+        .label(name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+    Ok(())
+}
+
+/// Dots that the legend names.
+pub(crate) fn dots(
+    chart: &mut Chart<'_>,
+    points: impl IntoIterator<Item = (f64, f64)>,
+    name: &str,
+    colour: RGBColor,
+) -> Drawn {
+    chart
+        .draw_series(points.into_iter().map(|point| Circle::new(point, 3, colour.filled())))?
+        .label(name)
+        .legend(move |(x, y)| Circle::new((x + 7, y), 3, colour.filled()));
+    Ok(())
+}
+
+/// The legend, where it covers least.
+pub(crate) fn legend(chart: &mut Chart<'_>, position: SeriesLabelPosition) -> Drawn {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.2))
+        .draw()?;
+    Ok(())
+}

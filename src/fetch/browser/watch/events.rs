@@ -1,0 +1,104 @@
+//! What Chromium tells of a tab, as far as the machine reads it: one shape for each event.
+//!
+//! A newer Chromium may leave out what is not needed here; an event without what is needed does not read.
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WillBeSent {
+    pub(super) request_id: String,
+    #[serde(default)]
+    pub(super) loader_id: String,
+    pub(super) frame_id: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<String>,
+    pub(super) request: Target,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Target {
+    pub(super) url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ExtraInfo {
+    pub(super) request_id: String,
+    pub(super) status_code: Option<u16>,
+    #[serde(default)]
+    pub(super) headers: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Data {
+    pub(super) request_id: String,
+    pub(super) data_length: u64,
+    #[serde(default)]
+    pub(super) encoded_data_length: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finished {
+    pub(super) request_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Failed {
+    pub(super) request_id: String,
+    #[serde(default)]
+    pub(super) error_text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Paused {
+    pub(super) request_id: String,
+    pub(super) network_id: Option<String>,
+    pub(super) frame_id: Option<String>,
+    pub(super) resource_type: Option<String>,
+    pub(super) request: Target,
+    pub(super) response_status_code: Option<u16>,
+    pub(super) response_headers: Option<Vec<HeaderEntry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuthRequired {
+    pub(super) request_id: String,
+    pub(super) auth_challenge: Challenge,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Challenge {
+    pub(super) source: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct HeaderEntry {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Navigated {
+    pub(super) frame: Frame,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Frame {
+    pub(super) parent_id: Option<String>,
+    #[serde(default)]
+    pub(super) loader_id: String,
+    pub(super) unreachable_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Dialog {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+}
