@@ -376,8 +376,14 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// How many stories are told: what `PROPTEST_CASES` says, else what the fault suite's counts say, as for its rows.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(24)
+    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    said.unwrap_or(match std::env::var("FETCHWISE_FLEET_FAULTS").as_deref() {
+        Ok("full") => 10_000,
+        Ok("ci") => 200,
+        _ => 24,
+    })
 }
 
 proptest! {
