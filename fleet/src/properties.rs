@@ -2,9 +2,10 @@
 //! switched off, which must show.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::outcome::ErrorKind;
@@ -99,7 +100,15 @@ impl World {
     async fn crash(&mut self, n: usize) {
         self.copies += 1;
         let to = self.root.path().join(format!("copy{}", self.copies));
-        copy(&self.nodes[n].dir, &to);
+        // A crash leaves what is there at one moment; copying takes longer than that, and the log goes on being written meanwhile.
+        loop {
+            let before = stamps(&self.nodes[n].dir);
+            copy(&self.nodes[n].dir, &to);
+            if stamps(&self.nodes[n].dir) == before {
+                break;
+            }
+            std::fs::remove_dir_all(&to).unwrap();
+        }
         self.nodes[n].live = None;
         std::fs::remove_dir_all(&self.nodes[n].dir).unwrap();
         self.nodes[n].dir = to;
@@ -248,6 +257,22 @@ impl World {
         let expected = self.naive(|_, _| true);
         (0..self.nodes.len()).map(|n| self.evidence(n).distance(&expected).0).fold(0.0, f64::max)
     }
+}
+
+/// When each file was last written, and how long it is.
+fn stamps(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, u64)> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        // A file may be given its name, or be removed, in this moment.
+        let Ok(about) = path.metadata() else { continue };
+        if about.is_dir() {
+            found.extend(stamps(&path));
+        } else {
+            found.insert(path, (about.modified().unwrap(), about.len()));
+        }
+    }
+    found
 }
 
 fn copy(from: &Path, to: &Path) {
