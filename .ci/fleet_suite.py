@@ -88,7 +88,7 @@ def main():
     brokers = build(BROKERS, "fleet/")
     tests = rows_of(brokers)
     wanted = [(name.split("::")[-1], brokers, name, True, tests[name]) for name in tests
-              if re.match(r"(suite|rows|hosts|secrets|eight)::", name)]
+              if re.match(r"(suite|rows|divided|hosts|secrets|eight)::", name)]
     known = {row for row, *_ in wanted} | {row for row, *_ in WITHOUT_BROKERS}
     for row, flags, prefix in WITHOUT_BROKERS:
         if re.search(only, row):
