@@ -209,7 +209,12 @@ impl Nodes {
         let begun = Instant::now();
         let has = |node: &Node| node.said().is_some_and(|said| said.status.published > 0);
         while !self.all.iter().filter(|node| node.is_up()).all(has) {
-            assert!(begun.elapsed() < QUIET, "a node does not begin");
+            if begun.elapsed() > QUIET {
+                let refused = |node: &Node| fs::read_to_string(beside(&node.dir, REFUSED)).unwrap_or_default();
+                let how = |node: &Node| format!("{:#?}\n{}\n{}", node.said(), refused(node), node.log());
+                let all: Vec<String> = self.all.iter().filter(|node| node.is_up()).map(how).collect();
+                panic!("a node does not begin: {}", all.join("\n----\n"));
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Some brokers.
@@ -48,9 +49,18 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// A port that nobody has at the moment.
+/// A port that nobody has at the moment, and that nobody is given before somebody listens there: the system gives out ports from 32 768 on,
+/// and each process that runs these tests begins somewhere else.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let place = std::process::id().wrapping_mul(7919).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (PORTS.start + place % (PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -127,13 +137,16 @@ impl Servers {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        server.running = Some(Running { server: child, guard });
+        let running = server.running.insert(Running { server: child, guard });
         let address: SocketAddr = ([127, 0, 0, 1], server.port).into();
         let begun = Instant::now();
         while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(30), "a nats-server does not start: {}", self.log(number));
             std::thread::sleep(Duration::from_millis(20));
         }
+        // Had somebody else taken the port, that one would have answered.
+        let ended = running.server.try_wait().unwrap();
+        assert!(ended.is_none(), "a nats-server has ended: {}", self.log(number));
     }
 
     /// Stops it where it stands (SIGSTOP).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a [`BrowserFetcher`] behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
+/// How a [`BrowserFetcher`](super::BrowserFetcher) behaves. Start from [`BrowserOptions::default`] or [`BrowserOptions::stealth`].
 #[derive(Clone, Debug)]
 pub struct BrowserOptions {
     /// The name that attempts are logged under.

@@ -35,7 +35,7 @@ pub const DEFAULT_NAME: &str = "direct_access";
 pub const DEFAULT_USER_AGENT: &str =
     concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
 
-/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`] can ask for less, not for more.
+/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`](crate::fetch::Limits::max_headers) can ask for less, not for more.
 pub const MAX_HEAD: usize = 512 << 10;
 
 /// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
