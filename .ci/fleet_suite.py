@@ -76,7 +76,21 @@ def told(text):
     # A test's first words stand behind its name.
     lines = [re.sub(r"^test \S+ \.\.\. ?", "", line) for line in lines]
     noise = re.compile(r"^(ok|running \d+ tests?|test result: .*|)$")
-    return [line.replace("|", "/") for line in lines if not noise.match(line)]
+    return slowest([line.replace("|", "/") for line in lines if not noise.match(line)])
+
+
+def slowest(lines):
+    """Of times that many rounds have measured, those of the round whose last time is the longest."""
+    kinds = {}
+    for line in lines:
+        kinds.setdefault(re.sub(r"[\d.]+(ms|µs)", "#", line), []).append(line)
+
+    def last(line):
+        times = re.findall(r"([\d.]+)(ms|µs)", line)
+        return float(times[-1][0]) * {"ms": 1, "µs": 0.001}[times[-1][1]] if times else 0
+
+    told = [(max(alike, key=last), len(alike)) for alike in kinds.values()]
+    return [line if count == 1 or not last(line) else f"{line} (the slowest of {count})" for line, count in told]
 
 
 def main():
