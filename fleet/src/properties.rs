@@ -50,13 +50,14 @@ struct Node {
 }
 
 struct World {
-    root: tempfile::TempDir,
     clock: Arc<Clock>,
     broker: Arc<Memory>,
     nodes: Vec<Node>,
     options: Options,
     copies: u32,
     luck: u64,
+    /// Dropped last, when nobody writes into it any more.
+    root: tempfile::TempDir,
 }
 
 impl World {
