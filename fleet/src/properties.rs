@@ -56,8 +56,19 @@ struct World {
     options: Options,
     copies: u32,
     luck: u64,
-    /// Dropped last, when nobody writes into it any more.
     root: tempfile::TempDir,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        // What a node still had to write is written a moment later; until then its folder does not go.
+        let goes = |_| std::fs::remove_dir_all(self.root.path()).is_ok();
+        (0..500)
+            .map(goes)
+            .take_while(|gone| !gone)
+            .for_each(|_| std::thread::sleep(std::time::Duration::from_millis(2)));
+    }
 }
 
 impl World {
