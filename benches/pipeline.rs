@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fetchwise::decision::Source;
-use fetchwise::fetch::guard::AddressGuard;
+use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{Fetcher, Limits, Request};
 use fetchwise::pipeline::{Link, Pipeline};

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::outcome::ErrorKind;
-use fetchwise::journal::maintain::{self, CompactOptions};
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -53,7 +54,7 @@ fn copy_of(dir: &Path) -> TempDir {
 }
 
 fn take_snapshot(dir: &Path, now: Timestamp) {
-    maintain::snapshot(dir, &selector(), now, &mut |_, _| {}).unwrap();
+    maintenance::snapshot(dir, &selector(), now, &mut |_, _| {}).unwrap();
 }
 
 fn starts(c: &mut Criterion) {
@@ -97,7 +98,7 @@ fn maintenance(c: &mut Criterion) {
             fresh,
             |dir| {
                 let compact = CompactOptions::default();
-                let done = maintain::compact(dir.path(), &selector(), &compact, now, &mut |_, _| {}).unwrap();
+                let done = maintenance::compact(dir.path(), &selector(), &compact, now, &mut |_, _| {}).unwrap();
                 assert!(done.attempts.1 < done.attempts.0);
             },
             BatchSize::PerIteration,

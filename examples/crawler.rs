@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fetchwise::Selector;
-use fetchwise::answer::{Answer, Outcome};
 use fetchwise::detect::Detector;
+use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
-use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use fetchwise::fetch_result::{Answer, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::robots::Rules;
 use fetchwise::time::Timestamp;

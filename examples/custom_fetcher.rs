@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::{Body, FetchError, FetchFuture, Fetcher, Request, Response};
 use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::{Class, FetcherSpec};

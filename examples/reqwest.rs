@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::answer::{Answer, Outcome};
 use fetchwise::detect::Detector;
+use fetchwise::fetch_result::{Answer, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 use fetchwise::time::Timestamp;

@@ -3,7 +3,7 @@
 //! `cargo run --example select`
 
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::selector::{Selector, Situation};
 use fetchwise::time::Timestamp;

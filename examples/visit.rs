@@ -8,8 +8,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::answer::{Answer, Outcome};
 use fetchwise::detect::Detector;
+use fetchwise::fetch_result::{Answer, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::visit::{End, Step};
 use fetchwise_testsite::origin::{Origin, Site};

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::attempt::Hint;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::time::Timestamp;
 
 /// The risk level does not rise above this.
 pub const RISK_LEVEL_MAX: u8 = 5;

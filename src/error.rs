@@ -4,8 +4,8 @@
 //! selector are held as trait objects, so that nothing here imports them.
 
 use crate::evidence::decay::HalfLifeError;
-use crate::heuristic::url::UrlError;
-use crate::registry::RegistryError;
+use fetchwise_types::heuristic::url::UrlError;
+use fetchwise_types::registry::RegistryError;
 
 /// Why fetchwise cannot do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -41,3 +41,17 @@ pub enum Error {
 
 /// An error of a part that stands above this one.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(feature = "detect")]
+impl From<fetchwise_detect::RuleFileError> for Error {
+    fn from(error: fetchwise_detect::RuleFileError) -> Self {
+        Self::Rules(Box::new(error))
+    }
+}
+
+#[cfg(feature = "detect")]
+impl From<fetchwise_detect::RuleError> for Error {
+    fn from(error: fetchwise_detect::RuleError) -> Self {
+        Self::Rules(Box::new(error))
+    }
+}

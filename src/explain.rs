@@ -3,14 +3,14 @@
 //! Owns what a decision looks like to a person. It works from the steps that were written down while the decision was made, and
 //! must not decide itself.
 
-use crate::decision::{Decision, Rule};
 use crate::evidence::{Tags, WALLED};
-use crate::heuristic::{HOST_SHOWED, Heuristic};
-use crate::registry::{FetcherId, Registry};
 use crate::score::estimate::{Step, Trace};
-use crate::score::index::{expected_cost, index};
+use crate::score::weitzman_index::{expected_cost, index};
 use crate::score::{Scored, Settings, Specificity};
-use crate::time::Timestamp;
+use fetchwise_types::decision::{Decision, Rule};
+use fetchwise_types::heuristic::{HOST_SHOWED, Heuristic};
+use fetchwise_types::registry::{FetcherId, Registry};
+use fetchwise_types::time::Timestamp;
 
 /// Why a decision is what it is.
 #[derive(Clone, Debug)]

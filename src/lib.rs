@@ -6,7 +6,7 @@
 //! and pauses by itself. It does no I/O, so that any client on any runtime drives it. `examples/visit.rs` is this, with a real client.
 //!
 //! ```
-//! use fetchwise::{Selector, answer::{Answer, Outcome}, detect::Detector, registry::FetcherSpec, visit::Step};
+//! use fetchwise::{Selector, answer::{Answer, Outcome}, fetchwise::detect::Detector, fetchwise::registry::FetcherSpec, visit::Step};
 //! # fn get(_: &url::Url, _: &str) -> std::io::Result<(u16, Vec<(String, String)>, Vec<u8>)> {
 //! #     Ok((200, Vec::new(), format!("<p>{}", "The ferry leaves at noon. ".repeat(20)).into_bytes()))
 //! # }
@@ -43,7 +43,7 @@
 //! # A decision and nothing else
 //!
 //! ```
-//! use fetchwise::{Selector, attempt::Attempt, selector::Situation, time::Timestamp};
+//! use fetchwise::{Selector, fetchwise::attempt::Attempt, selector::Situation, fetchwise::time::Timestamp};
 //!
 //! let selector = Selector::builder().build()?;
 //! let url = url::Url::parse("https://example.org/report.pdf").unwrap();
@@ -56,13 +56,13 @@
 //!
 //! # The detector alone
 //!
-//! [`Detector::judge`](detect::Detector::judge) says what a response is: content, a block and whose, a shell, an empty page.
+//! [`Detector::judge`](crate::detect::Detector::judge) says what a response is: content, a block and whose, a shell, an empty page.
 //!
 //! # Everything together
 //!
 //! With the feature `pipeline`, [`Pipeline`](pipeline::Pipeline) drives visits on tokio with any set of
-//! [`Fetcher`](fetch::Fetcher)s: the shipped ones ([`HttpFetcher`](fetch::http::HttpFetcher),
-//! [`CommandFetcher`](fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and one's own. A way to choose of
+//! [`Fetcher`](crate::fetch::Fetcher)s: the shipped ones ([`HttpFetcher`](crate::fetch::http::HttpFetcher),
+//! [`CommandFetcher`](crate::fetch::command::CommandFetcher), `BrowserFetcher` with the feature `browser`) and one's own. A way to choose of
 //! one's own is a [`Policy`](policy::Policy). The folder `examples` has a program for each.
 //!
 //! # Features
@@ -72,7 +72,6 @@
 //! | (none) | the selector and visits: heuristics, evidence, decisions |
 //! | `journal` (default) | what was learned survives the process |
 //! | `detect` (default) | reading responses, with rules in TOML |
-//! | `pace` (default) | how fast a host may be asked, learned |
 //! | `json`, `config` | attempts and decisions as JSON, analytics over a journal; settings from TOML |
 //! | `pipeline` | visits on tokio, plain HTTP, child processes, stores |
 //! | `browser` | Chromium over the DevTools protocol |
@@ -80,55 +79,43 @@
 //! | `metrics` | what is counted, as a collector for a registry of `prometheus-client` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(feature = "json", feature = "config"))]
+pub mod ab_test;
 #[cfg(all(feature = "json", feature = "journal"))]
 pub mod analytics;
-pub mod answer;
-#[cfg(any(feature = "json", feature = "config"))]
-pub mod arms;
-pub mod attempt;
 pub mod backoff;
 #[cfg(feature = "config")]
 pub mod config;
-pub mod decision;
-#[cfg(feature = "detect")]
-pub mod detect;
-pub mod elsewhere;
 pub mod error;
 pub mod evidence;
 pub(crate) mod explain;
-#[cfg(feature = "pipeline")]
-pub mod fetch;
-pub mod heuristic;
 #[cfg(feature = "journal")]
 pub mod journal;
-pub(crate) mod meter;
-#[cfg(feature = "metrics")]
 pub mod metrics;
-pub mod names;
-pub mod neighbours;
 pub mod off_policy;
-#[cfg(feature = "pace")]
-pub mod pace;
+pub mod pause_coordination;
 #[cfg(feature = "pipeline")]
 pub mod pipeline;
 pub mod policy;
-pub mod registry;
-pub mod response;
-#[cfg(feature = "json")]
-pub mod rfc3339;
-#[cfg(any(feature = "config", feature = "pipeline"))]
-pub mod robots;
 #[cfg(all(feature = "json", feature = "journal"))]
 pub mod rollout;
 pub mod router;
 pub mod score;
 pub mod selector;
 pub(crate) mod state;
-#[cfg(feature = "pipeline")]
-pub mod store;
-pub mod time;
 pub(crate) mod trace;
 pub mod visit;
+
+#[cfg(feature = "detect")]
+pub use fetchwise_detect as detect;
+#[cfg(feature = "pipeline")]
+pub use fetchwise_fetchers::{fetch, robots, store};
+pub use fetchwise_pace as pace;
+#[cfg(feature = "json")]
+pub use fetchwise_types::rfc3339;
+pub use fetchwise_types::{
+    attempt, decision, fetch_result, heuristic, provenance, registry, response, robots_use, time, unknown_name,
+};
 
 pub use error::Error;
 pub use selector::Selector;

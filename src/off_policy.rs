@@ -13,9 +13,9 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::attempt::{Arm, Attempt};
-use crate::heuristic::url::parse;
 use crate::selector::{CandidateView, Selector, Situation};
+use fetchwise_types::attempt::{Arm, Attempt};
+use fetchwise_types::heuristic::url::parse;
 
 /// Normal quantile of a two-sided 95 % interval.
 const NORMAL_95: f64 = 1.96;
@@ -179,7 +179,7 @@ impl OffPolicyEvaluator {
         let situation = Situation { hint: attempt.hint, ..Situation::first(attempt.attempted_at) };
         let explained = self.selector.explain(&url, &situation).ok()?;
         let decided = || explained.decision.taken().map(|take| self.selector.fetcher_name(take.fetcher));
-        let logged = attempt.shadow_fetcher.as_deref().map(crate::registry::canonical);
+        let logged = attempt.shadow_fetcher.as_deref().map(fetchwise_types::registry::canonical);
         let wanted = if self.is_shadow { logged } else { decided() };
         let expected = |name: &str| {
             explained.candidates.iter().find(|c| c.fetcher == name).map_or(0.0, |candidate| self.expected(candidate))
@@ -188,7 +188,7 @@ impl OffPolicyEvaluator {
             domain: xxh3_64(attempt.heuristic("domain").unwrap_or_default().as_bytes()),
             worth,
             propensity,
-            agreed: wanted == Some(crate::registry::canonical(&attempt.fetcher)),
+            agreed: wanted == Some(fetchwise_types::registry::canonical(&attempt.fetcher)),
             expected_taken: expected(&attempt.fetcher),
             expected_wanted: wanted.map_or(0.0, expected),
         };
@@ -305,11 +305,11 @@ fn clustered(fetches: &[Fetch], of: impl Fn(&Fetch) -> (f64, f64)) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::outcome::ErrorKind;
-    use crate::decision::Rule;
     use crate::policy::{Choice, Policy, View};
-    use crate::registry::FetcherSpec;
-    use crate::time::Timestamp;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
+    use fetchwise_types::decision::Rule;
+    use fetchwise_types::registry::FetcherSpec;
+    use fetchwise_types::time::Timestamp;
     use std::time::Duration;
     use url::Url;
     use xxhash_rust::xxh3::xxh3_64_with_seed;

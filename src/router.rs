@@ -9,11 +9,11 @@ use std::sync::Arc;
 use strum::VariantNames;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::decision::Decision;
-use crate::heuristic::url::{UrlError, domain_of};
-use crate::names::UnknownName;
-use crate::registry::canonical;
-use crate::time::Timestamp;
+use fetchwise_types::decision::Decision;
+use fetchwise_types::heuristic::url::{UrlError, domain_of};
+use fetchwise_types::registry::canonical;
+use fetchwise_types::time::Timestamp;
+use fetchwise_types::unknown_name::UnknownName;
 
 /// Which arm serves.
 #[derive(
@@ -263,7 +263,7 @@ pub struct Routed {
     /// The arm that answered: [`Mode::Learning`] or [`Mode::Legacy`].
     pub arm: Mode,
     /// What the other arm would have taken, where it was asked.
-    pub shadow: Option<crate::registry::FetcherId>,
+    pub shadow: Option<fetchwise_types::registry::FetcherId>,
 }
 
 /// Chooses the arm for each URL.

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use url::Url;
 
-use crate::attempt::Attempt;
-use crate::decision::Take;
 use crate::router::{FallBack, Router};
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::decision::Take;
+use fetchwise_types::time::Timestamp;
 
 /// A piece of work that is under way. Cheap to make where nobody listens.
 #[derive(Clone, Debug)]

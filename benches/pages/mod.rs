@@ -2,7 +2,7 @@
 //! report. Must not know what is measured of them.
 
 mod generators;
-#[path = "../../tests/html_files/mod.rs"]
+#[path = "../../crates/detect/tests/detector/html_files.rs"]
 mod html_files;
 mod parsers;
 

@@ -109,7 +109,7 @@ fn memory() -> String {
 }
 
 fn crates() -> String {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).unwrap_or_default();
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock")).unwrap_or_default();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut name = "";
     for line in lock.lines() {

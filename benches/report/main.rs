@@ -133,7 +133,7 @@ fn wishes(args: &[String]) -> Result<Wishes, String> {
     if wishes.out.as_os_str().is_empty() {
         let is_whole = wishes.only.is_empty() && wishes.scale != Scale::Quick;
         wishes.out = match is_whole {
-            true => Path::new(env!("CARGO_MANIFEST_DIR")).join("docs"),
+            true => Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reports"),
             false => std::env::temp_dir().join("fetchwise-bench-report"),
         };
     }

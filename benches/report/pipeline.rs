@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fetchwise::decision::Source;
 use fetchwise::detect::{Detector, Scratch};
-use fetchwise::fetch::guard::AddressGuard;
+use fetchwise::fetch::address_guard::AddressGuard;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{Fetcher, Limits, Request};
 use fetchwise::journal::Journal;

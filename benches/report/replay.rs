@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::journal::maintain::{self, CompactOptions};
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{self, Durability, Journal};
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
@@ -205,7 +206,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
         let dir = log.dir.path();
         let begun = Instant::now();
         let selector = Selector::builder().build().unwrap();
-        let taken = maintain::snapshot(dir, &selector, log.now, &mut |_, _| {}).unwrap();
+        let taken = maintenance::snapshot(dir, &selector, log.now, &mut |_, _| {}).unwrap();
         drop(selector);
         let took = begun.elapsed().as_secs_f64();
         let mut cpu = f64::MAX;
@@ -218,7 +219,7 @@ fn snapshots(section: &mut Section, scale: Scale) {
         });
         let begun = Instant::now();
         let selector = Selector::builder().build().unwrap();
-        let done = maintain::compact(dir, &selector, &CompactOptions::default(), log.now, &mut |_, _| {}).unwrap();
+        let done = maintenance::compact(dir, &selector, &CompactOptions::default(), log.now, &mut |_, _| {}).unwrap();
         let compact = begun.elapsed().as_secs_f64();
         rows.push(vec![
             text::size(sites),

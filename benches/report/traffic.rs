@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fetchwise::attempt::Attempt;
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::selector::Selector;
 use fetchwise::time::Timestamp;
 use url::Url;

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fetchwise::journal::share::LinkFact;
+use fetchwise::journal::replication::LinkFact;
 use fetchwise::time::Timestamp;
 use fetchwise_fleet::Origin;
-use fetchwise_fleet::book::Book;
-use fetchwise_fleet::codec::{BODY_MAX, Batch, Builder, peek};
-use fetchwise_fleet::{general, share, state};
+use fetchwise_fleet::model::peer_state::Book;
+use fetchwise_fleet::model::codec::{BODY_MAX, Batch, Builder, peek};
+use fetchwise_fleet::model::global_evidence as general;
+use fetchwise_fleet::model::evidence_snapshot;
+use fetchwise_fleet::peer_store::node_state;
 use libfuzzer_sys::fuzz_target;
 
 /// A message whose checksum fits these columns, so that the fuzzer gets behind it.
@@ -80,7 +82,7 @@ fuzz_target!(|data: &[u8]| {
             let mut bytes = rest.to_vec();
             let crc = crc32c::crc32c(&bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());
-            let _ = (share::unpack(rest), share::unpack(&bytes));
+            let _ = (evidence_snapshot::unpack(rest), evidence_snapshot::unpack(&bytes));
             let half_life_ms = 30 * 86_400_000;
             let at = Timestamp::from_millis(1_800_000_000_000);
             if let Ok((_, share)) = general::unpack(&bytes, half_life_ms, at) {
@@ -88,8 +90,8 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            if let Ok(state) = state::State::decode(rest) {
-                assert_eq!(state::State::decode(&state.encode()), Ok(state));
+            if let Ok(state) = node_state::State::decode(rest) {
+                assert_eq!(node_state::State::decode(&state.encode()), Ok(state));
             }
         }
     }

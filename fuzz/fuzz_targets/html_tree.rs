@@ -10,7 +10,7 @@ use fetchwise::response::{Header, Page};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/naive_html/mod.rs"]
+#[path = "../../crates/detect/tests/detector/naive_html.rs"]
 mod naive_html;
 
 static DETECTOR: LazyLock<Detector> = LazyLock::new(Detector::new);

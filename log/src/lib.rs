@@ -34,13 +34,21 @@ mod format;
 pub mod fs;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod maintenance;
 mod read;
-mod upkeep;
 mod write;
 
+pub use crate::maintenance::compact::{CompactOptions, CompactReport, Maintenance};
+pub use crate::maintenance::repair::{RepairOptions, RepairReport, repair, repair_with};
+pub use crate::maintenance::throttle::{Brake, give_way};
+pub use crate::maintenance::verify::{VerifyReport, verify, verify_showing, verify_with};
+pub use crate::read::resume_mark::Mark;
+pub use crate::write::ack_future::Acknowledgement;
+pub use crate::write::ack_tracker::Health;
+#[cfg(feature = "sim")]
+pub use crate::write::manual_log::Stepper;
 pub use error::{AppendError, Damage, Error, Lost, TornTail, UnknownName, WaitError};
 pub use format::{RECORD_LEN_MAX, RecordRef};
-pub use read::mark::Mark;
 pub use read::progress::Progress;
 pub use read::reader::{Found, OwnedRecord, Reader, RecordIter, SegmentInfo, Summary};
 pub use read::snapshot::{
@@ -48,15 +56,7 @@ pub use read::snapshot::{
     load_snapshot_with,
 };
 pub use read::times::SegmentTimes;
-pub use upkeep::brake::{Brake, give_way};
-pub use upkeep::compact::{CompactOptions, CompactReport, Maintenance};
-pub use upkeep::repair::{RepairOptions, RepairReport, repair, repair_with};
-pub use upkeep::verify::{VerifyReport, verify, verify_showing, verify_with};
-pub use write::ack::Health;
-pub use write::acknowledgement::Acknowledgement;
 pub use write::log::{Log, Ticket};
 pub use write::options::{Durability, LogOptions, OnFull, OpenCheck, Record, SEGMENT_BYTES_DEFAULT};
 pub use write::recover::Recovery;
 pub use write::shared::Metrics;
-#[cfg(feature = "sim")]
-pub use write::stepper::Stepper;

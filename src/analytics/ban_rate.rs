@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::attempt::Attempt;
 use crate::evidence::BanRate;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::time::Timestamp;
 
 /// Attempts and blocks of one domain by UTC day. Sparse: only days with attempts take room.
 ///
@@ -53,7 +53,7 @@ impl DayHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::outcome::ErrorKind;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
 
     /// 2026-03-01T00:00:00Z.
     const MIDNIGHT: i64 = 1_772_323_200_000;

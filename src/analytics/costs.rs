@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::attempt::Attempt;
-use crate::response::header;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::response::header;
 
 /// Adds up what requests took, by fetcher.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +67,8 @@ fn median(values: &[u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::Header;
-    use crate::time::Timestamp;
+    use fetchwise_types::response::Header;
+    use fetchwise_types::time::Timestamp;
 
     #[test]
     fn the_median_is_that_of_each_fetcher_and_bytes_are_those_of_pages() {

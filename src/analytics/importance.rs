@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::attempt::Attempt;
-use crate::heuristic::Heuristic;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::Heuristic;
 
 /// A value or type with this many attempts or fewer is left out: its rate would be mostly chance.
 pub const SAMPLE_MIN: u64 = 10;
@@ -115,7 +115,7 @@ impl ImportanceFold {
         self.all.add(attempt.success);
         let most = self.values_max.unwrap_or(usize::MAX);
         for (place, tag) in attempt.heuristics.iter().enumerate() {
-            let is_same_kind = |earlier: &&crate::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
+            let is_same_kind = |earlier: &&fetchwise_types::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
             if attempt.heuristics[..place].iter().find(is_same_kind).is_none() {
                 let has_room = self.types.len() < most;
                 match self.types.get_mut(tag.heuristic.kind.as_ref()) {
@@ -219,9 +219,9 @@ impl ImportanceFold {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::Tag;
-    use crate::attempt::outcome::ErrorKind;
-    use crate::time::Timestamp;
+    use fetchwise_types::attempt::Tag;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
+    use fetchwise_types::time::Timestamp;
 
     fn attempt(success: bool, tags: &[(&'static str, &'static str)]) -> Attempt {
         let url = url::Url::parse("https://e.org/").unwrap();

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::attempt::Attempt;
 use crate::evidence::Fact;
 use crate::evidence::decay::Decay;
-use crate::heuristic::Heuristic;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::time::Timestamp;
 
 /// The attempts of one fetcher that match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,7 +116,7 @@ impl Query {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::outcome::ErrorKind;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
     use std::time::Duration;
 
     const DAY: Duration = Duration::from_secs(86_400);

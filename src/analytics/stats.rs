@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use strum::VariantNames;
 
-use crate::attempt::Attempt;
-use crate::decision::Source;
 use crate::evidence::Fact;
-use crate::names::UnknownName;
-use crate::rfc3339;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::decision::Source;
+use fetchwise_types::rfc3339;
+use fetchwise_types::time::Timestamp;
+use fetchwise_types::unknown_name::UnknownName;
 
 /// What a row of [`Stats`] is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantNames)]
@@ -207,7 +207,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::outcome::ErrorKind;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
     use std::borrow::Cow;
 
     #[test]

@@ -1,28 +1,24 @@
 //! What the values of a config mean for the parts: the selector's builder, the constants of the decision, pauses.
 
 use std::borrow::Cow;
-#[cfg(feature = "pace")]
 use std::time::Duration;
 
 use url::Url;
 
-#[cfg(feature = "pace")]
 use super::PaceHostConfig;
 use super::value::CostConfig;
 use super::{ArchiveConfig, Config, DownloadConfig, FetcherConfig, ImportanceMode, SearchConfig, Secret};
-use crate::arms::GuardSettings;
+use crate::ab_test::GuardSettings;
 use crate::backoff::BackoffSettings;
 use crate::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
-use crate::heuristic::files::FileSuffixes;
-use crate::heuristic::platform::VideoPlatform;
-#[cfg(feature = "pace")]
-use crate::heuristic::url::domain_of;
-#[cfg(feature = "pace")]
-use crate::pace::{HostPace, PaceSettings};
 use crate::policy;
-use crate::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 use crate::score::{ImportanceUse, Settings};
 use crate::selector::{Prior, SelectorBuilder};
+use fetchwise_pace::{HostPace, PaceSettings};
+use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::heuristic::platform::VideoPlatform;
+use fetchwise_types::heuristic::url::domain_of;
+use fetchwise_types::registry::{BUILT_IN, Class, FetcherSpec, PROBE_FETCHER, canonical};
 
 /// What `[importance]` prunes below, unless said otherwise.
 const IMPORTANCE_MIN: f64 = 0.02;
@@ -95,7 +91,6 @@ impl Config {
     }
 
     /// How fast hosts are asked.
-    #[cfg(feature = "pace")]
     pub fn pace(&self) -> PaceSettings {
         let (set, base) = (&self.pace, PaceSettings::default());
         let seconds = |span: Option<Duration>, or: f64| span.map_or(or, |span| span.as_secs_f64());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::BadValue;
 use super::value::{CompactAt, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
-use crate::registry::{CANDIDATES_MAX, canonical};
+use fetchwise_types::registry::{CANDIDATES_MAX, canonical};
 
 /// The longest name of a fetcher, in bytes.
 const NAME_MAX_BYTES: usize = 100;
@@ -22,7 +22,6 @@ impl Config {
     pub(super) fn check(&self) -> Vec<BadValue> {
         let mut found = Found::default();
         self.check_numbers(&mut found);
-        #[cfg(feature = "pace")]
         self.check_pace(&mut found);
         self.check_log(&mut found);
         self.check_fetchers(&mut found);
@@ -85,7 +84,6 @@ impl Config {
         found.within("log.compact_at", share, 0.01..=1.0, "it can be 0.01 to 1, or \"never\"");
     }
 
-    #[cfg(feature = "pace")]
     fn check_pace(&self, found: &mut Found) {
         let pace = &self.pace;
         let (rates, rate) = (1e-4..=1e4, "it can be 0.0001 to 10000 requests a second");

@@ -11,37 +11,36 @@ use serde::Deserialize;
 
 use crate::router::Mode;
 
+pub use crate::config::env::variable_of;
+pub use crate::config::fetcher_sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
+pub use crate::config::layers::{Layers, Resolved, Setting};
+pub use crate::config::router_table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use build::{Means, built_in_fetchers};
 pub use error::ConfigError;
 pub use keys::{ANY, Key, Kind, keys};
 pub use origin::{Origin, Place, Problem};
-pub use read::{Layers, Resolved, Setting};
 pub use secret::{Secret, without_password};
 pub use sections::{
     BackoffConfig, BrowserConfig, DetectConfig, DurabilityName, FetcherConfig, FleetConfig, FleetScope, HttpConfig,
     ImportanceConfig, ImportanceMode, LogConfig, NetworkConfig, PriorConfig, RobotsConfig, RolloutConfig,
     ScoringConfig,
 };
-#[cfg(feature = "pace")]
 pub use sections::{PaceConfig, PaceHostConfig};
-pub use sources::{ArchiveConfig, ArchiveFrom, DownloadConfig, SearchConfig};
-pub use table::{LearnedRoute, TableWarnings, learned_table, load_route_table, read_route_table};
 pub use value::{CompactAt, CostConfig};
-pub use variables::variable_of;
 
 mod build;
 mod check;
+mod env;
 mod error;
+mod fetcher_sources;
 mod keys;
+mod layers;
 mod origin;
-mod read;
+mod router_table;
 mod secret;
 mod sections;
-mod sources;
-mod table;
 mod tree;
 mod value;
-mod variables;
 
 /// A config file with every key, what it means, and its default; all of them commented out.
 pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
@@ -92,7 +91,6 @@ pub struct Config {
     /// Requests.
     pub http: HttpConfig,
     /// How fast hosts are asked.
-    #[cfg(feature = "pace")]
     pub pace: PaceConfig,
     /// When learning is taken out of service.
     pub rollout: RolloutConfig,
@@ -139,7 +137,6 @@ mod tests {
             ("[log]\ndurability = 'synch'", "line 2: unknown variant `synch`"),
             ("[log]\ndurability = 'synch'", "did you mean `sync`?"),
             ("\nmode = ", "c.toml, line 2: "),
-            #[cfg(feature = "pace")]
             ("[pace]\nmode = 'lern'", "line 2: there is no mode of pace \"lern\"; did you mean \"learn\"?"),
             ("[rollout]\nmetric = 'succes'", "line 2: there is no metric \"succes\"; did you mean \"success\"?"),
             ("[robots]\nuse = 'obay'", "line 2: there is no use of robots.txt \"obay\"; did you mean \"obey\"?"),
@@ -160,9 +157,7 @@ mod tests {
             ("[rollout]\nconfidence = 1.0", "line 2: rollout.confidence is 1.0; it can be 0.5 to 0.9999"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
             ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
-            #[cfg(feature = "pace")]
             ("[pace]\nstart = 0.0", "line 2: pace.start is 0.0"),
-            #[cfg(feature = "pace")]
             ("[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0", "line 3: pace.host.x.org.parallel is 0"),
             (
                 "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'b'\ncost = -1",
@@ -304,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_documented_config_is_one() {
-        let page = include_str!("../../docs/configuration.md");
+        let page = include_str!("../../docs/reference/configuration.md");
         let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let config = Config::from_toml(example, Path::new("configuration.md")).unwrap();
         assert_eq!((config.fetchers.len(), config.priors.len()), (2, 1));
@@ -316,7 +311,7 @@ mod tests {
         let text = "[[fetcher]]\nname = 'mine'\nclass = 'archive'\ncost = 3.5\n[[fetcher]]\nname = 'simple_http'\ncost = 'measured'";
         let config = Config::from_toml(text, Path::new("c.toml")).unwrap();
         let selector = config.selector().build().unwrap();
-        let of = |spec: &crate::registry::FetcherSpec| (spec.name.to_string(), spec.cost, spec.measures_cost);
+        let of = |spec: &fetchwise_types::registry::FetcherSpec| (spec.name.to_string(), spec.cost, spec.measures_cost);
         let specs: Vec<_> = selector.candidates().map(|(_, spec)| of(spec)).collect();
         assert_eq!(specs, [("mine".to_owned(), 3.5, false), ("direct_access".to_owned(), 1.0, true)]);
     }

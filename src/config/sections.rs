@@ -3,7 +3,6 @@
 //! A key that is absent is `None`, so that defaults stay where they are used. Must not know what a value does: that is
 //! `build`'s; nor which values make sense: that is `check`'s.
 
-#[cfg(feature = "pace")]
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,13 +11,12 @@ use serde::Deserialize;
 use url::Url;
 
 use super::secret::Secret;
-use super::sources::{ArchiveConfig, DownloadConfig, SearchConfig};
 use super::value;
-use crate::arms::Metric;
-#[cfg(feature = "pace")]
-use crate::pace::{CrawlDelay, PaceMode};
-use crate::registry::Class;
-use crate::robots::RobotsUse;
+use crate::ab_test::Metric;
+use crate::config::fetcher_sources::{ArchiveConfig, DownloadConfig, SearchConfig};
+use fetchwise_pace::{CrawlDelay, PaceMode};
+use fetchwise_types::registry::Class;
+use fetchwise_types::robots_use::RobotsUse;
 
 /// `[scoring]`
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -152,7 +150,6 @@ pub struct HttpConfig {
 }
 
 /// `[pace]`
-#[cfg(feature = "pace")]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PaceConfig {
@@ -180,7 +177,6 @@ pub struct PaceConfig {
 }
 
 /// `[pace.host."example.org"]`
-#[cfg(feature = "pace")]
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PaceHostConfig {

@@ -10,13 +10,12 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::secret::{Secret, without_password};
-use crate::heuristic::files::FileSuffixes;
-use crate::names::UnknownName;
-#[cfg(feature = "pace")]
-use crate::pace::{CrawlDelay, PaceMode};
 use crate::policy;
-use crate::registry::Class;
-use crate::time::Timestamp;
+use fetchwise_pace::{CrawlDelay, PaceMode};
+use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::registry::Class;
+use fetchwise_types::time::Timestamp;
+use fetchwise_types::unknown_name::UnknownName;
 
 /// What a request costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,18 +77,15 @@ pub(super) fn class<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Class>,
 }
 
 /// How a host's pace is found.
-#[cfg(feature = "pace")]
 pub(super) fn pace_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PaceMode>, D::Error> {
     one_of(from, "mode of pace", &["learn", "fixed", "off"])
 }
 
 /// What a `Crawl-delay` does.
-#[cfg(feature = "pace")]
 pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CrawlDelay>, D::Error> {
     one_of(from, "use of Crawl-delay", &["floor", "start", "ignore"])
 }
 
-#[cfg(feature = "pace")]
 fn one_of<'de, D: Deserializer<'de>, T: FromStr>(
     from: D,
     what: &'static str,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
+use fetchwise_types::time::Timestamp;
 
 /// The shortest half-life that can be configured, in days.
 pub const HALF_LIFE_DAYS_MIN: f64 = 7.0;

@@ -8,12 +8,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::cell::{Cell, Weights};
-use super::days::Days;
-use super::shown::Slots;
-use crate::heuristic::url::ContentKind;
-use crate::registry::FetcherId;
-use crate::time::Timestamp;
+use crate::evidence::daily_block_counts::Days;
+use crate::evidence::decayed_counts::{Cell, Weights};
+use crate::evidence::host_signal_slots::Slots;
+use fetchwise_types::heuristic::url::ContentKind;
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
 
 /// Cells in the entry itself: enough for a domain, a path and a suffix, each with two fetchers.
 pub(super) const INLINE_CELLS: usize = 6;

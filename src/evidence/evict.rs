@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Evidence, Key};
-use crate::time::Timestamp;
+use fetchwise_types::time::Timestamp;
 
 /// How many keys there may be, and how many had to go.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Cap {
     evicting: AtomicBool,
     evicted: AtomicU64,
     #[cfg(feature = "journal")]
-    doubted: super::doubt::Doubted,
+    doubted: crate::evidence::eviction_priority::Doubted,
 }
 
 impl Cap {
@@ -25,7 +25,7 @@ impl Cap {
             evicting: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
             #[cfg(feature = "journal")]
-            doubted: super::doubt::Doubted::default(),
+            doubted: crate::evidence::eviction_priority::Doubted::default(),
         }
     }
 
@@ -36,7 +36,7 @@ impl Cap {
     }
 
     #[cfg(feature = "journal")]
-    pub(super) fn doubted(&self) -> &super::doubt::Doubted {
+    pub(super) fn doubted(&self) -> &crate::evidence::eviction_priority::Doubted {
         &self.doubted
     }
 }

@@ -11,51 +11,51 @@ use std::sync::atomic::AtomicI64;
 use papaya::{HashMap, ResizeMode};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::attempt::Hint;
-use crate::heuristic::files::FileSuffixes;
-use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
-use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
-use crate::registry::{FetcherId, Registry};
-use crate::time::Timestamp;
-pub use cell::Weights;
-use cell::{Cell, Increment, Writers};
-pub use days::BanRate;
-use days::Day;
-use entry::Shared;
-pub(crate) use entry::{Breaker, Entry, Group, Level};
+pub use crate::evidence::daily_block_counts::BanRate;
+use crate::evidence::daily_block_counts::Day;
+pub use crate::evidence::decayed_counts::Weights;
+use crate::evidence::decayed_counts::{Cell, Increment, Writers};
+pub(crate) use crate::evidence::host_signal_counts::Voice;
+pub(crate) use crate::evidence::host_signal_slots::{Side, TagId, day_of};
+pub(crate) use crate::evidence::host_signals::{Row, Tags, WALLED};
+use crate::evidence::observation::domain_of;
+pub(crate) use crate::evidence::observation::{Facts, Observed};
 #[cfg(feature = "journal")]
 #[doc(hidden)]
-pub use fact::{Fact, Said, Share};
-pub(crate) use hearing::Known;
+pub use crate::evidence::remote::{Fact, Said, Share};
+pub(crate) use crate::evidence::signal_attribution::Known;
+use entry::Shared;
+pub(crate) use entry::{Breaker, Entry, Group, Level};
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures, suffix_of};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, SHORT_PAGE, SHORT_PAGE_TRUE};
+use fetchwise_types::registry::{FetcherId, Registry};
+use fetchwise_types::time::Timestamp;
 pub(crate) use keys::Hashed;
-use observed::domain_of;
-pub(crate) use observed::{Facts, Observed};
-pub(crate) use shown::{Side, TagId, day_of};
-pub(crate) use tag::Voice;
-pub(crate) use tags::{Row, Tags, WALLED};
 
 pub mod decay;
 
-mod banned;
-pub(crate) mod cell;
+mod block_days;
 #[cfg(feature = "journal")]
-mod compare;
-pub(crate) mod days;
+pub(crate) mod columns;
 #[cfg(feature = "journal")]
-mod doubt;
+mod columns_diff;
+pub(crate) mod daily_block_counts;
+pub(crate) mod decayed_counts;
 pub(crate) mod entry;
 mod evict;
 #[cfg(feature = "journal")]
-mod fact;
-mod hearing;
-#[cfg(feature = "journal")]
-pub(crate) mod image;
+mod eviction_priority;
+pub(crate) mod host_signal_counts;
+pub(crate) mod host_signal_slots;
+pub(crate) mod host_signals;
 mod keys;
-mod observed;
-pub(crate) mod shown;
-pub(crate) mod tag;
-pub(crate) mod tags;
-mod undo;
+mod observation;
+#[cfg(feature = "journal")]
+mod remote;
+mod retract;
+mod signal_attribution;
 
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;

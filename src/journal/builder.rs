@@ -14,7 +14,7 @@ impl SelectorBuilder {
     ///
     /// ```
     /// use fetchwise::Selector;
-    /// use fetchwise::answer::Outcome;
+    /// use fetchwise::fetch_result::Outcome;
     /// use fetchwise::visit::Step;
     ///
     /// # let dir = tempfile::tempdir().unwrap();
@@ -40,7 +40,6 @@ impl SelectorBuilder {
             let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
             load(&dir, selector, selector.now())?;
             let journal = Arc::new(journal);
-            #[cfg(feature = "pace")]
             selector.keep_paces(Box::new(Arc::clone(&journal)));
             selector.set_sink(Box::new(journal));
             Ok(())

@@ -2,10 +2,10 @@
 //!
 //! Owns the entry types. Must not know how an entry becomes bytes: that is `schema`.
 
-use crate::attempt::Attempt;
 use crate::backoff::LinkState;
-use crate::heuristic::url::domain_of;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::url::domain_of;
+use fetchwise_types::time::Timestamp;
 
 /// Something that was recorded.
 #[derive(Clone, Debug, PartialEq)]

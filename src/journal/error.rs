@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fetchwise_log::{AppendError, Error as LogError};
 
 use super::schema::SchemaError;
-use crate::attempt::bounds::Unrecordable;
+use fetchwise_types::attempt::bounds::Unrecordable;
 
 /// What does not bear out a clock that is far ahead of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,16 +14,16 @@ use super::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, ReleaseTarget, TombstoneTarget, is_at_risk,
 };
 use super::error::JournalError;
-use super::forgotten::Forgotten;
 use super::read::{Replayed, SETTLE, open, pass};
 use super::schema::{self, Clamped, SchemaError};
 use super::snapshot::Contents;
-use super::start::Start;
-use super::tally::Tally;
 use crate::evidence::{Evidence, Voice};
-use crate::registry::FETCHERS_MAX;
+use crate::journal::outcome_counts::Tally;
+use crate::journal::recovery_point::Start;
+use crate::journal::tombstones::Forgotten;
 use crate::selector::Selector;
-use crate::time::Timestamp;
+use fetchwise_types::registry::FETCHERS_MAX;
+use fetchwise_types::time::Timestamp;
 
 /// Threads of a fold; beyond these the one that reads and checks is what it waits for.
 const THREADS_MAX: usize = 8;

@@ -8,7 +8,7 @@ use super::schema;
 use super::snapshot;
 use crate::evidence::Observed;
 use crate::selector::{Selector, Situation};
-use crate::time::Timestamp;
+use fetchwise_types::time::Timestamp;
 use schema::Clamped;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);

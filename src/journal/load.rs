@@ -15,12 +15,11 @@ use super::error::JournalError;
 use super::fold::{Fold, note, threads};
 use super::read::{Replayed, pass, replay};
 use super::schema::{self, SchemaError};
-use super::start::{Start, Started};
 use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
-#[cfg(feature = "pace")]
-use crate::pace::{Level, State};
+use crate::journal::recovery_point::{Start, Started};
 use crate::selector::Selector;
-use crate::time::Timestamp;
+use fetchwise_pace::{Level, State};
+use fetchwise_types::time::Timestamp;
 
 /// What [`load`] brought back.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -209,7 +208,6 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Star
             host_levels.insert(domain, level_after(until.since(host.at), backoff.blocked_base));
         }
     }
-    #[cfg(feature = "pace")]
     if let Some(pace) = selector.pace() {
         for ((level, name), (_, entry)) in &fold.paces {
             // A level that a newer release has made up is nobody's here.

@@ -29,28 +29,31 @@
 //! ```
 
 mod builder;
-mod columns;
+mod column_codec;
 mod entry;
 mod error;
 mod fold;
-mod forgotten;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod load;
-mod look_back;
-pub mod maintain;
-mod past;
+pub mod maintenance;
+mod outcome_counts;
+mod point_in_time;
+mod query;
 mod read;
-mod schema;
+mod recovery_point;
 #[doc(hidden)]
-pub mod share;
+pub mod replication;
+mod schema;
 mod snapshot;
-mod start;
-mod tally;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 mod write;
 
+pub use crate::journal::point_in_time::{Moment, load_at};
+pub use crate::journal::query::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
+pub use crate::journal::recovery_point::Started;
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
@@ -60,9 +63,6 @@ pub use fetchwise_log::{
     Progress, Recovery, SEGMENT_BYTES_DEFAULT, Ticket, TornTail, UnknownName, WaitError,
 };
 pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
-pub use look_back::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
-pub use past::{Moment, load_at};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
-pub use start::Started;
 pub use write::{Journal, JournalOptions};

@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::entry::Entry;
 use super::error::JournalError;
-use super::forgotten::Forgotten;
 use super::schema::{self, SchemaError};
+use crate::journal::tombstones::Forgotten;
 
 /// How long a torn tail is given to turn out as the unfinished write of a living writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);

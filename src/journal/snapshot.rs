@@ -6,19 +6,19 @@
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::columns::{Columns, Rows};
 use super::entry::{HostEntry, ImportanceEntry, LinkEntry, PaceEntry};
 use super::error::JournalError;
 use super::schema;
-use super::tally::Tally;
-use crate::evidence::cell::Raw;
-use crate::evidence::days::Day;
+use crate::evidence::columns::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
+use crate::evidence::daily_block_counts::Day;
 use crate::evidence::decay::Decay;
-use crate::evidence::image::{BreakerRow, CellRow, DayRow, EntryRow, Image, Place, TagRow};
-use crate::evidence::tag::RawTag;
-use crate::meter::outcomes::{outcome_name, outcome_named};
+use crate::evidence::decayed_counts::Raw;
+use crate::evidence::host_signal_counts::RawTag;
+use crate::journal::column_codec::{Columns, Rows};
+use crate::journal::outcome_counts::Tally;
+use crate::metrics::recorder::outcomes::{outcome_name, outcome_named};
 use crate::selector::Prior;
-use crate::time::Timestamp;
+use fetchwise_types::time::Timestamp;
 
 /// Numbers of the sections.
 mod kind {

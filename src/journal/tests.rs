@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::attempt::Attempt;
-use crate::attempt::outcome::ErrorKind;
 use crate::backoff::LinkState;
-use crate::heuristic::url::ContentKind;
 use crate::selector::Selector;
 use crate::selector::Situation;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::heuristic::url::ContentKind;
+use fetchwise_types::time::Timestamp;
 
 const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
@@ -189,25 +189,25 @@ fn tagged_attempts(selector: &Selector) {
         };
         let mut a = if passes { a.delivered() } else { a.failed(ErrorKind::BlockedCaptcha) };
         let shown = match passes {
-            true => crate::heuristic::Heuristic::new("spa_framework", ["next", "vue"][(host % 2) as usize]),
-            false => crate::heuristic::Heuristic::flag(["block_a", "block_b", "block_c"][vendor as usize]),
+            true => fetchwise_types::heuristic::Heuristic::new("spa_framework", ["next", "vue"][(host % 2) as usize]),
+            false => fetchwise_types::heuristic::Heuristic::flag(["block_a", "block_b", "block_c"][vendor as usize]),
         };
         a.heuristics.push(shown.into());
-        a.heuristics.push(crate::heuristic::Heuristic::flag("server_nginx").into());
+        a.heuristics.push(fetchwise_types::heuristic::Heuristic::flag("server_nginx").into());
         selector.record(a, at).unwrap();
     }
 }
 
 /// What a selector remembers of hosts by what they showed.
-fn tags_of(selector: &Selector) -> crate::evidence::image::Image {
+fn tags_of(selector: &Selector) -> crate::evidence::columns::Image {
     let image = selector.image(minutes(80_000), &[]);
     let mut entries = image.entries;
     entries.iter_mut().for_each(|entry| entry.attempts = 0);
     let cells = image.cells.into_iter().map(|mut cell| {
-        cell.raw = crate::evidence::cell::Raw { marks: cell.raw.marks, ..Default::default() };
+        cell.raw = crate::evidence::decayed_counts::Raw { marks: cell.raw.marks, ..Default::default() };
         cell
     });
-    crate::evidence::image::Image { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
+    crate::evidence::columns::Image { entries, cells: cells.collect(), breakers: Vec::new(), ..image }
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_snapshot_carries_what_hosts_showed() {
     tagged_attempts(&live);
     let learned = tags_of(&live);
     drop(live);
-    maintain::snapshot(dir.path(), &selector(), minutes(80_000), &mut |_, _| {}).unwrap();
+    maintenance::snapshot(dir.path(), &selector(), minutes(80_000), &mut |_, _| {}).unwrap();
     let again = selector();
     let loaded = load(dir.path(), &again, minutes(80_000)).unwrap();
     assert!(loaded.snapshot.is_some() && loaded.replayed.attempts == 0, "{loaded:?}");
@@ -248,16 +248,14 @@ fn a_snapshot_carries_what_hosts_showed() {
 }
 
 /// A selector that keeps to the paces of hosts.
-#[cfg(feature = "pace")]
 fn paced() -> Selector {
-    use crate::pace::{Pace, PaceSettings};
+    use fetchwise_pace::{Pace, PaceSettings};
     Selector::builder().around(T0).pace(Pace::new(PaceSettings::default())).build().unwrap()
 }
 
-#[cfg(feature = "pace")]
 #[test]
 fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_on_request() {
-    use crate::pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Scope};
+    use fetchwise_pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Scope};
 
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -295,7 +293,7 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
         again.pace().unwrap().hold(Scope::host("f.org"), now)
     };
     assert!(hold().is_some_and(|until| until > now), "a hold goes on");
-    maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
     assert_eq!(known("e.org"), Some(state("e.org")), "from a snapshot");
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     let target = TombstoneTarget::Domain("e.org".to_owned());
@@ -391,19 +389,19 @@ proptest::proptest! {
                     };
                     // Of what is compacted away nobody can tell of which link it was.
                     model.retain(|(of, _, is_odd, is_gone), _| *of != site || link && (!*is_odd || *is_gone));
-                    maintain::forget(dir.path(), target, now).unwrap();
+                    maintenance::forget(dir.path(), target, now).unwrap();
                     live = Some(open());
                 }
                 Happened::Snapshot => {
                     drop(live.take());
-                    maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+                    maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
                     live = Some(open());
                 }
                 Happened::Compact { days } => {
                     drop(live.take());
-                    let mut options = maintain::CompactOptions::default();
+                    let mut options = maintenance::CompactOptions::default();
                     (options.retain, options.trust_clock) = (Duration::from_secs(days * 86_400), true);
-                    let done = maintain::compact(dir.path(), &selector(), &options, now, &mut |_, _| {}).unwrap();
+                    let done = maintenance::compact(dir.path(), &selector(), &options, now, &mut |_, _| {}).unwrap();
                     for ((site, day, is_odd, is_gone), counted) in std::mem::take(&mut model) {
                         let is_gone = is_gone || at_day(day) < done.cutoff;
                         let known = model.entry((site, day, is_odd, is_gone)).or_default();
@@ -441,7 +439,7 @@ fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log
     let now = minutes(39 * 24 * 60 + 5);
     // As an older release wrote it: without the sections of days.
     let fold = |dir: &Path| {
-        let mut fold = fold::Fold::begin(start::Start::newest(dir).unwrap(), &selector());
+        let mut fold = fold::Fold::begin(recovery_point::Start::newest(dir).unwrap(), &selector());
         let selector = selector();
         fold.advance(dir, &selector, u64::MAX, now, &mut |_| {}).unwrap();
         fold.contents(&selector, now)
@@ -460,10 +458,10 @@ fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log
         ((rate.attempts, rate.banned), again.ban_rates_since())
     };
     assert_eq!(ask(), ((30, 7), None));
-    assert!(maintain::is_outdated(dir.path()).unwrap());
-    let taken = maintain::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
+    assert!(maintenance::is_outdated(dir.path()).unwrap());
+    let taken = maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
     assert!(taken.file.is_some(), "what it lacked is worth a new one");
-    assert!(!maintain::is_outdated(dir.path()).unwrap());
+    assert!(!maintenance::is_outdated(dir.path()).unwrap());
     assert_eq!(ask(), ((30, 7), None));
 }
 
@@ -480,7 +478,7 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
     let state = LinkState {
         paused_until: Some(minutes(40)),
         risk_level: 2,
-        hint: Some(crate::attempt::Hint::Blocked),
+        hint: Some(fetchwise_types::attempt::Hint::Blocked),
         ..LinkState::default()
     };
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -511,7 +509,7 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
     assert_eq!(before.1[1].1.as_deref(), Some("e.org"));
     drop(live);
     assert_eq!(seen(&open(minutes(1))), before, "a replay");
-    maintain::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
+    maintenance::snapshot(dir.path(), &selector(), minutes(1), &mut |_, _| {}).unwrap();
     assert_eq!(seen(&open(minutes(1))), before, "a snapshot");
     let mut acts = Vec::new();
     replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry))).unwrap();
@@ -652,7 +650,7 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
     // The 21st record is the attempt of minute 20.
     assert_eq!(image(Moment::Before(21), minutes(20)).0.difference(&ends(19)), None);
     // From a snapshot that is old enough, and not from one that is not.
-    maintain::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
+    maintenance::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
     let (seen, loaded, _) = image(Moment::At(minutes(45)), minutes(45));
     assert_eq!((seen.difference(&ends(45)), loaded.snapshot), (None, None));
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -661,13 +659,13 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
     let (seen, loaded, _) = image(Moment::At(minutes(92)), minutes(92));
     assert_eq!((seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)), (None, Some(92)));
 
-    maintain::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
+    maintenance::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
     for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
         let (seen, ..) = image(moment, minutes(now));
         // `ends` is made of what a replay still shows.
         assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
     }
-    maintain::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
+    maintenance::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
     for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
         let (seen, ..) = image(moment, minutes(now));
         assert_eq!(seen.days, ends(now).days, "{moment:?}");

@@ -16,12 +16,11 @@ use fetchwise_log::{
 use super::entry::{ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, domain_of_url};
 use super::error::JournalError;
 use super::schema::{self, Encoded, SchemaError};
-use crate::attempt::Attempt;
 use crate::backoff::LinkState;
-#[cfg(feature = "pace")]
-use crate::pace::{Keep, Note};
 use crate::selector::{Released, Sink, SinkError};
-use crate::time::Timestamp;
+use fetchwise_pace::{Keep, Note};
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::time::Timestamp;
 
 /// How to open a journal for writing.
 ///
@@ -294,7 +293,6 @@ impl Sink for Journal {
     }
 }
 
-#[cfg(feature = "pace")]
 impl Keep for Journal {
     fn keep(&self, note: &Note<'_>) {
         let (level, cause) = (note.level as u8, note.cause as u8);

@@ -1,7 +1,7 @@
 //! The pipeline: one URL's whole way, from the decision to the recorded attempt.
 //!
 //! [`Pipeline::fetch`] is the one entry: a [visit](crate::visit), a set of fetchers and a store, on tokio. `run` drives the visit.
-//! Must not judge pages (that is [`crate::detect`]) nor choose, record or pause (that is the visit's).
+//! Must not judge pages (that is [`fetchwise_detect`]) nor choose, record or pause (that is the visit's).
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::decision::Source;
-use crate::detect::{Detector, ResponseExtractor};
-use crate::elsewhere::Elsewhere;
 use crate::error::Error;
-use crate::fetch::{Fetcher, Limits, Response};
-use crate::heuristic::Heuristic;
-use crate::registry::{FetcherId, FetcherSet, canonical};
-use crate::robots::{RobotsTxt, RobotsUse};
 use crate::selector::Selector;
-use crate::store::Store;
-use crate::time::Timestamp;
+use fetchwise_detect::{Detector, ResponseExtractor};
+use fetchwise_fetchers::fetch::{Fetcher, Limits, Response};
+use fetchwise_fetchers::robots::{RobotsTxt, RobotsUse};
+use fetchwise_fetchers::store::Store;
+use fetchwise_types::decision::Source;
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::provenance::Elsewhere;
+use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
+use fetchwise_types::time::Timestamp;
 
 mod robots;
 mod run;

@@ -1,7 +1,7 @@
 //! What robots.txt says about a link, before its visit begins: asked for once an origin, with the limits that pages have.
 //!
 //! A link that may not be fetched ends here, without a request to its page and without an attempt. Must not know how rules are read or
-//! kept: that is [`crate::robots`].
+//! kept: that is [`fetchwise_fetchers::robots`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,19 +10,20 @@ use url::Url;
 
 use super::wait::pause;
 use super::{CrawlDelayCut, GRACE, Link, Pipeline, Report};
-use crate::answer::Outcome;
-use crate::attempt::outcome::ErrorKind;
 use crate::backoff::retry_after;
-use crate::fetch::{FetchError, Limits, Request, Response};
-use crate::heuristic::url::domain_of;
-use crate::pace::{self, Cost, Done, Heard, RateLimit, Scope};
-use crate::response::header;
-use crate::robots::{BODY_MAX, READ_MAX, REDIRECTS_MAX, RobotsTxt, RobotsUse, Rules, location};
 use crate::selector::Selector;
-use crate::state::hosts::Standing;
-use crate::time::Timestamp;
+use crate::state::host_pauses::Standing;
 use crate::visit::Wait;
-use crate::visit::place::Place;
+use crate::visit::pace_permit::Place;
+use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
+use fetchwise_fetchers::robots::{BODY_MAX, READ_MAX, REDIRECTS_MAX, RobotsTxt, RobotsUse, Rules, location};
+use fetchwise_pace;
+use fetchwise_pace::{Cost, Done, Heard, RateLimit, Scope};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::fetch_result::Outcome;
+use fetchwise_types::heuristic::url::domain_of;
+use fetchwise_types::response::header;
+use fetchwise_types::time::Timestamp;
 
 /// Whether `link` may be fetched, as far as its origin's robots.txt goes.
 ///
@@ -157,8 +158,11 @@ fn tell(
         Err(error) => (Heard::of(&Outcome::from(error.kind), error.status), &error.headers),
     };
     let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
-    let told =
-        pace::Answer { retry_after: asked, policy: RateLimit::read(headers, now), ..pace::Answer::new(heard, fetcher) };
+    let told = fetchwise_pace::Answer {
+        retry_after: asked,
+        policy: RateLimit::read(headers, now),
+        ..fetchwise_pace::Answer::new(heard, fetcher)
+    };
     if let Done::Event { hold_until, .. } = place.tell(&told, now) {
         selector.state().hosts.hold(selector, domain, Standing::Ordinary, hold_until, |until| {
             if let Some(sink) = selector.sink() {

@@ -10,17 +10,17 @@ use url::Url;
 
 use super::wait::pause;
 use super::{Available, GRACE, Link, Pipeline, Report, robots};
-use crate::answer::{Answer, Outcome};
-use crate::attempt::outcome::ErrorKind;
-use crate::attempt::{ErrorType, stored_headers};
-use crate::fetch::{FetchError, Limits, Request, Response};
-use crate::heuristic::url as urls;
-use crate::registry::canonical;
 use crate::router::Mode;
 use crate::selector::Selector;
-use crate::store::Delivered;
-use crate::time::Timestamp;
 use crate::visit::{End, Ended, Fetch, Step, Visit, Wait, Whom, Why};
+use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
+use fetchwise_fetchers::store::Delivered;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{ErrorType, stored_headers};
+use fetchwise_types::fetch_result::{Answer, Outcome};
+use fetchwise_types::heuristic::url as urls;
+use fetchwise_types::registry::canonical;
+use fetchwise_types::time::Timestamp;
 
 /// A visit that has asked the host once waits so long for it at least.
 const HALF_WAY: Duration = Duration::from_secs(60);

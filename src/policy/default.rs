@@ -6,9 +6,9 @@
 use std::cmp::Ordering;
 
 use super::{Choice, Policy, View};
-use crate::decision::Rule;
-use crate::registry::PROBE_FETCHER;
 use crate::score::{Scored, Specificity};
+use fetchwise_types::decision::Rule;
+use fetchwise_types::registry::PROBE_FETCHER;
 
 /// A fetcher with more decayed attempts on a domain than this has evidence there.
 const SHOWN_ATTEMPTS: f64 = 0.3;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::attempt::{Attempt, Hint};
-use crate::decision::Rule;
-use crate::names::UnknownName;
-use crate::registry::FetcherId;
 use crate::score::{Scored, Settings};
-use crate::time::Timestamp;
+use fetchwise_types::attempt::{Attempt, Hint};
+use fetchwise_types::decision::Rule;
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
+use fetchwise_types::unknown_name::UnknownName;
 
 mod default;
 mod published;

@@ -13,13 +13,13 @@ use url::Url;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{Choice, Policy, View};
-use crate::attempt::{Attempt, Hint};
-use crate::decision::Rule;
 use crate::evidence::Hashed;
-use crate::heuristic::url::UrlFeatures;
-use crate::registry::{FetcherId, PROBE_FETCHER, canonical};
 use crate::score::confidence;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::{Attempt, Hint};
+use fetchwise_types::decision::Rule;
+use fetchwise_types::heuristic::url::UrlFeatures;
+use fetchwise_types::registry::{FetcherId, PROBE_FETCHER, canonical};
+use fetchwise_types::time::Timestamp;
 
 /// The published minimum of attempts.
 const MIN_SAMPLE: f64 = 5.0;

@@ -2,16 +2,16 @@
 //! guard that takes learning out of service when it does harm.
 //!
 //! `report` is what `fetchwise rollout`, an API and a dashboard show; `kept` is the file `rollout.json` in the data directory; `guard`
-//! watches a selector that records. [`arms`](crate::arms) owns the figures. Must not know who shows them.
+//! watches a selector that records. [`arms`](crate::ab_test) owns the figures. Must not know who shows them.
 
-mod guard;
-mod kept;
+mod auto_rollback;
 mod report;
+mod state_file;
 #[cfg(test)]
 mod tests;
 
-pub use guard::{Event, Guard, Watched};
-pub use kept::{FILE, Fallen, Kept, KeptError, Stage};
+pub use crate::rollout::auto_rollback::{Event, Guard, Watched};
+pub use crate::rollout::state_file::{FILE, Fallen, Kept, KeptError, Stage};
 pub use report::{Rollout, RolloutFold, ShadowWorth, Worth, costs_of, read, window_of};
 
 use crate::journal::JournalError;

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::RolloutError;
-use super::kept::{Fallen, Kept, Stage};
-use crate::arms::{Agreement, Comparison, Fold, Look, Window};
-use crate::attempt::{Arm, Attempt};
+use crate::ab_test::{Agreement, Comparison, Fold, Look, Window};
 use crate::journal::{self, Entry};
 use crate::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
-use crate::rfc3339;
+use crate::rollout::state_file::{Fallen, Kept, Stage};
 use crate::selector::Selector;
+use fetchwise_types::attempt::{Arm, Attempt};
+use fetchwise_types::rfc3339;
 
 /// Hosts that are named where the arms differ.
 const HOSTS_MAX: usize = 20;
@@ -205,7 +205,7 @@ pub fn costs_of(selector: &Selector) -> Vec<(String, f64)> {
 
 impl Rollout {
     /// The figures of an arm.
-    pub fn arm(&self, arm: Arm) -> &crate::arms::ArmFigures {
+    pub fn arm(&self, arm: Arm) -> &crate::ab_test::ArmFigures {
         &self.comparison.arms[arm as usize]
     }
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use url::Url;
 
 use super::*;
-use crate::answer::Outcome;
-use crate::arms::{GuardSettings, Window};
-use crate::attempt::Arm;
+use crate::ab_test::{GuardSettings, Window};
 use crate::journal::{Journal, JournalOptions, load};
-use crate::registry::FetcherSpec;
 use crate::router::{Mode, RouteTable, Router};
 use crate::selector::Selector;
-use crate::time::{Clock, Timestamp};
 use crate::visit::Step;
+use fetchwise_types::attempt::Arm;
+use fetchwise_types::fetch_result::Outcome;
+use fetchwise_types::registry::FetcherSpec;
+use fetchwise_types::time::{Clock, Timestamp};
 
 const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);

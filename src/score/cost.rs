@@ -3,7 +3,7 @@
 //! Pure arithmetic; the walk brings the durations. Must not know which candidate is taken.
 
 use super::Scored;
-use crate::registry::Class;
+use fetchwise_types::registry::Class;
 
 /// With fewer decayed plain requests than this their mean duration is no unit.
 const PLAIN_REQUESTS_MIN: f64 = 10.0;

@@ -9,16 +9,16 @@ use std::hash::BuildHasherDefault;
 
 use super::confidence::{Basis, Specificity};
 use super::cost::{measured_cost, start_costs};
-use super::here::ShownHere;
 use super::importance::Importances;
-use super::index::{index, last_worth};
 use super::{ImportanceUse, Scored, Settings};
-use crate::attempt::Hint;
 use crate::evidence::{Entry, Evidence, Group, Guard, Hashed, Key, Known, Level, TagId, Weights, day_of, part_hash};
-use crate::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
-use crate::heuristic::{Heuristic, UrlExtractor};
-use crate::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
-use crate::time::Timestamp;
+use crate::score::host_signal_lookup::ShownHere;
+use crate::score::weitzman_index::{index, last_worth};
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::heuristic::url::{ContentKind, FLAGS, UrlFeatures};
+use fetchwise_types::heuristic::{Heuristic, UrlExtractor};
+use fetchwise_types::registry::{CANDIDATES_MAX, Class, FetcherId, Registry};
+use fetchwise_types::time::Timestamp;
 
 /// The candidates of one decision, on the stack.
 pub(crate) type Candidates<'a> = arrayvec::ArrayVec<Scored<'a>, CANDIDATES_MAX>;

@@ -3,16 +3,16 @@
 //! Owns the formulas and their constants. `estimate` reads the evidence from the general to the specific; `confidence` and
 //! `index` are pure arithmetic. Must not know which candidate is taken: the policy decides that.
 
-use crate::registry::{FetcherId, FetcherSpec};
+use fetchwise_types::registry::{FetcherId, FetcherSpec};
 
 mod confidence;
 mod cost;
 pub(crate) mod estimate;
-mod here;
+mod host_signal_level;
+mod host_signal_lookup;
 pub(crate) mod importance;
-pub(crate) mod index;
-mod met;
-mod shown;
+mod plain_outcome_prior;
+pub(crate) mod weitzman_index;
 
 pub use confidence::{Basis, Specificity, confidence};
 pub use importance::ImportanceUse;

@@ -4,25 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::steering::Steering;
 use super::{Selector, Sink, VisitSettings};
 use crate::backoff::BackoffSettings;
 use crate::error::Error;
 use crate::evidence::Evidence;
 use crate::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use crate::heuristic::UrlExtractor;
-use crate::heuristic::files::FileSuffixes;
-use crate::meter::Meter;
-#[cfg(feature = "pace")]
-use crate::pace::{Pace, PaceMode};
+use crate::metrics::recorder::Meter;
 use crate::policy::{self, Policy};
-use crate::registry::{BUILT_IN, FetcherSpec, Registry};
 use crate::router::Router;
 use crate::score::Settings;
 use crate::score::estimate::{Prior, Priors};
 use crate::score::importance::Importances;
+use crate::selector::router_state::Steering;
 use crate::state::State;
-use crate::time::{Clock, Timestamp};
+use fetchwise_pace::{Pace, PaceMode};
+use fetchwise_types::heuristic::UrlExtractor;
+use fetchwise_types::heuristic::files::FileSuffixes;
+use fetchwise_types::registry::{BUILT_IN, FetcherSpec, Registry};
+use fetchwise_types::time::{Clock, Timestamp};
 
 /// Builds a [`Selector`].
 pub struct SelectorBuilder {
@@ -40,7 +39,6 @@ pub struct SelectorBuilder {
     router: Router,
     clock: Arc<Clock>,
     sink: Option<Box<dyn Sink>>,
-    #[cfg(feature = "pace")]
     pace: Option<Box<Pace>>,
     open: Option<Opener>,
 }
@@ -75,7 +73,6 @@ impl Default for SelectorBuilder {
             router: Router::default(),
             clock: Arc::default(),
             sink: None,
-            #[cfg(feature = "pace")]
             pace: None,
             open: None,
         }
@@ -192,7 +189,6 @@ impl SelectorBuilder {
 
     /// Has visits keep to the paces of hosts. Without this, or with [`PaceMode::Off`], a visit's requests go out at once, and cost nothing
     /// more than the look at it.
-    #[cfg(feature = "pace")]
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = (pace.settings().mode != PaceMode::Off).then(|| Box::new(pace));
@@ -235,7 +231,6 @@ impl SelectorBuilder {
             steering: Steering::new(self.router),
             clock: self.clock,
             state: Arc::new(State::default()),
-            #[cfg(feature = "pace")]
             pace: self.pace,
         };
         if let Some(open) = self.open {

@@ -4,11 +4,11 @@ use url::Url;
 
 use super::{Selector, Situation};
 use crate::backoff::LinkState;
-use crate::decision::Decision;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
-use crate::heuristic::url::{UrlError, UrlFeatures, identity};
 use crate::score::Settings;
 use crate::score::estimate::{Beside, Candidates, NoTrace, Walk};
+use fetchwise_types::decision::Decision;
+use fetchwise_types::heuristic::url::{UrlError, UrlFeatures, identity};
 
 impl Selector {
     /// Decides as [`Selector::select`] does and says how it came to it. Allocates; not for the hot path.

@@ -11,46 +11,45 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::attempt::{Attempt, Hint, Tag};
 use crate::backoff::{BackoffSettings, LinkState};
-use crate::decision::{Decision, Rule, Source, Take};
 use crate::evidence::{Breaker, Entry, Evidence, Weights};
-use crate::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
-use crate::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
-use crate::meter::Meter;
-#[cfg(feature = "pace")]
-use crate::pace::Pace;
+use crate::metrics::recorder::Meter;
 use crate::policy::{Policy, View};
-use crate::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
 use crate::score::estimate::{Beside, Candidates, Local, NoTrace, Priors, Trace, Walk};
 use crate::score::importance::Importances;
 use crate::score::{Scored, Settings};
 use crate::state::State;
-use crate::time::{Clock, Timestamp};
 use crate::trace::Span;
+use fetchwise_pace::Pace;
+use fetchwise_types::attempt::{Attempt, Hint, Tag};
+use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
+use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
+use fetchwise_types::time::{Clock, Timestamp};
 
+mod active_router;
+mod admin;
 mod builder;
 mod explain;
-mod operate;
-mod passes;
 pub(crate) mod pauses;
 #[cfg(test)]
-mod properties;
+mod proptests;
 #[cfg(feature = "journal")]
 mod replay;
-mod route;
 #[cfg(feature = "journal")]
-mod share;
+mod replication;
+mod route;
+mod router_state;
 mod sink;
-mod steer;
-mod steering;
+mod vendor_outlook;
 
 pub use crate::explain::{CandidateView, Counterfactual, EvidenceStep, Explanation, MeasuredCost, TagFetcher, TagView};
 pub use crate::score::estimate::Prior;
+pub use crate::selector::admin::{LinkAtRisk, PausedHost, RiskReason};
+use crate::selector::router_state::Steering;
 pub use builder::SelectorBuilder;
-pub use operate::{LinkAtRisk, PausedHost, RiskReason};
 pub use sink::{Released, Sink, SinkError};
-use steering::Steering;
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,7 +157,6 @@ pub struct Selector {
     steering: Steering,
     clock: Arc<Clock>,
     state: Arc<State>,
-    #[cfg(feature = "pace")]
     pace: Option<Box<Pace>>,
 }
 
@@ -299,14 +297,13 @@ impl Selector {
     }
 
     /// The paces of hosts that visits keep to; none unless the builder was given one. Decisions do not look at it.
-    #[cfg(feature = "pace")]
     pub fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
 
     /// Sets who keeps what is learned of paces.
-    #[cfg(all(feature = "pace", feature = "journal"))]
-    pub(crate) fn keep_paces(&mut self, keeper: Box<dyn crate::pace::Keep>) {
+    #[cfg(feature = "journal")]
+    pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::Keep>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::Selector;
 use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
-use crate::meter::PauseCause;
-use crate::neighbours::Neighbours;
-use crate::registry::FetcherId;
-use crate::state::hosts::{Pauses, Standing, Why};
-use crate::time::Timestamp;
+use crate::metrics::recorder::PauseCause;
+use crate::pause_coordination::Neighbours;
+use crate::state::host_pauses::{Pauses, Standing, Why};
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
 
 /// What came of asking for the half-open trial of a fetcher on a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What a journal needs of a selector to bring back what was learned. Nothing here decides.
 
 use super::Selector;
-use crate::attempt::Attempt;
 use crate::evidence::{Evidence, Voice};
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::time::Timestamp;
 
 impl Selector {
     /// Learns from an attempt where it lies, what domains share apart; the policy does not see it. What it says about the tags of its
@@ -54,12 +54,12 @@ impl Selector {
     }
 
     /// All evidence that has not faded by `as_of`.
-    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::image::Image {
+    pub(crate) fn image(&self, as_of: Timestamp, fetchers: &[String]) -> crate::evidence::columns::Image {
         self.evidence.image(&self.registry, as_of, fetchers)
     }
 
     /// Adds an image's evidence.
-    pub(crate) fn absorb(&self, image: &crate::evidence::image::Image) {
+    pub(crate) fn absorb(&self, image: &crate::evidence::columns::Image) {
         self.evidence.absorb(image, &self.registry);
     }
 

@@ -4,10 +4,10 @@
 use url::Url;
 
 use super::{Selector, Situation};
-use crate::decision::{Decision, Rule, Source, Take};
-use crate::heuristic::url::UrlFeatures;
-use crate::registry::FetcherId;
 use crate::router::{Mode, RouteError, Routed, Router};
+use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::heuristic::url::UrlFeatures;
+use fetchwise_types::registry::FetcherId;
 
 impl Router {
     /// Decides about a first attempt. `learning` is the link's own wish, which goes before the mode.
@@ -74,7 +74,7 @@ impl Router {
 mod tests {
     use super::*;
     use crate::router::RouteTable;
-    use crate::time::Timestamp;
+    use fetchwise_types::time::Timestamp;
 
     fn router(mode: Mode) -> Router {
         let mut table = RouteTable::default();

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::attempt::Attempt;
 use crate::backoff::LinkState;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::time::Timestamp;
 
 /// Where recorded attempts go, beside memory: a journal, or a crawler's own database. What visits learn of links and hosts goes
 /// there, too, unless the methods for it are left as they are.

@@ -7,31 +7,29 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::neighbours::Neighbours;
+use crate::pause_coordination::Neighbours;
 
-pub(crate) mod flights;
-#[cfg(feature = "pace")]
-pub(crate) mod freed;
-pub(crate) mod hosts;
-pub(crate) mod links;
-pub(crate) mod pages;
+pub(crate) mod capacity_notify;
+pub(crate) mod host_pauses;
+pub(crate) mod link_backoff;
+pub(crate) mod repeated_pages;
+pub(crate) mod single_flight;
 
 /// Everything that visits share.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The probes under way.
-    pub(crate) probes: flights::Flights,
+    pub(crate) probes: crate::state::single_flight::Flights,
     /// The trials of paused hosts under way.
-    pub(crate) trials: flights::Flights,
+    pub(crate) trials: crate::state::single_flight::Flights,
     /// Links at risk or paused.
-    pub(crate) links: links::Links,
+    pub(crate) links: crate::state::link_backoff::Links,
     /// Hosts at risk.
-    pub(crate) hosts: hosts::Hosts,
+    pub(crate) hosts: crate::state::host_pauses::Hosts,
     /// Who waits for a request of a host to end.
-    #[cfg(feature = "pace")]
-    pub(crate) freed: freed::Freed,
+    pub(crate) freed: crate::state::capacity_notify::Freed,
     /// Pages that come again.
-    pub(crate) pages: pages::Pages,
+    pub(crate) pages: crate::state::repeated_pages::Pages,
     /// Those who share the address.
     pub(crate) neighbours: OnceLock<Arc<dyn Neighbours>>,
 }

@@ -8,15 +8,15 @@ use url::Url;
 
 use super::step::{End, Ended, FetcherTrial, Held, HostTrial, Step, Wait, Whom, Why};
 use super::{Next, Visit};
-use crate::attempt::{Arm, ErrorType};
 use crate::backoff::LinkState;
-use crate::decision::{Decision, Rule, Source, Take};
-use crate::neighbours::MayTry;
+use crate::pause_coordination::MayTry;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
 use crate::selector::{HostSeen, Selector, Situation};
-use crate::state::flights::Role;
-use crate::time::Timestamp;
+use crate::state::single_flight::Role;
+use fetchwise_types::attempt::{Arm, ErrorType};
+use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::time::Timestamp;
 
 /// A trial that is neither settled nor given back holds the others off no longer than this.
 const TRIAL_MAX: Duration = Duration::from_secs(600);

@@ -8,7 +8,7 @@
 //! had never been; the same visit, in the same state, given the same answers at the same times, takes the same steps.
 //!
 //! ```
-//! use fetchwise::answer::Outcome;
+//! use fetchwise::fetch_result::Outcome;
 //! use fetchwise::visit::Step;
 //! use fetchwise::Selector;
 //!
@@ -36,40 +36,33 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::answer::ShortPage;
-use crate::attempt::bounds::link_name;
-use crate::attempt::{Arm, ErrorType, Hint};
-use crate::decision::{Rule, Source, Take};
 use crate::error::Error;
-use crate::heuristic::Heuristic;
-use crate::heuristic::url::{domain_of, fetchable, identity};
-use crate::meter::ProbeEnd;
+use crate::metrics::recorder::ProbeEnd;
 #[cfg(feature = "metrics")]
-use crate::meter::Watch;
-use crate::registry::{FetcherId, FetcherSet};
+use crate::metrics::recorder::Watch;
 use crate::router::Mode;
 use crate::selector::Selector;
-use crate::state::flights::Follower;
-use crate::time::Timestamp;
+use crate::state::single_flight::Follower;
 use crate::trace::Span;
+use fetchwise_types::attempt::bounds::link_name;
+use fetchwise_types::attempt::{Arm, ErrorType, Hint};
+use fetchwise_types::decision::{Rule, Source, Take};
+use fetchwise_types::fetch_result::ShortPage;
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::heuristic::url::{domain_of, fetchable, identity};
+use fetchwise_types::registry::{FetcherId, FetcherSet};
+use fetchwise_types::time::Timestamp;
 
-mod again;
 mod decide;
-#[cfg(feature = "pace")]
 mod pace;
-#[cfg(not(feature = "pace"))]
-#[path = "unpaced.rs"]
-mod pace;
-#[cfg(test)]
-#[cfg(feature = "pace")]
-mod paced;
-pub(crate) mod place;
+pub(crate) mod pace_permit;
+mod remote_attempts;
+mod repeated_page;
 mod report;
-mod short;
+mod short_page;
 mod step;
 #[cfg(test)]
 mod tests;
-mod told;
 
 pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
 use step::{Held, HostTrial};

@@ -9,17 +9,18 @@ use std::time::Duration;
 use url::Url;
 
 use super::Visit;
-use super::place::Place;
 use super::step::{Step, Wait, Why};
-use crate::answer::Answer;
-use crate::attempt::ErrorType;
-use crate::attempt::outcome::ErrorKind;
-use crate::decision::Take;
-use crate::heuristic::url::domain_of;
-use crate::pace::{self, Cost, Done, Heard, RateLimit, Scope, Verdict};
-use crate::registry::{Class, FetcherSpec};
 use crate::selector::Selector;
-use crate::time::Timestamp;
+use crate::visit::pace_permit::Place;
+use fetchwise_pace;
+use fetchwise_pace::{Cost, Done, Heard, RateLimit, Scope, Verdict};
+use fetchwise_types::attempt::ErrorType;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::decision::Take;
+use fetchwise_types::fetch_result::Answer;
+use fetchwise_types::heuristic::url::domain_of;
+use fetchwise_types::registry::{Class, FetcherSpec};
+use fetchwise_types::time::Timestamp;
 
 /// Quicker answers count as this: below it the network and this machine scatter more than any host that has too much to do.
 const LATENCY_LEAST: Duration = Duration::from_millis(10);
@@ -65,13 +66,13 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     ) -> Word {
         // Where somebody else was asked the host has said nothing: the place is given back.
         let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
-        let told = pace::Answer {
+        let told = fetchwise_pace::Answer {
             retry_after: asked,
             latency: answer.duration.map(|latency| latency.max(LATENCY_LEAST)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
-            ..pace::Answer::new(Heard::of(&answer.outcome, answer.status), take.fetcher)
+            ..fetchwise_pace::Answer::new(Heard::of(&answer.outcome, answer.status), take.fetcher)
         };
         match place.tell(&told, now) {
             // The site has nothing to do with it.

@@ -9,21 +9,20 @@ use url::Url;
 use super::pace::Word;
 use super::step::{End, Ended, Fetch};
 use super::{Next, Visit};
-use crate::answer::{Answer, Outcome};
-use crate::attempt::outcome::{ErrorKind, Next as After};
-use crate::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
-use crate::decision::Take;
-use crate::heuristic::url::parse;
-#[cfg(feature = "pace")]
-use crate::meter::PauseCause;
-use crate::meter::ProbeEnd;
-use crate::registry::FetcherSpec;
-use crate::response::header;
+use crate::metrics::recorder::PauseCause;
+use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
-use crate::state::hosts::{Standing, Why};
-use crate::time::Timestamp;
+use crate::state::host_pauses::{Standing, Why};
 use crate::trace::{self, Span};
+use fetchwise_types::attempt::error_kind::{ErrorKind, Next as After};
+use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
+use fetchwise_types::decision::Take;
+use fetchwise_types::fetch_result::{Answer, Outcome};
+use fetchwise_types::heuristic::url::parse;
+use fetchwise_types::registry::FetcherSpec;
+use fetchwise_types::response::header;
+use fetchwise_types::time::Timestamp;
 
 /// After a local fault the same is tried again so much later, and twice as late each time.
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
@@ -289,9 +288,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// The host's pace holds it: that is the host's pause.
-    #[cfg_attr(not(feature = "pace"), allow(unused_variables, reason = "without a pace nothing is held by it"))]
     fn hold_host_until(&mut self, until: Timestamp, now: Timestamp) {
-        #[cfg(feature = "pace")]
         {
             let selector = &*self.selector;
             let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use event_listener::{EventListener, Listener};
 
-use super::place::{Later, Place};
-use crate::attempt::ErrorType;
-use crate::decision::{Source, Take};
-use crate::registry::FetcherId;
 use crate::router::RouteError;
 use crate::selector::Selector;
 use crate::selector::pauses::BreakerTrial;
-use crate::state::flights::{Follower, Lead};
-use crate::time::Timestamp;
+use crate::state::single_flight::{Follower, Lead};
 use crate::trace::Span;
+use crate::visit::pace_permit::{Later, Place};
+use fetchwise_types::attempt::ErrorType;
+use fetchwise_types::decision::{Source, Take};
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
 
 /// What to do next.
 #[derive(Debug)]
@@ -228,7 +228,6 @@ impl Wait {
     }
 
     /// For a place in the host's pace.
-    #[cfg_attr(not(feature = "pace"), allow(dead_code, reason = "without paces nobody waits for them"))]
     pub(crate) fn for_place(later: Later) -> Self {
         Self { until: later.until, why: Why::Pace, listener: later.listener }
     }

@@ -1,6 +1,6 @@
 //! Children that answer what nobody may believe.
 
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
 
 use crate::support::{bounded, dialer, get, within};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
-use fetchwise::fetch::{FetchError, Limits, Response, limits};
+use fetchwise::fetch::{FetchError, Limits, Response, local_faults};
 use futures_util::future::join_all;
 
 use crate::support::{alone, bounded, builder, dialer, get, is_alone, within};
@@ -13,7 +13,7 @@ use crate::tempers::{Hostile, Temper};
 
 /// Fetches `count` pages at once, by a name that the system looks up.
 async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, FetchError>> {
-    let guard = fetchwise::fetch::guard::AddressGuard::new([], true);
+    let guard = fetchwise::fetch::address_guard::AddressGuard::new([], true);
     let fetcher = fetchwise::fetch::http::HttpFetcher::new(guard).unwrap();
     let urls: Vec<url::Url> =
         (0..count).map(|n| format!("http://localhost:{}/{n}", server.address.port()).parse().unwrap()).collect();
@@ -24,7 +24,7 @@ async fn fetch_at_once(server: &Hostile, count: usize) -> Vec<Result<Response, F
 #[tokio::test]
 async fn too_few_descriptors_are_a_local_fault() {
     if !is_alone() {
-        return alone("limits::too_few_descriptors_are_a_local_fault", "ulimit -n 60");
+        return alone("local_faults::too_few_descriptors_are_a_local_fault", "ulimit -n 60");
     }
     bounded(async {
         let server = Hostile::start(Temper::LeadsOn(0)).await;
@@ -45,13 +45,13 @@ async fn too_few_descriptors_are_a_local_fault() {
 #[tokio::test]
 async fn the_limit_of_descriptors_is_raised_as_far_as_may_be() {
     if !is_alone() {
-        return alone("limits::the_limit_of_descriptors_is_raised_as_far_as_may_be", "ulimit -Sn 60");
+        return alone("local_faults::the_limit_of_descriptors_is_raised_as_far_as_may_be", "ulimit -Sn 60");
     }
     bounded(async {
-        let now = limits::raise_descriptor_limit();
+        let now = local_faults::raise_descriptor_limit();
         assert!(now >= 1024, "{now}");
         let server = Hostile::start(Temper::LeadsOn(0)).await;
-        let at_once = limits::fetches_within(now).min(300);
+        let at_once = local_faults::fetches_within(now).min(300);
         for end in fetch_at_once(&server, at_once).await {
             end.unwrap();
         }
@@ -67,7 +67,7 @@ fn script(text: &str) -> CommandFetcher {
 async fn a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher() {
     let missing = "export TMPDIR=/nonexistent/fetchwise";
     if !is_alone() {
-        return alone("limits::a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher", missing);
+        return alone("local_faults::a_missing_folder_for_temporary_files_is_a_local_fault_of_every_fetcher", missing);
     }
     bounded(async {
         let server = Hostile::start(Temper::GoesOnAndOn(100_000)).await;
@@ -117,7 +117,7 @@ fn without_network(then: &str) -> Option<String> {
 async fn a_machine_without_a_network_blames_no_site() {
     if !is_alone() {
         return match without_network("") {
-            Some(setup) => alone("limits::a_machine_without_a_network_blames_no_site", &setup),
+            Some(setup) => alone("local_faults::a_machine_without_a_network_blames_no_site", &setup),
             None => println!("SKIPPED a machine without network: this one does not let us make one"),
         };
     }
@@ -137,7 +137,7 @@ async fn used_up_ports_are_a_local_fault() {
         let few = "ip link set lo up && echo \"50000 50003\" >/proc/sys/net/ipv4/ip_local_port_range || exit 77;";
         let has_ip = std::process::Command::new("ip").arg("-V").output().is_ok();
         return match without_network(few).filter(|_| has_ip) {
-            Some(setup) => alone("limits::used_up_ports_are_a_local_fault", &setup),
+            Some(setup) => alone("local_faults::used_up_ports_are_a_local_fault", &setup),
             None => println!("SKIPPED used up ports: this machine does not let us make a network"),
         };
     }

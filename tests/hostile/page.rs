@@ -1,6 +1,6 @@
 //! Pages that a real Chromium renders.
 
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, OptionsError};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::response::header;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fetchwise::attempt::outcome::ErrorKind;
+use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::fetch::{LimitMet, Limits};
 
 use crate::support::{Rebinding, body, bounded, builder, get, within};

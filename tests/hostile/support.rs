@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
 use fetchwise::fetch::dial::{Dialer, LookupFuture, Resolve};
-use fetchwise::fetch::guard::{AddressGuard, parse_network};
 use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
 use url::Url;

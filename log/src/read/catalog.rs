@@ -8,12 +8,12 @@ use std::io;
 use std::path::Path;
 
 use super::chain::{ChainSegment, SegmentFile, newer, open_segment};
-use super::judge::{refine_damage, scan_segment};
 use super::scan::Extent;
 use crate::directory::manifest::{ManifestError, SEGMENTS, SNAPSHOT, SegmentsManifest, SnapshotManifest, read_small};
 use crate::error::{Damage, Error};
 use crate::format::{HEADER_LEN, SegmentHeader, parse_segment_name, segment_name};
 use crate::fs::Fs;
+use crate::read::segment_check::{refine_damage, scan_segment};
 
 /// How often a listing is repeated when files vanish while it is read.
 const RACES_MAX: usize = 8;

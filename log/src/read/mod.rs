@@ -3,11 +3,11 @@
 mod bounds;
 pub(crate) mod catalog;
 pub(crate) mod chain;
-pub(crate) mod judge;
-pub(crate) mod mark;
 pub(crate) mod progress;
 pub(crate) mod reader;
+pub(crate) mod resume_mark;
 pub(crate) mod scan;
+pub(crate) mod segment_check;
 pub(crate) mod shard;
 pub(crate) mod snapshot;
 pub(crate) mod times;

@@ -13,9 +13,9 @@ use crate::format::{FrameKind, RECORD_HEADER_LEN, RecordRef, Records, TIME_UNKNO
 use crate::fs::{Fs, RealFs};
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
-use crate::read::judge::{GoodFrame, scan_segment, scan_segment_from};
-use crate::read::mark::Mark;
+use crate::read::resume_mark::Mark;
 use crate::read::scan::{AlignedBuf, Extent};
+use crate::read::segment_check::{GoodFrame, scan_segment, scan_segment_from};
 
 /// The log as it was when the reader was opened, and for the last segment as it is when that is read.
 ///

@@ -11,9 +11,6 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::Sender;
 
-use super::ack::{Goal, Health};
-use super::acknowledgement::Acknowledgement;
-use super::home::Home;
 use super::options::{Durability, LogOptions, OnFull, Record};
 use super::recover::{Plan, Recovery, recover};
 use super::shared::{Message, Metrics, Queued, Shared};
@@ -22,6 +19,9 @@ use crate::error::{AppendError, Error, Lost, WaitError};
 use crate::format::{RECORD_LEN_MAX, record_len};
 use crate::fs::{Fs, RealFs};
 use crate::read::reader::Reader;
+use crate::write::ack_future::Acknowledgement;
+use crate::write::ack_tracker::{Goal, Health};
+use crate::write::directory_lock::Home;
 
 /// A record's place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,16 @@
 //! Writing: the queue that callers append to, the thread that writes it to segments, and what an open does first.
 
-pub(crate) mod ack;
-pub(crate) mod acknowledgement;
+pub(crate) mod ack_future;
+pub(crate) mod ack_tracker;
 pub(crate) mod batch;
-pub(crate) mod home;
+pub(crate) mod directory_lock;
 pub(crate) mod log;
+#[cfg(feature = "sim")]
+pub(crate) mod manual_log;
 pub(crate) mod options;
 pub(crate) mod recover;
 pub(crate) mod segment;
 pub(crate) mod shared;
-#[cfg(feature = "sim")]
-pub(crate) mod stepper;
 pub(crate) mod sync;
 pub(crate) mod worker;
 pub(crate) mod writer;

@@ -15,8 +15,8 @@ use crate::format::{FrameKind, HEADER_LEN, Link};
 use crate::fs::Fs;
 use crate::read::catalog::Catalog;
 use crate::read::chain::ChainSegment;
-use crate::read::judge::{SegmentReport, scan_segment};
 use crate::read::scan::{Extent, Scanner, Step};
+use crate::read::segment_check::{SegmentReport, scan_segment};
 
 /// What a writer found when it opened a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::Sender;
 
-use super::ack::{Acks, Gate, Goal};
 use super::options::LogOptions;
 use super::writer::WriterCounts;
 use crate::error::{Lost, WaitError};
+use crate::write::ack_tracker::{Acks, Gate, Goal};
 
 /// Counts since the log was opened, and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use super::ack::Health;
 use super::batch::Batch;
-use super::home::Home;
 use super::options::{Durability, LogOptions};
 use super::shared::{Message, Queued, Shared};
 use super::writer::Writer;
 use crate::error::{Error, Lost};
 use crate::format::{RecordRef, put_record, record_len};
+use crate::write::ack_tracker::Health;
+use crate::write::directory_lock::Home;
 
 /// A frame is cut when it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::home::Tenant;
 use super::segment::{Active, Point};
 use crate::directory::manifest::{SEGMENTS, SegmentsManifest, publish};
 use crate::error::Error;
 use crate::format::{FrameKind, HEADER_LEN, Link, MINOR, Seal, SegmentHeader, TIME_UNKNOWN, frame_len, segment_name};
 use crate::fs::{Fs, SyncSite, sync, write_all_at};
+use crate::write::directory_lock::Tenant;
 
 /// What a store was when it was opened, and how to write it.
 #[derive(Debug, Clone)]

@@ -14,14 +14,14 @@ use super::records::{
     ArchivedPaceV1, ArchivedReleaseV1, ArchivedTombstoneV1, AttemptV2, HostStateV1, ImportanceV1, LinkStateV1, PaceV1,
     ReleaseV1, TombstoneV1, access, bytes_of, time_of,
 };
-use crate::attempt::Attempt;
 use crate::backoff::LinkState;
-use crate::heuristic::url::site_of;
 use crate::journal::entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
     domain_of_url,
 };
-use crate::time::Timestamp;
+use fetchwise_types::attempt::Attempt;
+use fetchwise_types::heuristic::url::site_of;
+use fetchwise_types::time::Timestamp;
 
 /// A record as the log takes it, in the version that its kind is [written in](super::version_of).
 #[derive(Debug)]
@@ -200,10 +200,10 @@ mod tests {
         AttemptV1, FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4, RELEASED, fingerprint,
     };
     use super::*;
-    use crate::attempt::outcome::ErrorKind;
-    use crate::attempt::{Arm, ErrorType, Hint, Tag};
-    use crate::heuristic::Heuristic;
-    use crate::response::Header;
+    use fetchwise_types::attempt::error_kind::ErrorKind;
+    use fetchwise_types::attempt::{Arm, ErrorType, Hint, Tag};
+    use fetchwise_types::heuristic::Heuristic;
+    use fetchwise_types::response::Header;
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -353,7 +353,7 @@ mod tests {
             let line = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
             // An import brings headers in the order of their names.
             attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
-            assert_eq!(crate::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
+            assert_eq!(fetchwise_types::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
         }
     }
 
@@ -363,7 +363,7 @@ mod tests {
         for (name, entry) in one_of_each() {
             let Entry::Attempt(attempt) = entry else { continue };
             let path = golden(&format!("{name}.json"));
-            let line = crate::attempt::json::to_json_line(&attempt);
+            let line = fetchwise_types::attempt::json::to_json_line(&attempt);
             if std::env::var_os("FETCHWISE_BLESS").is_some() && !path.exists() {
                 std::fs::write(&path, format!("{line}\n")).unwrap();
             }

@@ -5,10 +5,10 @@
 
 use rkyv::rancor::Error as RkyvError;
 
-use crate::attempt::outcome::ErrorKind;
-use crate::attempt::{Arm, Hint};
-use crate::decision::{Rule, Source};
-use crate::heuristic::url::FLAGS;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{Arm, Hint};
+use fetchwise_types::decision::{Rule, Source};
+use fetchwise_types::heuristic::url::FLAGS;
 
 /// Numbers of the record kinds.
 pub(crate) mod kind {

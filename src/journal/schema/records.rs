@@ -23,11 +23,11 @@ use super::codes::{
     ARM_CODES, ERROR_CODES, NONE, OTHER, RULE_CODES, SOURCE_CODES, SchemaError, TAG_KINDS, code_of, from_code,
     hint_code, hint_of,
 };
-use crate::attempt::{Attempt, ErrorType, Tag};
-use crate::decision::{Rule, Source};
-use crate::heuristic::Heuristic;
-use crate::response::Header;
-use crate::time::Timestamp;
+use fetchwise_types::attempt::{Attempt, ErrorType, Tag};
+use fetchwise_types::decision::{Rule, Source};
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::response::Header;
+use fetchwise_types::time::Timestamp;
 
 type Text<'a> = Cow<'a, str>;
 

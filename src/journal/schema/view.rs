@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use super::codes::{ERROR_CODES, NONE, OTHER, SchemaError, TAG_KINDS, V1, V2, from_code, hint_of, kind};
 use super::records::{ArchivedAttemptV1, ArchivedAttemptV2, ArchivedTagV1, access, time_of};
-use crate::attempt::Hint;
 use crate::evidence::{Facts, Observed};
-use crate::meter::outcomes::{of_kind, outcome_of};
-use crate::time::Timestamp;
+use crate::metrics::recorder::outcomes::{of_kind, outcome_of};
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::time::Timestamp;
 
 /// An attempt as its record has it, checked and not copied. What evidence is made of stands in every version as in the first.
 #[derive(Clone, Copy)]

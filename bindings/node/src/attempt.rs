@@ -1,0 +1,258 @@
+//! Attempts as JavaScript makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
+
+use fetchwise::fetch_result::Answer;
+use fetchwise::attempt::json::{from_json_line, to_json_line};
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::time::Timestamp;
+use napi::Env;
+use napi::bindgen_prelude::{Object, Unknown};
+use napi_derive::napi;
+use serde_json::Value;
+
+use crate::decision::Decision;
+use crate::detector::Verdict;
+use crate::errors::{Code, Failure};
+use crate::convert;
+
+type Result<T> = std::result::Result<T, napi::Error<Code>>;
+
+/// What is known of an attempt. Durations are milliseconds, times milliseconds since 1970 (`Date.now()`).
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct AttemptOptions<'a> {
+    /// The caller's name for what was fetched; the URL unless it has another.
+    pub link: Option<String>,
+    /// The HTTP status.
+    pub status: Option<f64>,
+    /// The response's headers, of which some are kept.
+    #[napi(ts_type = "HeadersLike")]
+    pub headers: Option<Object<'a>>,
+    /// How long it took.
+    pub duration: Option<f64>,
+    /// When it was made; now unless said.
+    pub at: Option<f64>,
+    /// The label of the decision that led to it.
+    pub source: Option<String>,
+    /// Its rule.
+    pub rule: Option<String>,
+    /// Its confidence, from 0 to 1.
+    pub confidence: Option<f64>,
+    /// Its propensity, from 0 to 1.
+    pub propensity: Option<f64>,
+    /// What the last failure had looked like.
+    #[napi(ts_type = "Hint")]
+    pub hint: Option<String>,
+    /// Which try of this URL it was; 1 unless said.
+    pub try_no: Option<f64>,
+    /// What the caller knows beside the URL.
+    #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
+    pub heuristics: Option<Object<'a>>,
+}
+
+/// One request by one fetcher for one URL, and how it ended.
+///
+/// It does not change: `delivered()` and `failed(kind)` return another one.
+#[napi]
+pub struct Attempt {
+    pub(crate) kept: Kept,
+}
+
+/// The longest duration that is taken, in milliseconds: what a number can hold exactly.
+const MS_MAX: u64 = 1 << 53;
+
+fn filled(
+    env: &Env,
+    url: &Unknown<'_>,
+    fetcher: &str,
+    given: AttemptOptions<'_>,
+) -> std::result::Result<Kept, Failure> {
+    let mut kept = Kept::new(&convert::url(url)?, fetcher, convert::at(given.at)?).map_err(Failure::url)?;
+    kept.link = given.link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
+    kept.http_status = given.status.map(convert::status).transpose()?;
+    kept.response_headers = stored_headers(&convert::headers(env, given.headers.as_ref())?);
+    kept.duration_ms = given.duration.map_or(Ok(0), |ms| convert::count("duration", ms.round(), MS_MAX))?;
+    kept.source = given.source.map(Into::into);
+    kept.rule = given.rule.map(Into::into);
+    kept.confidence = convert::share("confidence", given.confidence)?;
+    kept.propensity = convert::share("propensity", given.propensity)?;
+    kept.hint = convert::hint(given.hint.as_deref())?;
+    kept.try_no = given.try_no.map_or(Ok(1), |no| convert::count("tryNo", no, u64::from(u32::MAX)))?.max(1) as u32;
+    kept.heuristics.extend(convert::known(env, given.heuristics.as_ref())?.into_iter().map(Tag::from));
+    Ok(kept)
+}
+
+/// What an answer adds to an attempt that `by` made.
+fn ended(mut attempt: Kept, answer: &Answer, by: &FetcherSpec) -> Kept {
+    attempt.http_status = answer.status;
+    attempt.response_headers = stored_headers(&answer.headers);
+    attempt.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
+    match answer.outcome.counts_as(by) {
+        Ok(()) => attempt.delivered(),
+        Err(ErrorType::Known(kind)) => attempt.failed(kind),
+        Err(other) => {
+            attempt.error_type = Some(other);
+            attempt
+        }
+    }
+}
+
+#[napi]
+impl Attempt {
+    /// A new attempt that has not ended yet. Throws `ERR_FETCHWISE_URL` for what cannot be fetched.
+    #[napi(catch_unwind, constructor)]
+    pub fn new(
+        env: &Env,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        fetcher: String,
+        options: Option<AttemptOptions<'_>>,
+    ) -> Result<Self> {
+        Ok(Self { kept: filled(env, &url, &fetcher, options.unwrap_or_default())? })
+    }
+
+    /// The attempt of a response that was classified: outcome, headers and heuristics come from the verdict, and what led to it from
+    /// the decision.
+    #[napi(catch_unwind, factory)]
+    pub fn from_response(
+        env: &Env,
+        decision: Decision,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        verdict: &Verdict,
+        options: Option<AttemptOptions<'_>>,
+    ) -> Result<Self> {
+        let Some(name) = decision.fetcher else {
+            return Err(
+                Failure::misuse(format_args!("nothing was fetched: the decision is {:?}", decision.kind)).into()
+            );
+        };
+        let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(&name) };
+        let given = options.unwrap_or_default();
+        let kept = filled(
+            env,
+            &url,
+            &name,
+            AttemptOptions {
+                source: Some(decision.source),
+                rule: Some(decision.rule),
+                confidence: decision.confidence,
+                propensity: decision.propensity,
+                hint: decision.hint,
+                ..given
+            },
+        )?;
+        Ok(Self { kept: ended(kept, &verdict.answer(), &by) })
+    }
+
+    /// The attempt that an object describes, or one line of JSON, as `fetchwise import` reads them: `url`, `fetcher`, `success` and
+    /// `attempted_at` have to be there. A time after now becomes now.
+    #[napi(catch_unwind, factory, js_name = "fromJSON", ts_args_type = "fields: object | string")]
+    pub fn from_json(env: &Env, fields: Unknown<'_>) -> Result<Self> {
+        let line = convert::json(env, fields)?;
+        let (kept, _) = from_json_line(&line, Timestamp::now()).map_err(Failure::value)?;
+        Ok(Self { kept })
+    }
+
+    /// The same, ended with content.
+    #[napi(catch_unwind)]
+    pub fn delivered(&self) -> Self {
+        Self { kept: self.kept.clone().delivered() }
+    }
+
+    /// The same, failed for good with an `ErrorKind`: it counts by the kind's weight, which is 0 for what no fetcher is to blame for.
+    /// Another name is kept as it is, and counts in full.
+    #[napi(catch_unwind)]
+    pub fn failed(&self, #[napi(ts_arg_type = "ErrorKind | (string & {})")] kind: String) -> Self {
+        let kept = self.kept.clone();
+        Self {
+            kept: match ErrorKind::from_name(&kind) {
+                Some(kind) => kept.failed(kind),
+                None => {
+                    let error_type = Some(ErrorType::from_name(&kind));
+                    Kept { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                }
+            },
+        }
+    }
+
+    /// The same with another weight: 0 while a retry may still succeed.
+    #[napi(catch_unwind)]
+    pub fn weighing(&self, weight: f64) -> Result<Self> {
+        if ![0.0, 0.5, 1.0].contains(&weight) {
+            return Err(Failure::value(format_args!("a weight is 0, 0.5 or 1, not {weight}")).into());
+        }
+        Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
+    }
+
+    /// All fields, as the JSON lines of `fetchwise import` and `export` have them.
+    #[napi(catch_unwind, js_name = "toJSON", ts_return_type = "Record<string, unknown>")]
+    pub fn to_json(&self) -> Value {
+        serde_json::from_str(&to_json_line(&self.kept)).unwrap_or_default()
+    }
+
+    /// Its UUID.
+    #[napi(catch_unwind, getter)]
+    pub fn id(&self) -> String {
+        self.kept.id.hyphenated().to_string()
+    }
+
+    /// The caller's name for what was fetched; the URL unless it has another.
+    #[napi(catch_unwind, getter)]
+    pub fn link(&self) -> &str {
+        &self.kept.link
+    }
+
+    /// What was asked for, without user info and fragment.
+    #[napi(catch_unwind, getter)]
+    pub fn url(&self) -> &str {
+        &self.kept.url
+    }
+
+    /// Who asked.
+    #[napi(catch_unwind, getter)]
+    pub fn fetcher(&self) -> &str {
+        &self.kept.fetcher
+    }
+
+    /// Whether content was delivered.
+    #[napi(catch_unwind, getter)]
+    pub fn success(&self) -> bool {
+        self.kept.success
+    }
+
+    /// Whether the site blocked it.
+    #[napi(catch_unwind, getter)]
+    pub fn is_banned(&self) -> bool {
+        self.kept.is_banned
+    }
+
+    /// Why it failed: the name of an `ErrorKind`, or of one's own.
+    #[napi(catch_unwind, getter)]
+    pub fn error_type(&self) -> Option<&str> {
+        self.kept.error_type.as_ref().map(ErrorType::name)
+    }
+
+    /// The HTTP status.
+    #[napi(catch_unwind, getter)]
+    pub fn status(&self) -> Option<u32> {
+        self.kept.http_status.map(u32::from)
+    }
+
+    /// How long it took, in milliseconds.
+    #[napi(catch_unwind, getter)]
+    pub fn duration(&self) -> f64 {
+        self.kept.duration_ms as f64
+    }
+
+    /// When it was made, in milliseconds since 1970.
+    #[napi(catch_unwind, getter)]
+    pub fn attempted_at(&self) -> f64 {
+        convert::ms(self.kept.attempted_at)
+    }
+
+    /// How much it counts as evidence: 0, 0.5 or 1.
+    #[napi(catch_unwind, getter)]
+    pub fn weight(&self) -> f64 {
+        self.kept.weight
+    }
+}

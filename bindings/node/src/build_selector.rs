@@ -1,0 +1,186 @@
+//! What a selector is made of: its candidates, its journal, what that has taught it.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use fetchwise::journal::{Journal as Log, load};
+use fetchwise::pace::{Pace, PaceSettings};
+use fetchwise::policy;
+use fetchwise::registry::{Class, FetcherId, FetcherSet, FetcherSpec};
+use fetchwise::selector::{Selector as Kept, SelectorBuilder};
+use fetchwise::time::Timestamp;
+use napi::bindgen_prelude::{ClassInstance, Either};
+use napi_derive::napi;
+
+use crate::configured;
+use crate::errors::Failure;
+use crate::journal::{Into as IntoLog, Journal, JournalOptions, Shared};
+use crate::convert;
+
+/// A selector and the log that it records into.
+pub struct Core {
+    pub kept: Kept,
+    pub log: Option<Arc<Shared>>,
+}
+
+/// How visits hold their selector.
+#[derive(Clone)]
+pub struct Handle(pub Arc<Core>);
+
+impl Deref for Handle {
+    type Target = Kept;
+
+    fn deref(&self) -> &Kept {
+        &self.0.kept
+    }
+}
+
+impl Core {
+    /// Refuses to record where the journal is closed, before memory has learned what the log will not.
+    pub fn check(&self) -> std::result::Result<(), Failure> {
+        self.log.as_ref().map_or(Ok(()), |log| log.check())
+    }
+
+    /// What was recorded must not stay in a queue when the process ends.
+    pub fn settle_if_ending(&self) {
+        if let Some(log) = &self.log {
+            log.settle_if_ending();
+        }
+    }
+
+    /// The candidates called so.
+    pub fn set(&self, names: &[String]) -> std::result::Result<FetcherSet, Failure> {
+        let mut set = FetcherSet::EMPTY;
+        for name in names {
+            set.insert(self.candidate(name)?);
+        }
+        Ok(set)
+    }
+
+    pub fn candidate(&self, name: &str) -> std::result::Result<FetcherId, Failure> {
+        self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
+            let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
+            Failure::config(format_args!("there is no fetcher called {name}; there are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// A fetcher as decisions see it: a name, what a request costs, and whether it runs scripts.
+#[napi(object)]
+#[derive(Clone, Debug)]
+pub struct Fetcher {
+    /// The name that attempts are logged under. `direct_access`, `playwright` and `playwright_stealth` have kinds of their own.
+    pub name: String,
+    /// Sets the defaults of the rest.
+    #[napi(ts_type = "'plain' | 'rendering' | 'stealth' | 'archive' | 'special' | 'unknown'")]
+    pub kind: Option<String>,
+    /// The cost of a request, in plain requests.
+    pub cost: Option<f64>,
+    /// Whether it runs a page's scripts.
+    pub renders: Option<bool>,
+}
+
+impl Fetcher {
+    fn spec(self) -> std::result::Result<FetcherSpec, Failure> {
+        let Self { name, kind, cost, renders } = self;
+        let mut spec = match kind {
+            Some(kind) => FetcherSpec::new(&name, kind.parse::<Class>().map_err(Failure::config)?),
+            None => FetcherSpec::by_name(&name),
+        };
+        if let Some(cost) = cost {
+            if !(cost.is_finite() && cost > 0.0) {
+                let why = format!("the cost of {name} must be above 0, in plain requests, not {cost}");
+                return Err(Failure::config(why));
+            }
+            spec.cost = cost;
+        }
+        if let Some(renders) = renders {
+            spec.renders = renders;
+            spec.false_success = if renders { 0.0 } else { 0.05 };
+        }
+        Ok(spec)
+    }
+
+    pub fn of(spec: &FetcherSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            kind: Some(spec.class.name().to_owned()),
+            cost: Some(spec.cost),
+            renders: Some(spec.renders),
+        }
+    }
+}
+
+/// How a selector is made.
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct SelectorOptions<'a> {
+    /// The candidates: names, or more of them; without any, the built-in names.
+    #[napi(ts_type = "Array<string | Fetcher>")]
+    pub fetchers: Option<Vec<Either<String, Fetcher>>>,
+    /// A journal, or a directory, which is opened then: what is in it is learned at once, and what is recorded is kept there.
+    #[napi(ts_type = "Journal | string")]
+    pub journal: Option<Either<ClassInstance<'a, Journal>, String>>,
+    /// How a journal that is opened here is written.
+    pub journal_options: Option<JournalOptions>,
+    /// A TOML file as the program reads it, in the place of the other settings; what else is given here overrules it.
+    pub config: Option<String>,
+    /// Whether visits keep to a pace of each host, which is learned.
+    pub pace: Option<bool>,
+    /// How soon an attempt counts half, in days.
+    pub half_life_days: Option<f64>,
+    /// The policy's name; the library's own unless said.
+    pub policy: Option<String>,
+    /// How many keys of evidence are kept in memory.
+    pub keys_max: Option<f64>,
+}
+
+/// What a selector is made from, once it is out of JavaScript.
+pub struct Plan {
+    builder: SelectorBuilder,
+    pace: Option<PaceSettings>,
+}
+
+impl Plan {
+    pub fn of(options: &mut SelectorOptions<'_>) -> std::result::Result<Self, Failure> {
+        let (file, names_fetchers) = (options.config.take(), options.fetchers.is_some());
+        let (mut builder, pace) =
+            configured::begin(file.as_deref().map(Path::new), names_fetchers, options.pace).map_err(Failure::config)?;
+        for fetcher in options.fetchers.take().into_iter().flatten() {
+            builder = builder.fetcher(match fetcher {
+                Either::A(name) => FetcherSpec::by_name(&name),
+                Either::B(fetcher) => fetcher.spec()?,
+            });
+        }
+        if let Some(days) = options.half_life_days {
+            builder = builder.half_life_days(days);
+        }
+        if let Some(name) = &options.policy {
+            builder = builder.policy(policy::by_name(name).map_err(Failure::config)?);
+        }
+        if let Some(keys) = options.keys_max {
+            builder = builder.keys_max(convert::count("keysMax", keys, u64::from(u32::MAX))? as usize);
+        }
+        Ok(Self { builder, pace })
+    }
+
+    /// Learns what the log knows.
+    pub fn core(self, log: Option<Arc<Shared>>) -> std::result::Result<Arc<Core>, Failure> {
+        let mut builder = self.builder;
+        if let Some(settings) = self.pace {
+            let pace = Pace::new(settings);
+            builder = builder.pace(match &log {
+                Some(log) => pace.with_keeper(Box::new(IntoLog(Arc::clone(log)))),
+                None => pace,
+            });
+        }
+        let mut kept = builder.build()?;
+        if let Some(log) = &log {
+            log.wait(Log::settled)?;
+            load(&log.dir, &kept, Timestamp::now())?;
+            kept.set_sink(Box::new(IntoLog(Arc::clone(log))));
+        }
+        Ok(Arc::new(Core { kept, log }))
+    }
+}

@@ -1,0 +1,68 @@
+//! A decision as JavaScript sees it: a plain object.
+
+use fetchwise::attempt::Hint;
+use fetchwise::decision::{Decision as Decided, Rule, Source};
+use napi_derive::napi;
+
+use crate::convert;
+
+/// What a selector answers: use this fetcher, or why none.
+#[napi(object)]
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Use `fetcher`; or not before `pausedUntil`; or no further attempt is worth its cost; or nobody gets past the host's wall.
+    #[napi(ts_type = "'take' | 'paused' | 'give_up' | 'no_fetcher_gets_past'")]
+    pub kind: String,
+    /// The fetcher to use; only there when the kind is `take`.
+    pub fetcher: Option<String>,
+    /// The label: `learned`, `inferred`, `explore`, `probe`, `hinted`, `paused`, or `none`.
+    pub source: String,
+    /// The rule of the policy that made the choice, or `none`.
+    pub rule: String,
+    /// The fetcher's confidence here, from 0 to 1.
+    pub confidence: Option<f64>,
+    /// The decayed attempts that confidence rests on.
+    pub sample_size: Option<f64>,
+    /// The chance that the policy gave to this choice.
+    pub propensity: Option<f64>,
+    /// Whether the fetcher's breaker on this domain is open, and was ignored.
+    pub breaker_ignored: bool,
+    /// Until when nothing is to be fetched, in milliseconds since 1970.
+    pub paused_until: Option<f64>,
+    /// Whether it is the whole host that is paused.
+    pub is_host_paused: bool,
+    /// Whether the fetcher runs scripts.
+    pub renders: bool,
+    /// The hint that it was decided with.
+    pub hint: Option<String>,
+}
+
+impl Decision {
+    pub fn new(selector: &fetchwise::Selector, decided: &Decided, hint: Option<Hint>) -> Self {
+        let take = decided.taken();
+        let (kind, source, rule) = match decided {
+            Decided::Take(take) => ("take", take.source.name(), take.rule.name()),
+            Decided::Paused { .. } => ("paused", Source::Paused.name(), Rule::Paused.name()),
+            Decided::GiveUp => ("give_up", "none", "none"),
+            Decided::NoFetcherGetsPast => ("no_fetcher_gets_past", "none", "no_fetcher_gets_past"),
+        };
+        let (until, host) = match decided {
+            Decided::Paused { until, host } => (Some(convert::ms(*until)), *host),
+            _ => (None, false),
+        };
+        Self {
+            kind: kind.to_owned(),
+            fetcher: take.map(|take| selector.fetcher_name(take.fetcher).to_owned()),
+            source: source.to_owned(),
+            rule: rule.to_owned(),
+            confidence: take.map(|take| take.confidence),
+            sample_size: take.map(|take| take.sample_size),
+            propensity: take.map(|take| take.propensity),
+            breaker_ignored: take.is_some_and(|take| take.breaker_ignored),
+            paused_until: until,
+            is_host_paused: host,
+            renders: take.and_then(|take| selector.fetcher(take.fetcher)).is_some_and(|spec| spec.renders),
+            hint: hint.map(|hint| hint.name().to_owned()),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The journal: what was learned survives the process. One writer a directory.
+//!
+//! Invariants: what waits for the disk waits on another thread, but for `append` in a full queue and for the end of the process; when that
+//! has begun, each record is waited for, since no later moment is certain to come.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use fetchwise::attempt::Attempt as KeptAttempt;
+use fetchwise::backoff::LinkState;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::CompactOptions;
+use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
+use fetchwise::pace::{Keep, Note};
+use fetchwise::selector::{Released, Selector, Sink, SinkError};
+use fetchwise::time::Timestamp;
+use napi::Env;
+use napi::bindgen_prelude::AsyncTask;
+use napi_derive::napi;
+
+use crate::errors::{Code, Failure};
+use crate::convert;
+use crate::thread_pool::{Work, promise};
+
+type Result<T> = std::result::Result<T, napi::Error<Code>>;
+
+/// A day in milliseconds.
+const DAY_MS: f64 = 86_400_000.0;
+
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// An open log, shared by its `Journal`, its selectors and their visits.
+pub struct Shared {
+    pub dir: PathBuf,
+    log: RwLock<Option<Log>>,
+}
+
+impl Shared {
+    pub fn open(dir: &Path, options: Options) -> std::result::Result<Arc<Self>, Failure> {
+        // What is read in full right after is not read twice; `verify` is there for those who want to know.
+        let (log, _) = Log::open(dir, options.check(OpenCheck::Tail))?;
+        let shared = Arc::new(Self { dir: dir.to_owned(), log: RwLock::new(Some(log)) });
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|known| known.strong_count() > 0);
+        open.push(Arc::downgrade(&shared));
+        Ok(shared)
+    }
+
+    pub fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> std::result::Result<T, Failure> {
+        let log = self.log.read().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().map(work).ok_or_else(Failure::closed)
+    }
+
+    /// Whether it can be used.
+    pub fn check(&self) -> std::result::Result<(), Failure> {
+        self.with(|_| ())
+    }
+
+    /// Ends when what `asked` for is acknowledged.
+    pub fn wait(&self, asked: impl FnOnce(&Log) -> Acknowledgement) -> std::result::Result<(), Failure> {
+        self.with(asked)?.wait().map_err(Failure::log)
+    }
+
+    pub fn close(&self) -> std::result::Result<(), Failure> {
+        let log = self.log.write().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(log.map_or(Ok(()), Log::close)?)
+    }
+
+    /// What was recorded last must not stay in the queue when nobody will come to empty it.
+    pub fn settle_if_ending(&self) {
+        if ENDING.load(Ordering::Relaxed) {
+            // What cannot be written then cannot be told to anybody either.
+            let _ = self.wait(Log::settled);
+        }
+    }
+}
+
+/// Why a log did not take something, as the selector hands it on.
+#[derive(Debug)]
+struct Shut;
+
+impl std::fmt::Display for Shut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the journal is closed")
+    }
+}
+
+impl std::error::Error for Shut {}
+
+/// The log as the sink of a selector.
+pub struct Into(pub Arc<Shared>);
+
+impl Sink for Into {
+    fn append(&self, attempt: &KeptAttempt) -> std::result::Result<(), SinkError> {
+        self.0.with(|log| Sink::append(log, attempt)).unwrap_or_else(|_| Err(SinkError(Arc::new(Shut))))
+    }
+
+    // As in the library's own sink: the log counts what it does not take, and memory has it all the same.
+    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::link_state(log, link, url, state, at));
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::host_pause(log, domain, until, at));
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::released(log, what, at));
+    }
+}
+
+impl Keep for Into {
+    fn keep(&self, note: &Note<'_>) {
+        let _ = self.0.with(|log| log.keep(note));
+    }
+}
+
+/// Has every open journal write and sync what it was given. `index.js` calls it when the process, or a worker thread, ends.
+#[napi(catch_unwind, skip_typescript, js_name = "_settleAll")]
+pub fn settle_all(process_ends: bool) {
+    if process_ends {
+        ENDING.store(true, Ordering::Relaxed);
+    }
+    let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    for shared in open {
+        // What cannot be written then cannot be told to anybody either.
+        let _ = shared.wait(Log::flush);
+    }
+}
+
+/// How a journal is written.
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct JournalOptions {
+    /// `memory`, `os` (survives `kill -9`; the default), `interval:250ms` or `sync`.
+    pub durability: Option<String>,
+    /// What a full queue does to who records: `block` (the default), `error` or `shed`.
+    #[napi(ts_type = "'block' | 'error' | 'shed'")]
+    pub on_full: Option<String>,
+    /// How long the writer waits for company before it writes, in milliseconds.
+    pub linger: Option<f64>,
+    /// How large a file of the log becomes.
+    pub segment_bytes: Option<f64>,
+}
+
+impl JournalOptions {
+    pub fn options(self) -> std::result::Result<Options, Failure> {
+        let invalid = |error: UnknownName| Failure::value(error);
+        let mut options = Options::default();
+        if let Some(name) = self.durability {
+            options = options.durability(name.parse().map_err(invalid)?);
+        }
+        if let Some(name) = self.on_full {
+            options = options.on_full(name.parse().map_err(invalid)?);
+        }
+        if let Some(ms) = self.linger {
+            options = options.linger(convert::span("linger", ms)?);
+        }
+        if let Some(bytes) = self.segment_bytes {
+            options = options.segment_bytes(convert::count("segmentBytes", bytes, 1 << 40)?);
+        }
+        Ok(options)
+    }
+}
+
+/// What a compaction did.
+#[napi(object)]
+pub struct Compacted {
+    /// Attempts before and after.
+    pub attempts: Vec<f64>,
+    /// Bytes before and after.
+    pub bytes: Vec<f64>,
+}
+
+/// What a look at everything on disk has found.
+#[napi(object)]
+pub struct Verified {
+    /// Whether it is sound.
+    pub sound: bool,
+    /// The attempts that are there.
+    pub attempts: f64,
+}
+
+/// How compaction goes.
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct CompactionOptions {
+    /// Attempts that are older are dropped from the log; what they taught stays.
+    pub retain_days: Option<f64>,
+    /// Whether it only says what it would do.
+    pub dry_run: Option<bool>,
+}
+
+/// Counts and gauges of a log since it was opened.
+#[napi(object)]
+pub struct JournalMetrics {
+    /// Records that were taken.
+    pub appended: f64,
+    /// Records that a full queue did not take.
+    pub shed: f64,
+    /// Records that were refused.
+    pub refused: f64,
+    /// Times that somebody waited for a full queue.
+    pub blocked: f64,
+    /// Records in the queue.
+    pub queued: f64,
+    /// Bytes that were written.
+    pub bytes: f64,
+    /// Times that the disk was waited for.
+    pub syncs: f64,
+    /// Times that writing failed.
+    pub failures: f64,
+}
+
+/// A directory in which attempts, pauses and paces are kept, opened for writing.
+///
+/// Give it to a `Selector`, which learns what is in it and records into it. One writer a directory: another one gets
+/// `ERR_FETCHWISE_LOCKED`, with the `pid` of the holder.
+#[napi]
+pub struct Journal {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A selector that keeps everything it learns, for maintenance.
+fn blank() -> std::result::Result<Selector, Failure> {
+    Ok(Selector::builder().keys_max(None).build()?)
+}
+
+#[napi]
+impl Journal {
+    /// Opens the journal in `dir`, which is made when there is none.
+    #[napi(catch_unwind, constructor)]
+    pub fn new(env: &Env, dir: String, options: Option<JournalOptions>) -> napi::Result<Self> {
+        let opened = options.unwrap_or_default().options().and_then(|options| Shared::open(Path::new(&dir), options));
+        opened.map(|shared| Self { shared }).map_err(|failure| failure.into_js(env))
+    }
+
+    /// Ends when everything recorded so far is on disk.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
+        let shared = Arc::clone(&self.shared);
+        promise(move || shared.wait(Log::flush), |()| ())
+    }
+
+    /// Ends when everything recorded so far is acknowledged at the journal's durability: by default it then survives `kill -9`.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
+        let shared = Arc::clone(&self.shared);
+        promise(move || shared.wait(Log::settled), |()| ())
+    }
+
+    /// `flush` for where nothing can be awaited: it blocks until the disk has it.
+    #[napi(catch_unwind)]
+    pub fn flush_sync(&self) -> Result<()> {
+        Ok(self.shared.wait(Log::flush)?)
+    }
+
+    /// Writes down what everything so far has taught, so that the next start reads less. The number of records that it covers.
+    #[napi(catch_unwind, ts_return_type = "Promise<number>")]
+    pub fn snapshot(&self) -> AsyncTask<Work<f64, f64>> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            shared.wait(Log::flush)?;
+            let taken = maintenance::snapshot(&shared.dir, &blank()?, Timestamp::now(), &mut |_, _| {})?;
+            Ok(taken.records as f64)
+        };
+        promise(work, |records| records)
+    }
+
+    /// Drops old attempts from the log; what they taught stays, in a snapshot. Works beside the writer.
+    #[napi(catch_unwind, ts_return_type = "Promise<Compacted>")]
+    pub fn compact(&self, options: Option<CompactionOptions>) -> Result<AsyncTask<Work<Compacted, Compacted>>> {
+        let (shared, given) = (Arc::clone(&self.shared), options.unwrap_or_default());
+        let mut options = CompactOptions::default();
+        options.dry_run = given.dry_run.unwrap_or_default();
+        if let Some(days) = given.retain_days {
+            options.retain = convert::span("retainDays", days * DAY_MS)?;
+        }
+        let work = move || {
+            shared.wait(Log::flush)?;
+            let done = maintenance::compact(&shared.dir, &blank()?, &options, Timestamp::now(), &mut |_, _| {})?;
+            let (attempts, bytes) = (done.attempts, done.bytes);
+            Ok(Compacted {
+                attempts: vec![attempts.0 as f64, attempts.1 as f64],
+                bytes: vec![bytes.0 as f64, bytes.1 as f64],
+            })
+        };
+        Ok(promise(work, |done| done))
+    }
+
+    /// Reads everything that is on disk, and says whether it is sound.
+    #[napi(catch_unwind, ts_return_type = "Promise<Verified>")]
+    pub fn verify(&self) -> AsyncTask<Work<Verified, Verified>> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            shared.wait(Log::flush)?;
+            let verified = maintenance::verify(&shared.dir, &mut |_, _| {})?;
+            Ok(Verified { sound: verified.is_sound(), attempts: verified.attempts as f64 })
+        };
+        promise(work, |verified| verified)
+    }
+
+    /// Counts and gauges of the log since it was opened.
+    #[napi(catch_unwind)]
+    pub fn metrics(&self) -> Result<JournalMetrics> {
+        let of = self.shared.with(Log::metrics)?;
+        Ok(JournalMetrics {
+            appended: of.appended as f64,
+            shed: of.shed as f64,
+            refused: of.refused as f64,
+            blocked: of.blocked as f64,
+            queued: of.queued_records as f64,
+            bytes: of.bytes as f64,
+            syncs: of.syncs as f64,
+            failures: of.failures as f64,
+        })
+    }
+
+    /// `good`, `closed`, or why attempts do not reach the disk.
+    #[napi(catch_unwind, getter)]
+    pub fn health(&self) -> String {
+        match self.shared.with(Log::health) {
+            Ok(Health::Good) => "good".to_owned(),
+            Ok(Health::Degraded { reason, .. }) => reason.to_string(),
+            Ok(_) | Err(_) => "closed".to_owned(),
+        }
+    }
+
+    /// The directory.
+    #[napi(catch_unwind, getter)]
+    pub fn dir(&self) -> String {
+        self.shared.dir.to_string_lossy().into_owned()
+    }
+
+    /// Writes and syncs what is left, and gives the directory free. A second call does nothing.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn close(&self) -> AsyncTask<Work<(), ()>> {
+        let shared = Arc::clone(&self.shared);
+        promise(move || shared.close(), |()| ())
+    }
+
+    /// `close` for where nothing can be awaited.
+    #[napi(catch_unwind)]
+    pub fn close_sync(&self) -> Result<()> {
+        Ok(self.shared.close()?)
+    }
+}

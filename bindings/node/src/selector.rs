@@ -1,0 +1,417 @@
+//! The selector: `select` and `record` at once, since a microsecond is less than a turn of the event loop; everything that takes long as a
+//! promise.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fetchwise::analytics::{By, Row, Stats};
+use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
+use fetchwise::journal::{Entry, Journal as Log, Tombstone, TombstoneTarget, replay};
+use fetchwise::registry::FetcherSet;
+use fetchwise::selector::Situation;
+use fetchwise::time::Timestamp;
+use napi::Env;
+use napi::bindgen_prelude::{AsyncTask, ClassInstance, Either, Object, Unknown};
+use napi_derive::napi;
+use url::Url;
+
+use crate::build_selector::{Core, Fetcher, Handle, Plan, SelectorOptions};
+use crate::attempt::Attempt;
+use crate::decision::Decision;
+use crate::errors::{Code, Failure};
+use crate::explain::Explanation;
+use crate::journal::{Journal, Shared};
+use crate::convert;
+use crate::visit::Visit;
+use crate::thread_pool::{Work, promise};
+
+type Result<T> = std::result::Result<T, napi::Error<Code>>;
+
+/// What a caller wishes of a decision.
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct SelectOptions<'a> {
+    /// What its last failure looked like.
+    #[napi(ts_type = "Hint")]
+    pub hint: Option<String>,
+    /// The fetcher that the caller wants.
+    pub wanted: Option<String>,
+    /// Those that were tried or are not to be had.
+    pub excluded: Option<Vec<String>>,
+    /// How many attempts were made; as many as are excluded unless said.
+    pub attempts: Option<f64>,
+    /// What the caller knows beside the URL.
+    #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
+    pub heuristics: Option<Object<'a>>,
+    /// The caller's name for the URL.
+    pub link: Option<String>,
+    /// The time of the decision, in milliseconds since 1970; now unless said.
+    pub at: Option<f64>,
+}
+
+/// How a visit begins.
+#[napi(object, object_to_js = false)]
+#[derive(Default)]
+pub struct VisitOptions<'a> {
+    /// The fetchers at hand; all candidates unless said.
+    pub fetchers: Option<Vec<String>>,
+    /// The one that the first attempt shall be made with.
+    pub prefer: Option<String>,
+    /// The caller's name for the URL.
+    pub link: Option<String>,
+    /// What the caller knows beside the URL.
+    #[napi(ts_type = "Record<string, string> | Array<[string, string]>")]
+    pub heuristics: Option<Object<'a>>,
+}
+
+/// Decayed weights of one heuristic and fetcher; `attempts` do not decay.
+#[napi(object)]
+pub struct Masses {
+    /// Of successes.
+    pub success: f64,
+    /// Of all attempts.
+    pub total: f64,
+    /// Of blocks.
+    pub blocked: f64,
+    /// Attempts.
+    pub attempts: f64,
+}
+
+/// Counts of what was recorded.
+#[napi(object)]
+pub struct StatsRow {
+    /// What the row is about: a domain, a fetcher, a day.
+    pub key: String,
+    /// Requests.
+    pub attempts: f64,
+    /// Those that delivered content.
+    pub delivered: f64,
+    /// Those that the site blocked.
+    pub banned: f64,
+    /// The share that delivered, if there is any.
+    pub success_rate: Option<f64>,
+    /// The share that was blocked, if there is any.
+    pub ban_rate: Option<f64>,
+    /// Requests for each page.
+    pub requests_per_page: Option<f64>,
+    /// Those whose decision is known.
+    pub decided: f64,
+    /// Decided by evidence that is enough to rely on.
+    pub learned: f64,
+    /// Decided without such evidence.
+    pub inferred: f64,
+    /// Decided to probe.
+    pub probed: f64,
+    /// Decided to explore.
+    pub explored: f64,
+}
+
+/// What is to be forgotten: one of them.
+#[napi(object, object_to_js = false)]
+pub struct ForgetOptions {
+    /// A domain, with all that it has taught.
+    pub domain: Option<String>,
+    /// A link, with its pauses.
+    pub link: Option<String>,
+}
+
+/// Learns which fetcher works for which URL.
+#[napi]
+pub struct Selector {
+    pub(crate) core: Arc<Core>,
+    owns_journal: bool,
+}
+
+#[napi]
+impl Selector {
+    /// Reads its journal, if it has one, before it returns; `Selector.open` does that on another thread.
+    #[napi(catch_unwind, constructor)]
+    pub fn new(env: &Env, options: Option<SelectorOptions<'_>>) -> napi::Result<Self> {
+        let mut options = options.unwrap_or_default();
+        let made = || {
+            let plan = Plan::of(&mut options)?;
+            let (log, owns_journal) = match options.journal {
+                None => (None, false),
+                Some(Either::A(journal)) => (Some(Arc::clone(&journal.shared)), false),
+                Some(Either::B(dir)) => {
+                    let how = options.journal_options.unwrap_or_default().options()?;
+                    (Some(Shared::open(Path::new(&dir), how)?), true)
+                }
+            };
+            Ok(Self { core: plan.core(log)?, owns_journal })
+        };
+        made().map_err(|failure: Failure| failure.into_js(env))
+    }
+
+    /// A selector over the journal in `dir`, which is made when there is none: opened, and what is in it learned, on another thread.
+    #[napi(
+        catch_unwind,
+        ts_args_type = "dir: string, options?: Omit<SelectorOptions, 'journal'> | undefined | null",
+        ts_return_type = "Promise<Selector>"
+    )]
+    pub fn open(dir: String, options: Option<SelectorOptions<'_>>) -> Result<AsyncTask<Work<Arc<Core>, Self>>> {
+        let mut options = options.unwrap_or_default();
+        if options.journal.is_some() {
+            return Err(Failure::misuse("Selector.open opens the journal itself: leave out journal").into());
+        }
+        let plan = Plan::of(&mut options)?;
+        let how = options.journal_options.unwrap_or_default().options()?;
+        let work = move || plan.core(Some(Shared::open(Path::new(&dir), how)?));
+        Ok(promise(work, |core| Self { core, owns_journal: true }))
+    }
+
+    /// Decides about `url`: about a microsecond, no lock, no system call.
+    #[napi(catch_unwind)]
+    pub fn select(
+        &self,
+        env: &Env,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        options: Option<SelectOptions<'_>>,
+    ) -> Result<Decision> {
+        let url = convert::url(&url)?;
+        let wish = options.unwrap_or_default();
+        let known = convert::known(env, wish.heuristics.as_ref())?;
+        let situation = self.situation(&url, &wish, &known)?;
+        let decided = self.core.kept.select(&url, &situation).map_err(Failure::url)?;
+        Ok(Decision::new(&self.core.kept, &decided, situation.hint))
+    }
+
+    /// Why `select` would answer what it answers.
+    #[napi(catch_unwind)]
+    pub fn explain(
+        &self,
+        env: &Env,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        options: Option<SelectOptions<'_>>,
+    ) -> Result<Explanation> {
+        let url = convert::url(&url)?;
+        let wish = options.unwrap_or_default();
+        let known = convert::known(env, wish.heuristics.as_ref())?;
+        let situation = self.situation(&url, &wish, &known)?;
+        let explained = self.core.kept.explain(&url, &situation).map_err(Failure::url)?;
+        Ok(Explanation::new(&self.core.kept, url.as_str(), &explained))
+    }
+
+    /// Records an attempt: memory first, then the journal. When it throws, the attempt will not survive the process.
+    #[napi(catch_unwind)]
+    pub fn record(&self, attempt: &Attempt) -> Result<()> {
+        self.core.check()?;
+        self.learn(attempt)?;
+        self.core.settle_if_ending();
+        Ok(())
+    }
+
+    /// Records many, in order. When it throws, those after the first that could not be recorded were not looked at.
+    #[napi(catch_unwind)]
+    pub fn record_batch(&self, attempts: Vec<ClassInstance<'_, Attempt>>) -> Result<()> {
+        self.core.check()?;
+        for attempt in &attempts {
+            self.learn(attempt)?;
+        }
+        self.core.settle_if_ending();
+        Ok(())
+    }
+
+    /// Begins a visit of `url`: the whole way from the decision to the last attempt, driven by whoever has the network.
+    #[napi(catch_unwind)]
+    pub fn visit(
+        &self,
+        env: &Env,
+        #[napi(ts_arg_type = "string | URL")] url: Unknown<'_>,
+        options: Option<VisitOptions<'_>>,
+    ) -> Result<Visit> {
+        self.core.check()?;
+        let url = convert::url(&url)?;
+        let VisitOptions { fetchers, prefer, link, heuristics } = options.unwrap_or_default();
+        let mut without = FetcherSet::EMPTY;
+        if let Some(names) = fetchers {
+            let had = self.core.set(&names)?;
+            for (id, _) in self.core.kept.candidates().filter(|(id, _)| !had.contains(*id)) {
+                without.insert(id);
+            }
+        }
+        if let Some(name) = &prefer {
+            self.core.candidate(name)?;
+        }
+        let known = convert::known(env, heuristics.as_ref())?;
+        Ok(Visit::begin(Handle(Arc::clone(&self.core)), url, (prefer.as_deref(), link.as_deref()), without, known)?)
+    }
+
+    /// The exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files.
+    #[napi(catch_unwind)]
+    pub fn masses(
+        &self,
+        kind: String,
+        value: String,
+        fetcher: String,
+        files: Option<bool>,
+        at: Option<f64>,
+    ) -> Result<Masses> {
+        let content = if files == Some(true) { ContentKind::File } else { ContentKind::Page };
+        let weights = self.core.kept.weights((&kind, &value), content, &fetcher, convert::at(at)?);
+        Ok(Masses {
+            success: weights.success,
+            total: weights.total,
+            blocked: weights.blocked,
+            attempts: weights.attempts as f64,
+        })
+    }
+
+    /// Counts of all that its journal has, by `all`, `domain`, `fetcher`, `day` or `week`.
+    #[napi(catch_unwind, ts_return_type = "Promise<Array<StatsRow>>")]
+    pub fn stats(
+        &self,
+        #[napi(ts_arg_type = "'all' | 'domain' | 'fetcher' | 'day' | 'week'")] by: Option<String>,
+    ) -> Result<AsyncTask<Work<Vec<StatsRow>, Vec<StatsRow>>>> {
+        let by = by.map_or(Ok(By::All), |name| name.parse::<By>().map_err(Failure::value))?;
+        let log = Arc::clone(self.log()?);
+        let work = move || {
+            log.wait(Log::settled)?;
+            let mut stats = Stats::new(by);
+            replay(&log.dir, |_, entry| {
+                if let Entry::Attempt(attempt) = entry {
+                    stats.observe(&attempt);
+                }
+            })?;
+            Ok(stats.rows().into_iter().map(|(key, row)| counts(key, &row)).collect())
+        };
+        Ok(promise(work, |rows| rows))
+    }
+
+    /// Until when the host of a URL or domain is paused, in milliseconds since 1970; null when it is not.
+    #[napi(catch_unwind)]
+    pub fn host_pause(&self, host: String) -> Option<f64> {
+        let until = self.core.kept.host_pause(&domain(&host))?;
+        (until > Timestamp::now()).then(|| convert::ms(until))
+    }
+
+    /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or null.
+    #[napi(catch_unwind)]
+    pub fn release_host(&self, host: String) -> Result<Option<f64>> {
+        self.core.check()?;
+        Ok(self.core.kept.release_host(&domain(&host), Timestamp::now()).map(convert::ms))
+    }
+
+    /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or null.
+    #[napi(catch_unwind)]
+    pub fn release_link(&self, link: String) -> Result<Option<f64>> {
+        self.core.check()?;
+        Ok(self.core.kept.release_link(&link, Timestamp::now()).map(convert::ms))
+    }
+
+    /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
+    #[napi(catch_unwind, ts_args_type = "what: { domain: string } | { link: string }")]
+    pub fn forget(&self, what: ForgetOptions) -> Result<()> {
+        self.core.check()?;
+        let target = match (what.domain, what.link) {
+            (Some(domain), None) => {
+                self.core.kept.forget_domain(&domain);
+                TombstoneTarget::Domain(domain)
+            }
+            (None, Some(link)) => {
+                self.core.kept.forget_link(&link);
+                TombstoneTarget::Link(link)
+            }
+            _ => return Err(Failure::misuse("name either a domain or a link").into()),
+        };
+        let Some(log) = &self.core.log else { return Ok(()) };
+        let tombstone = Tombstone { target, at: Timestamp::now() };
+        let appended = log.with(|log| log.append_tombstone(&tombstone))?;
+        Ok(appended.map(drop).map_err(Failure::from)?)
+    }
+
+    /// The candidates, in order.
+    #[napi(catch_unwind, getter, ts_return_type = "Array<Required<Fetcher>>")]
+    pub fn fetchers(&self) -> Vec<Fetcher> {
+        self.core.kept.candidates().map(|(_, spec)| Fetcher::of(spec)).collect()
+    }
+
+    /// The journal that it records into, or null.
+    #[napi(catch_unwind, getter)]
+    pub fn journal(&self) -> Option<Journal> {
+        self.core.log.as_ref().map(|log| Journal { shared: Arc::clone(log) })
+    }
+
+    /// Ends when everything recorded so far is on disk; at once without a journal.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn flush(&self) -> AsyncTask<Work<(), ()>> {
+        let log = self.core.log.clone();
+        promise(move || log.map_or(Ok(()), |log| log.wait(Log::flush)), |()| ())
+    }
+
+    /// Ends when everything recorded so far is acknowledged: by default it then survives `kill -9`.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn settled(&self) -> AsyncTask<Work<(), ()>> {
+        let log = self.core.log.clone();
+        promise(move || log.map_or(Ok(()), |log| log.wait(Log::settled)), |()| ())
+    }
+
+    /// Hands what was learned of paces to the journal, and closes that if it was opened here.
+    #[napi(catch_unwind, ts_return_type = "Promise<void>")]
+    pub fn close(&self) -> AsyncTask<Work<(), ()>> {
+        let (core, owns_journal) = (Arc::clone(&self.core), self.owns_journal);
+        let work = move || {
+            if let Some(pace) = core.kept.pace() {
+                pace.close(Timestamp::now());
+            }
+            match &core.log {
+                Some(log) if owns_journal => log.close(),
+                _ => Ok(()),
+            }
+        };
+        promise(work, |()| ())
+    }
+}
+
+impl Selector {
+    fn situation<'k>(
+        &self,
+        url: &Url,
+        wish: &SelectOptions<'_>,
+        heuristics: &'k [fetchwise::heuristic::Heuristic],
+    ) -> std::result::Result<Situation<'k>, Failure> {
+        let excluded = wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
+        let attempts = wish.attempts.map(|given| convert::count("attempts", given, u64::from(u32::MAX))).transpose()?;
+        Ok(Situation {
+            now: convert::at(wish.at)?,
+            link: self.core.kept.link_state(wish.link.as_deref().unwrap_or_else(|| identity(url))),
+            hint: convert::hint(wish.hint.as_deref())?,
+            excluded,
+            attempts: attempts.map_or(excluded.len() as u32, |given| given as u32),
+            wanted: wish.wanted.as_ref().map(|name| self.core.candidate(name)).transpose()?,
+            host_trial: false,
+            heuristics,
+        })
+    }
+
+    fn learn(&self, attempt: &Attempt) -> std::result::Result<(), Failure> {
+        Ok(self.core.kept.record(attempt.kept.clone(), Timestamp::now())?)
+    }
+
+    fn log(&self) -> std::result::Result<&Arc<Shared>, Failure> {
+        self.core.log.as_ref().ok_or_else(|| Failure::misuse("this selector has no journal, which stats are read from"))
+    }
+}
+
+fn counts(key: String, row: &Row) -> StatsRow {
+    StatsRow {
+        key,
+        attempts: row.attempts as f64,
+        delivered: row.delivered as f64,
+        banned: row.banned as f64,
+        success_rate: row.success_rate(),
+        ban_rate: row.ban_rate(),
+        requests_per_page: row.requests_per_page(),
+        decided: row.decided as f64,
+        learned: row.learned as f64,
+        inferred: row.inferred as f64,
+        probed: row.probed as f64,
+        explored: row.explored as f64,
+    }
+}
+
+/// The domain that evidence knows a host, or the host of a URL, by.
+fn domain(host: &str) -> String {
+    let name = Url::parse(host).ok().and_then(|url| url.host_str().map(str::to_owned));
+    domain_of(&name.unwrap_or_else(|| host.to_ascii_lowercase())).to_owned()
+}

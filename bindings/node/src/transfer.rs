@@ -1,0 +1,154 @@
+//! Attempts as JSON lines, in and out, in batches, each on another thread. `transfer.js` makes of it what the package exports.
+//!
+//! Invariant: what was read and not yet taken is bounded, in both directions.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fetchwise::journal::Journal as Log;
+use napi::bindgen_prelude::{AsyncTask, ClassInstance, Either, External};
+use napi_derive::napi;
+
+use crate::build_selector::Core;
+use crate::attempt::Attempt;
+use crate::errors::Failure;
+use crate::journal::{Journal, Shared};
+use crate::lines::{self, Import as Lines, Item, Summary};
+use crate::selector::Selector;
+use crate::thread_pool::{Work, promise};
+
+/// Pieces of text that wait to be written.
+const AHEAD: usize = 4;
+
+/// A line that could not be imported.
+#[napi(object)]
+pub struct ImportError {
+    /// Its number, from 1.
+    pub line: f64,
+    /// Why.
+    pub error: String,
+}
+
+/// What became of lines that were imported.
+#[napi(object)]
+pub struct Imported {
+    /// Lines that were not blank.
+    pub lines: f64,
+    /// Those that are in the journal now.
+    pub imported: f64,
+    /// Those that were there already.
+    pub duplicates: f64,
+    /// Those that could not be taken.
+    pub failed: f64,
+    /// Those whose time lay in the future, and became now.
+    pub clamped: f64,
+    /// Fields that mean nothing here.
+    pub unknown_fields: Vec<String>,
+    /// The first thousand of those that could not be taken.
+    pub errors: Vec<ImportError>,
+}
+
+impl From<Summary> for Imported {
+    fn from(of: Summary) -> Self {
+        let error = |(line, error): (u64, String)| ImportError { line: line as f64, error };
+        Self {
+            lines: of.lines as f64,
+            imported: of.imported as f64,
+            duplicates: of.duplicates as f64,
+            failed: of.failed as f64,
+            clamped: of.clamped as f64,
+            unknown_fields: of.unknown_fields.into_iter().collect(),
+            errors: of.errors.into_iter().map(error).collect(),
+        }
+    }
+}
+
+/// An import that is under way.
+pub struct Import {
+    log: Arc<Shared>,
+    core: Option<Arc<Core>>,
+    state: Arc<Mutex<Option<Lines>>>,
+}
+
+/// Begins an import.
+#[napi(catch_unwind, skip_typescript, js_name = "_importInto")]
+pub fn import_into(journal: &Journal, selector: Option<ClassInstance<'_, Selector>>) -> External<Import> {
+    let core = selector.map(|selector| Arc::clone(&selector.core));
+    External::new(Import { log: Arc::clone(&journal.shared), core, state: Arc::default() })
+}
+
+/// Takes the next items; ends with what became of all so far.
+#[napi(catch_unwind, skip_typescript, js_name = "_importNext")]
+pub fn import_next(
+    import: &External<Import>,
+    batch: Vec<Either<String, ClassInstance<'_, Attempt>>>,
+) -> AsyncTask<Work<Summary, Imported>> {
+    let (log, core, state) = (Arc::clone(&import.log), import.core.clone(), Arc::clone(&import.state));
+    let item = |item: Either<String, ClassInstance<'_, Attempt>>| match item {
+        Either::A(line) => Item::Text(line),
+        Either::B(attempt) => Item::Made(Box::new(attempt.kept.clone())),
+    };
+    let batch: Vec<Item> = batch.into_iter().map(item).collect();
+    let work = move || {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let import = match state.as_mut() {
+            Some(import) => import,
+            None => {
+                log.wait(Log::settled)?;
+                state.insert(Lines::begin(&log.dir)?)
+            }
+        };
+        log.with(|log| import.take(batch, log, core.as_ref().map(|core| &core.kept)))??;
+        Ok(import.summary.clone())
+    };
+    promise(work, Imported::from)
+}
+
+/// What an export says next.
+enum Piece {
+    Text(String),
+    End(Result<u64, Failure>),
+}
+
+/// An export that is under way, on a thread of its own, which waits for whoever reads.
+pub struct Export {
+    pieces: Arc<Mutex<Receiver<Piece>>>,
+}
+
+/// Begins an export.
+#[napi(catch_unwind, skip_typescript, js_name = "_exportFrom")]
+pub fn export_from(journal: Either<ClassInstance<'_, Journal>, String>) -> External<Export> {
+    let (log, dir) = match journal {
+        Either::A(journal) => (Some(Arc::clone(&journal.shared)), journal.shared.dir.clone()),
+        Either::B(dir) => (None, PathBuf::from(dir)),
+    };
+    let (told, pieces) = sync_channel(AHEAD);
+    // It ends when nobody reads any more: then nothing can be sent.
+    std::thread::spawn(move || {
+        let export = || -> Result<u64, Failure> {
+            log.map_or(Ok(()), |log| log.wait(Log::settled))?;
+            let write = |text: &str| told.send(Piece::Text(text.to_owned()));
+            lines::export(&dir, write)?.map_err(|_| Failure::misuse("nobody reads what is exported"))
+        };
+        let end = Piece::End(export());
+        let _ = told.send(end);
+    });
+    External::new(Export { pieces: Arc::new(Mutex::new(pieces)) })
+}
+
+/// Ends with the next lines, or, when there are none, with how many there were.
+#[napi(catch_unwind, skip_typescript, js_name = "_exportNext")]
+pub fn export_next(export: &External<Export>) -> AsyncTask<Work<Either<String, f64>, Either<String, f64>>> {
+    let pieces = Arc::clone(&export.pieces);
+    let work = move || {
+        let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        match pieces.recv() {
+            Ok(Piece::Text(text)) => Ok(Either::A(text)),
+            Ok(Piece::End(count)) => Ok(Either::B(count? as f64)),
+            // The thread has gone without a word.
+            Err(_) => Err(Failure::log("a defect of fetchwise: it panicked")),
+        }
+    };
+    promise(work, |piece| piece)
+}

@@ -1,0 +1,272 @@
+//! Attempts as Python makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
+
+use fetchwise::fetch_result::Answer;
+use fetchwise::attempt::json::{from_json_line, to_json_line};
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
+use fetchwise::registry::FetcherSpec;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::types::PyType;
+
+use crate::decision::Decision;
+use crate::detector::Verdict;
+use crate::{errors, json, convert};
+
+/// One request by one fetcher for one URL, and how it ended.
+///
+/// Frozen: `delivered()` and `failed(kind)` return another one. Durations are milliseconds, times seconds since 1970 (`time.time()`).
+///
+/// >>> attempt = fetchwise.Attempt("https://example.org/a", "direct_access", status=503, duration_ms=120)
+/// >>> attempt = attempt.failed(fetchwise.ErrorKind.SERVER_ERROR)
+/// >>> attempt.success, attempt.error_type, attempt.weight
+/// (False, 'server_error', 1.0)
+#[pyclass(frozen, module = "fetchwise", name = "Attempt")]
+pub(crate) struct Attempt {
+    pub(crate) kept: Kept,
+}
+
+/// What an answer adds to an attempt that `by` made.
+pub(crate) fn ended(mut attempt: Kept, answer: &Answer, by: &FetcherSpec) -> Kept {
+    attempt.http_status = answer.status;
+    attempt.response_headers = stored_headers(&answer.headers);
+    attempt.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
+    match answer.outcome.counts_as(by) {
+        Ok(()) => attempt.delivered(),
+        Err(ErrorType::Known(kind)) => attempt.failed(kind),
+        Err(other) => {
+            attempt.error_type = Some(other);
+            attempt
+        }
+    }
+}
+
+#[pymethods]
+impl Attempt {
+    /// A new attempt that has not ended yet. It raises `UrlError` for what cannot be fetched.
+    #[new]
+    #[pyo3(signature = (url, fetcher, *, link=None, status=None, headers=None, duration_ms=0, at=None, source=None, rule=None,
+                        confidence=None, propensity=None, hint=None, try_no=1, heuristics=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn new(
+        url: &Bound<'_, PyAny>,
+        fetcher: &str,
+        link: Option<String>,
+        status: Option<u16>,
+        headers: Option<&Bound<'_, PyAny>>,
+        duration_ms: u64,
+        at: Option<f64>,
+        source: Option<String>,
+        rule: Option<String>,
+        confidence: Option<f64>,
+        propensity: Option<f64>,
+        hint: Option<&str>,
+        try_no: u32,
+        heuristics: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let share = |name: &str, value: Option<f64>| match value {
+            Some(value) if !(0.0..=1.0).contains(&value) => {
+                Err(PyValueError::new_err(format!("{name} must be from 0 to 1, not {value}")))
+            }
+            other => Ok(other),
+        };
+        let mut kept = Kept::new(&convert::url(url)?, fetcher, convert::at(at)?).map_err(|error| errors::url(&error))?;
+        kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
+        kept.http_status = status;
+        kept.response_headers = stored_headers(&convert::headers(headers)?);
+        kept.duration_ms = duration_ms;
+        kept.source = source.map(Into::into);
+        kept.rule = rule.map(Into::into);
+        kept.confidence = share("confidence", confidence)?;
+        kept.propensity = share("propensity", propensity)?;
+        kept.hint = convert::hint(hint)?;
+        kept.try_no = try_no.max(1);
+        kept.heuristics.extend(convert::known(heuristics)?.into_iter().map(Tag::from));
+        Ok(Self { kept })
+    }
+
+    /// The attempt of a response that was classified: outcome, headers and heuristics come from the verdict, and what led to it from
+    /// the decision.
+    ///
+    /// >>> decision = fetchwise.Selector().select("https://example.org/")
+    /// >>> verdict = fetchwise.Detector().classify(b"<h1>Forbidden</h1>", status=403)
+    /// >>> fetchwise.Attempt.from_response(decision, url="https://example.org/", verdict=verdict, duration_ms=31).error_type
+    /// 'blocked_403'
+    #[classmethod]
+    #[pyo3(signature = (decision, *, url, verdict, duration_ms=0, link=None, at=None, try_no=1, heuristics=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn from_response(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        decision: &Decision,
+        url: &Bound<'_, PyAny>,
+        verdict: &Verdict,
+        duration_ms: u64,
+        link: Option<String>,
+        at: Option<f64>,
+        try_no: u32,
+        heuristics: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let (Some(chosen), Some(name)) = (decision.take(), decision.name.as_ref()) else {
+            return Err(errors::misuse(format!("nothing was fetched: the decision is {:?}", decision.kind())));
+        };
+        let name = name.to_str(py)?;
+        let by = FetcherSpec { renders: decision.renders, ..FetcherSpec::by_name(name) };
+        let mut kept = Kept::new(&convert::url(url)?, name, convert::at(at)?).map_err(|error| errors::url(&error))?;
+        kept.link = link.filter(|link| !link.is_empty()).unwrap_or(kept.link);
+        kept.duration_ms = duration_ms;
+        kept.source = Some(chosen.source.name().into());
+        kept.rule = Some(chosen.rule.name().into());
+        kept.confidence = Some(chosen.confidence);
+        kept.propensity = Some(chosen.propensity);
+        kept.hint = decision.hint;
+        kept.try_no = try_no.max(1);
+        kept.heuristics.extend(convert::known(heuristics)?.into_iter().map(Tag::from));
+        Ok(Self { kept: ended(kept, &verdict.answer(), &by) })
+    }
+
+    /// The same, ended with content.
+    fn delivered(&self) -> Self {
+        Self { kept: self.kept.clone().delivered() }
+    }
+
+    /// The same, failed for good with an `ErrorKind` (or its name): it counts by the kind's weight, which is 0 for what no fetcher is
+    /// to blame for. Another name is kept as it is, and counts in full.
+    fn failed(&self, kind: &str) -> Self {
+        let kept = self.kept.clone();
+        Self {
+            kept: match ErrorKind::from_name(kind) {
+                Some(kind) => kept.failed(kind),
+                None => {
+                    let error_type = Some(ErrorType::from_name(kind));
+                    Kept { success: false, is_banned: false, error_type, weight: 1.0, ..kept }
+                }
+            },
+        }
+    }
+
+    /// The same with another weight: 0 while a retry may still succeed.
+    fn weighing(&self, weight: f64) -> PyResult<Self> {
+        if ![0.0, 0.5, 1.0].contains(&weight) {
+            return Err(PyValueError::new_err(format!("a weight is 0, 0.5 or 1, not {weight}")));
+        }
+        Ok(Self { kept: Kept { weight, ..self.kept.clone() } })
+    }
+
+    /// All fields, as the JSON lines of `fetchwise import` and `export` have them.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::loads(py, &to_json_line(&self.kept))
+    }
+
+    /// The attempt that such a dict describes: `url`, `fetcher`, `success` and `attempted_at` have to be there. A time after now becomes
+    /// now.
+    ///
+    /// >>> line = {"url": "https://example.org/", "fetcher": "playwright", "success": True, "attempted_at": 1763650000123}
+    /// >>> fetchwise.Attempt.from_dict(line).to_dict()["attempted_at"]
+    /// '2025-11-20T14:46:40.123Z'
+    #[classmethod]
+    fn from_dict(_class: &Bound<'_, PyType>, py: Python<'_>, fields: &Bound<'_, PyDict>) -> PyResult<Self> {
+        Self::from_json_text(&json::dumps(py, fields)?)
+    }
+
+    /// The same as one line of JSON.
+    #[classmethod]
+    fn from_json(_class: &Bound<'_, PyType>, line: &str) -> PyResult<Self> {
+        Self::from_json_text(line)
+    }
+
+    /// One line of JSON, without a line break.
+    fn to_json(&self) -> String {
+        to_json_line(&self.kept)
+    }
+
+    /// Its UUID.
+    #[getter]
+    fn id(&self) -> String {
+        self.kept.id.hyphenated().to_string()
+    }
+
+    /// The caller's name for what was fetched; the URL unless it has another.
+    #[getter]
+    fn link(&self) -> &str {
+        &self.kept.link
+    }
+
+    /// What was asked for, without user info and fragment.
+    #[getter]
+    fn url(&self) -> &str {
+        &self.kept.url
+    }
+
+    /// Who asked.
+    #[getter]
+    fn fetcher(&self) -> &str {
+        &self.kept.fetcher
+    }
+
+    /// Whether content was delivered.
+    #[getter]
+    fn success(&self) -> bool {
+        self.kept.success
+    }
+
+    /// Whether the site blocked it.
+    #[getter]
+    fn is_banned(&self) -> bool {
+        self.kept.is_banned
+    }
+
+    /// Why it failed, as the name of an `ErrorKind`, or None.
+    #[getter]
+    fn error_type(&self) -> Option<&str> {
+        self.kept.error_type.as_ref().map(ErrorType::name)
+    }
+
+    /// The HTTP status, or None.
+    #[getter]
+    fn status(&self) -> Option<u16> {
+        self.kept.http_status
+    }
+
+    /// How long it took, in milliseconds.
+    #[getter]
+    fn duration_ms(&self) -> u64 {
+        self.kept.duration_ms
+    }
+
+    /// When it was made, in seconds since 1970.
+    #[getter]
+    fn attempted_at(&self) -> f64 {
+        convert::seconds(self.kept.attempted_at)
+    }
+
+    /// How much it counts as evidence: 0, 0.5 or 1.
+    #[getter]
+    fn weight(&self) -> f64 {
+        self.kept.weight
+    }
+
+    /// What it is tagged with: pairs of type and value.
+    #[getter]
+    fn heuristics(&self) -> Vec<(&str, &str)> {
+        self.kept.heuristics.iter().map(|tag| (tag.heuristic.kind.as_ref(), tag.heuristic.value.as_ref())).collect()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.kept == other.kept
+    }
+
+    fn __repr__(&self) -> String {
+        let end = if self.kept.success { "delivered" } else { self.error_type().unwrap_or("not ended") };
+        format!("<Attempt {} {} {end}>", self.kept.fetcher, self.kept.url)
+    }
+}
+
+impl Attempt {
+    fn from_json_text(line: &str) -> PyResult<Self> {
+        let (kept, _) = from_json_line(line, fetchwise::time::Timestamp::now())
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self { kept })
+    }
+}

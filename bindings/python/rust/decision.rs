@@ -1,0 +1,148 @@
+//! A decision as Python sees it: frozen, `match`-able by its kind, with the fetcher's name as a `str` that is shared.
+
+use fetchwise::attempt::Hint;
+use fetchwise::decision::{Decision as Decided, Rule, Source};
+use fetchwise::time::Timestamp;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::convert;
+
+/// What a selector answers: use this fetcher, or why none.
+///
+/// Truthy when something may be fetched. `kind` is `"take"`, `"paused"` (`paused_until` says until when), `"give_up"` (no further
+/// attempt is worth its cost) or `"no_fetcher_gets_past"` (nobody gets past the wall that the host has shown).
+///
+/// >>> decision = fetchwise.Selector().select("https://example.org/")
+/// >>> decision.fetcher, decision.source, bool(decision)
+/// ('direct_access', 'probe', True)
+/// >>> match decision:
+/// ...     case fetchwise.Decision("take", fetcher):
+/// ...         print(fetcher)
+/// direct_access
+#[pyclass(frozen, module = "fetchwise", name = "Decision")]
+pub(crate) struct Decision {
+    pub(crate) decided: Decided,
+    pub(crate) name: Option<Py<PyString>>,
+    /// Whether the fetcher runs scripts.
+    pub(crate) renders: bool,
+    pub(crate) hint: Option<Hint>,
+}
+
+impl Decision {
+    pub(crate) fn take(&self) -> Option<&fetchwise::decision::Take> {
+        match &self.decided {
+            Decided::Take(take) => Some(take),
+            _ => None,
+        }
+    }
+
+    fn until(&self) -> Option<Timestamp> {
+        match self.decided {
+            Decided::Paused { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+#[pymethods]
+impl Decision {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, ["kind", "fetcher"])
+    }
+
+    /// `"take"`, `"paused"`, `"give_up"` or `"no_fetcher_gets_past"`.
+    #[getter]
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.decided {
+            Decided::Take(_) => "take",
+            Decided::Paused { .. } => "paused",
+            Decided::GiveUp => "give_up",
+            Decided::NoFetcherGetsPast => "no_fetcher_gets_past",
+        }
+    }
+
+    /// The fetcher to use, or None.
+    #[getter]
+    fn fetcher(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.name.as_ref().map(|name| name.clone_ref(py))
+    }
+
+    /// The label: `"learned"`, `"inferred"`, `"explore"`, `"probe"`, `"hinted"`, `"paused"`, or `"none"`.
+    #[getter]
+    fn source(&self) -> &'static str {
+        match (&self.decided, self.take()) {
+            (_, Some(take)) => take.source.name(),
+            (Decided::Paused { .. }, _) => Source::Paused.name(),
+            _ => "none",
+        }
+    }
+
+    /// The rule of the policy that made the choice, or `"none"`.
+    #[getter]
+    fn rule(&self) -> &'static str {
+        match (&self.decided, self.take()) {
+            (_, Some(take)) => take.rule.name(),
+            (Decided::Paused { .. }, _) => Rule::Paused.name(),
+            (Decided::NoFetcherGetsPast, _) => "no_fetcher_gets_past",
+            _ => "none",
+        }
+    }
+
+    /// The fetcher's confidence here, from 0 to 1; None without one.
+    #[getter]
+    fn confidence(&self) -> Option<f64> {
+        self.take().map(|take| take.confidence)
+    }
+
+    /// The decayed attempts that confidence rests on; None without a fetcher.
+    #[getter]
+    fn sample_size(&self) -> Option<f64> {
+        self.take().map(|take| take.sample_size)
+    }
+
+    /// The chance that the policy gave to this choice; None without a fetcher.
+    #[getter]
+    fn propensity(&self) -> Option<f64> {
+        self.take().map(|take| take.propensity)
+    }
+
+    /// Whether the fetcher's breaker on this domain is open, and was ignored.
+    #[getter]
+    fn breaker_ignored(&self) -> bool {
+        self.take().is_some_and(|take| take.breaker_ignored)
+    }
+
+    /// Until when nothing is to be fetched, in seconds since 1970; None when it is not paused.
+    #[getter]
+    fn paused_until(&self) -> Option<f64> {
+        self.until().map(convert::seconds)
+    }
+
+    /// Whether it is the whole host that is paused.
+    #[getter]
+    fn is_host_paused(&self) -> bool {
+        matches!(self.decided, Decided::Paused { host: true, .. })
+    }
+
+    fn __bool__(&self) -> bool {
+        self.take().is_some()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.decided == other.decided && self.hint == other.hint
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(match (self.take(), self.until()) {
+            (Some(take), _) => {
+                let name = self.name.as_ref().map_or("", |name| name.to_str(py).unwrap_or(""));
+                format!("<Decision {name} ({}, confidence {:.2})>", take.source, take.confidence)
+            }
+            (None, Some(until)) => format!("<Decision paused until {}>", convert::seconds(until)),
+            _ => format!("<Decision {}>", self.kind()),
+        })
+    }
+}

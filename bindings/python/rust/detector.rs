@@ -1,0 +1,493 @@
+//! The detector, its verdicts and whole answers. Bodies are borrowed, and read without the interpreter's lock where that pays.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use fetchwise::fetch_result::{Answer as Kept, Outcome};
+use fetchwise::detect::{Detector as Reader, DetectorOptions, Scratch, Verdict as Read};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::response::{Header, Page};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::{errors, convert};
+
+/// Bodies up to here are read with the interpreter's lock held: to give it away and to take it again costs about as much.
+const SMALL: usize = 4 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Tells content from a block or captcha, a client-rendered shell, an empty page, a waiting room.
+///
+/// Compiled once and shared by all threads; its rules can be exchanged while pages are read. It never raises because of what a page
+/// says.
+///
+/// >>> detector = fetchwise.Detector()
+/// >>> verdict = detector.classify(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>", status=403)
+/// >>> verdict.is_blocked, verdict.vendor, verdict.outcome
+/// (True, 'cloudflare', 'blocked')
+#[pyclass(frozen, module = "fetchwise", name = "Detector")]
+pub(crate) struct Detector {
+    // In a box: Python's allocator aligns objects to 16 bytes, and the reader's tables want 32.
+    pub(crate) reader: Box<Reader>,
+    rules: Option<PathBuf>,
+}
+
+impl Detector {
+    fn read<'a>(&self, py: Python<'_>, page: Page<'a>) -> Read {
+        let read = || SCRATCH.with_borrow_mut(|scratch| self.reader.inspect(&page, scratch));
+        if page.body.len() <= SMALL { read() } else { py.detach(read) }
+    }
+}
+
+#[pymethods]
+impl Detector {
+    /// The shipped rules, and those of a TOML file of one's own. `ConfigError` names line and field of what is wrong in it.
+    ///
+    /// `max_bytes` of a body are looked at (1 MiB unless set); evidence of a wall has to be as sure as `block_threshold` (0.5);
+    /// `count_all` counts visible text to the end.
+    #[new]
+    #[pyo3(signature = (*, rules=None, max_bytes=None, block_threshold=None, count_all=false))]
+    fn new(
+        rules: Option<PathBuf>,
+        max_bytes: Option<usize>,
+        block_threshold: Option<f32>,
+        count_all: bool,
+    ) -> PyResult<Self> {
+        let reader = match &rules {
+            Some(path) => Reader::from_file(path).map_err(errors::config)?,
+            None => Reader::new(),
+        };
+        let mut options = DetectorOptions::default();
+        if let Some(bytes) = max_bytes {
+            options = options.with_max_bytes(bytes);
+        }
+        if let Some(threshold) = block_threshold {
+            options = options.with_block_threshold(threshold);
+        }
+        if count_all {
+            options = options.counting_all();
+        }
+        Ok(Self { reader: Box::new(reader.with_options(options)), rules })
+    }
+
+    /// Reads one response: its decoded body (`bytes` are not copied), and what else is known of it.
+    ///
+    /// `headers` is a mapping or pairs, of `str` or `bytes`. Takes a time that is linear in the bytes looked at.
+    #[pyo3(signature = (body, *, url=None, final_url=None, status=200, headers=None))]
+    fn classify(
+        &self,
+        py: Python<'_>,
+        body: &Bound<'_, PyAny>,
+        url: Option<&str>,
+        final_url: Option<&str>,
+        status: u16,
+        headers: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Verdict> {
+        let body = convert::body(body)?;
+        let headers = convert::headers(headers)?;
+        let read = self.read(py, Page { url, final_url, status, headers: &headers, body: &body });
+        Ok(Verdict { read, status, headers })
+    }
+
+    /// Judges a whole response: what it came to, with all that an attempt records of it. `Visit.report` takes it.
+    ///
+    /// >>> answer = fetchwise.Detector().judge(403, {"Retry-After": "120"}, b"<h1>Forbidden</h1>")
+    /// >>> answer.outcome, answer.error_for("direct_access")
+    /// ('blocked', 'blocked_403')
+    #[pyo3(signature = (status, headers, body, *, url=None, final_url=None))]
+    fn judge(
+        &self,
+        py: Python<'_>,
+        status: u16,
+        headers: Option<&Bound<'_, PyAny>>,
+        body: &Bound<'_, PyAny>,
+        url: Option<&str>,
+        final_url: Option<&str>,
+    ) -> PyResult<Answer> {
+        let body = convert::body(body)?;
+        let headers = convert::headers(headers)?;
+        let page = Page { url, final_url, status, headers: &headers, body: &body };
+        let judge = || self.reader.judge_page(&page);
+        Ok(Answer { kept: if body.len() <= SMALL { judge() } else { py.detach(judge) } })
+    }
+
+    /// As `classify`, with all that matched: a dict with `verdict`, `matches` and `cues`.
+    ///
+    /// >>> explained = fetchwise.Detector().explain(b"<title>Just a moment...</title><script>window._cf_chl_opt={}</script>")
+    /// >>> any(match["counted"] for match in explained["matches"])
+    /// True
+    #[pyo3(signature = (body, *, url=None, final_url=None, status=200, headers=None))]
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        body: &Bound<'py, PyAny>,
+        url: Option<&str>,
+        final_url: Option<&str>,
+        status: u16,
+        headers: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let body = convert::body(body)?;
+        let headers = convert::headers(headers)?;
+        let page = Page { url, final_url, status, headers: &headers, body: &body };
+        let explained = SCRATCH.with_borrow_mut(|scratch| self.reader.explain(&page, scratch));
+        let out = PyDict::new(py);
+        out.set_item("verdict", Verdict { read: explained.verdict, status, headers: headers.clone() })?;
+        let mut matches = Vec::new();
+        for found in &explained.matches {
+            let one = PyDict::new(py);
+            one.set_item("rule", &*found.rule)?;
+            one.set_item("vendor", found.vendor.as_deref())?;
+            one.set_item("grade", found.grade.name())?;
+            one.set_item("place", found.place.name())?;
+            one.set_item("offset", found.offset)?;
+            one.set_item("text", &found.text)?;
+            one.set_item("counted", found.counted)?;
+            one.set_item("note", &*found.note)?;
+            matches.push(one);
+        }
+        out.set_item("matches", matches)?;
+        let cues = explained.cues.map(|sum| {
+            let one = PyDict::new(py);
+            one.set_item("sum", sum.sum)?;
+            one.set_item("threshold", sum.threshold)?;
+            let cues: Vec<_> = sum.cues.iter().map(|cue| (cue.id.to_string(), cue.weight, cue.text.clone())).collect();
+            one.set_item("cues", cues)?;
+            Ok::<_, PyErr>(one)
+        });
+        out.set_item("cues", cues.transpose()?)?;
+        Ok(out)
+    }
+
+    /// Reads the rules again, from the file that it was made with or another one, while other threads go on reading. The old ones stay
+    /// in force when `ConfigError` is raised.
+    ///
+    /// >>> detector = fetchwise.Detector()
+    /// >>> detector.reload(rules="no-such-file.toml")
+    /// Traceback (most recent call last):
+    /// fetchwise.ConfigError: ...
+    #[pyo3(signature = (*, rules=None))]
+    fn reload(&self, rules: Option<PathBuf>) -> PyResult<()> {
+        match rules.as_ref().or(self.rules.as_ref()) {
+            Some(path) => self.reader.reload_file(path).map_err(errors::config),
+            None => Err(errors::misuse("this detector has the shipped rules only; name a file: reload(rules=...)")),
+        }
+    }
+
+    /// The number of rules.
+    #[getter]
+    fn rule_count(&self) -> usize {
+        self.reader.rule_count()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Detector of {} rules>", self.reader.rule_count())
+    }
+}
+
+/// The name of an outcome.
+fn name(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Content => "content",
+        Outcome::Redirect { .. } => "redirect",
+        Outcome::Blocked(_) => "blocked",
+        Outcome::Shell { .. } => "shell",
+        Outcome::Empty => "empty",
+        Outcome::Queued => "queued",
+        Outcome::Http(_) => "http",
+        Outcome::Timeout => "timeout",
+        Outcome::Network => "network",
+        Outcome::Dns => "dns",
+        Outcome::Tls => "tls",
+        Outcome::Proxy => "proxy",
+        Outcome::NotHeld => "not_held",
+        Outcome::Truncated => "truncated",
+        Outcome::RedirectLoop => "redirect_loop",
+        Outcome::TooLarge => "too_large",
+        Outcome::RefusedAddress => "refused_address",
+        Outcome::InvalidUrl => "invalid_url",
+        Outcome::RateLimited => "rate_limited",
+        Outcome::Disallowed => "disallowed",
+        Outcome::Local => "local",
+        Outcome::Other(name) => name,
+        _ => "other",
+    }
+}
+
+/// What `outcome` counts as when a fetcher of this name made the request.
+fn error_for(outcome: &Outcome, fetcher: &str, renders: Option<bool>) -> Option<String> {
+    let mut by = FetcherSpec::by_name(fetcher);
+    by.renders = renders.unwrap_or(by.renders);
+    outcome.counts_as(&by).err().map(|error| error.name().to_owned())
+}
+
+/// What a response turned out to be. Frozen; `reason` says why in one sentence.
+///
+/// >>> verdict = fetchwise.Detector().classify(b"<html><body><div id=root></div><script src=/app.js></script></body></html>")
+/// >>> verdict.is_content, verdict.outcome, verdict.error_for("direct_access"), verdict.error_for("playwright")
+/// (False, 'shell', 'wrong_tool', 'empty_content')
+#[pyclass(frozen, module = "fetchwise", name = "Verdict")]
+pub(crate) struct Verdict {
+    read: Read,
+    status: u16,
+    headers: Vec<Header>,
+}
+
+impl Verdict {
+    fn page(&self) -> Page<'_> {
+        Page { status: self.status, headers: &self.headers, ..Page::default() }
+    }
+
+    /// All that an attempt records of it.
+    pub(crate) fn answer(&self) -> Kept {
+        self.read.answer(&self.page())
+    }
+}
+
+#[pymethods]
+impl Verdict {
+    /// Whether there is enough to read, and no block or waiting room. The status is not looked at: see `outcome`.
+    #[getter]
+    fn is_content(&self) -> bool {
+        self.read.is_content()
+    }
+
+    /// Whether a challenge or a refusal came.
+    #[getter]
+    fn is_blocked(&self) -> bool {
+        self.read.is_blocked
+    }
+
+    /// `"blocked_captcha"` or `"blocked_403"` when it is a block.
+    #[getter]
+    fn block_type(&self) -> Option<&'static str> {
+        self.read.block_type.map(|kind| kind.name())
+    }
+
+    /// Whether it is a waiting room.
+    #[getter]
+    fn is_queued(&self) -> bool {
+        self.read.is_queued
+    }
+
+    /// Whether it is HTML with next to nothing to read.
+    #[getter]
+    fn is_empty(&self) -> bool {
+        self.read.is_empty
+    }
+
+    /// Whether it is an application's shell, whose content comes by script.
+    #[getter]
+    fn is_shell(&self) -> bool {
+        self.read.has_spa
+    }
+
+    /// Whose block or waiting room it is, when known.
+    #[getter]
+    fn vendor(&self) -> Option<&str> {
+        self.read.vendor.as_deref()
+    }
+
+    /// The id of the rule that decided, if one did.
+    #[getter]
+    fn rule(&self) -> Option<&str> {
+        self.read.rule.as_deref()
+    }
+
+    /// The framework that the page is made with, when it has a name.
+    #[getter]
+    fn framework(&self) -> Option<&str> {
+        self.read.framework.as_deref()
+    }
+
+    /// How sure it is, from 0 to 1; 0 when nothing was found.
+    #[getter]
+    fn confidence(&self) -> f32 {
+        self.read.confidence
+    }
+
+    /// Visible characters; at least so many unless `text_complete`.
+    #[getter]
+    fn text_chars(&self) -> u32 {
+        self.read.text_chars
+    }
+
+    /// Whether `text_chars` is all.
+    #[getter]
+    fn text_complete(&self) -> bool {
+        self.read.text_complete
+    }
+
+    /// Whether the body is HTML.
+    #[getter]
+    fn is_html(&self) -> bool {
+        self.read.is_html
+    }
+
+    /// Whether the text goes on for subscribers.
+    #[getter]
+    fn has_paywall(&self) -> bool {
+        self.read.has_paywall
+    }
+
+    /// Whether a form for a password came where something else was asked for.
+    #[getter]
+    fn has_login_wall(&self) -> bool {
+        self.read.has_login_wall
+    }
+
+    /// Whether it is a page of success that says that there is nothing.
+    #[getter]
+    fn is_soft_404(&self) -> bool {
+        self.read.soft_404
+    }
+
+    /// Vendors that are there, which is evidence of nothing.
+    #[getter]
+    fn vendors_present(&self) -> Vec<&str> {
+        self.read.waf.iter().collect()
+    }
+
+    /// Where a page that does nothing else sends its reader, as it is written there.
+    #[getter]
+    fn redirect(&self) -> Option<&str> {
+        self.read.redirect.as_deref()
+    }
+
+    /// The status that it was read with.
+    #[getter]
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// What the request came to, for which the status counts, too: `"content"`, `"blocked"`, `"shell"`, `"empty"`, `"redirect"`,
+    /// `"queued"` or `"http"`.
+    #[getter]
+    fn outcome(&self) -> String {
+        name(&self.read.outcome(&self.page())).to_owned()
+    }
+
+    /// Why, in one sentence for a person.
+    #[getter]
+    fn reason(&self) -> String {
+        self.read.reason()
+    }
+
+    /// What it counts as when this fetcher made the request: the name of an `ErrorKind`, or None for content. `renders` says whether
+    /// the fetcher runs scripts where its name does not.
+    #[pyo3(signature = (fetcher, *, renders=None))]
+    fn error_for(&self, fetcher: &str, renders: Option<bool>) -> Option<String> {
+        error_for(&self.read.outcome(&self.page()), fetcher, renders)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Verdict {}: {}>", self.outcome(), self.read.reason())
+    }
+}
+
+/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `Answer(kind)` is one
+/// that brought none.
+///
+/// >>> fetchwise.Answer("timeout", message="no byte in 30 s").error_for("direct_access")
+/// 'timeout'
+#[pyclass(frozen, module = "fetchwise", name = "Answer")]
+pub(crate) struct Answer {
+    pub(crate) kept: Kept,
+}
+
+impl Answer {
+    /// From the name of an outcome, or of an `ErrorKind`.
+    pub(crate) fn named(kind: &str) -> Self {
+        use fetchwise::attempt::error_kind::ErrorKind;
+        let outcome = match (kind, ErrorKind::from_name(kind)) {
+            ("content", _) => Outcome::Content,
+            (_, Some(kind)) => kind.into(),
+            (other, None) => Outcome::Other(other.into()),
+        };
+        Self { kept: outcome.into() }
+    }
+}
+
+#[pymethods]
+impl Answer {
+    /// An answer without a page: `"content"`, an `ErrorKind` or its name, or a name of one's own, which counts as the fetcher's failure.
+    /// `retry_after` and `duration` are seconds.
+    #[new]
+    #[pyo3(signature = (kind, *, status=None, headers=None, retry_after=None, duration=None, message=None, vendor=None))]
+    fn new(
+        kind: &str,
+        status: Option<u16>,
+        headers: Option<&Bound<'_, PyAny>>,
+        retry_after: Option<f64>,
+        duration: Option<f64>,
+        message: Option<String>,
+        vendor: Option<&str>,
+    ) -> PyResult<Self> {
+        let mut kept = Self::named(kind).kept;
+        if let (Some(vendor), Outcome::Blocked(block)) = (vendor, &kept.outcome) {
+            kept.outcome = Outcome::Blocked(block.clone().by(vendor));
+        }
+        kept.status = status;
+        kept.headers = convert::headers(headers)?;
+        kept.retry_after = retry_after.map(|seconds| convert::span("retry_after", seconds)).transpose()?;
+        kept.duration = duration.map(|seconds| convert::span("duration", seconds)).transpose()?;
+        kept.message = message;
+        Ok(Self { kept })
+    }
+
+    /// The same with the time that the request took, in seconds.
+    fn with_duration(&self, seconds: f64) -> PyResult<Self> {
+        Ok(Self { kept: self.kept.clone().with_duration(convert::span("duration", seconds)?) })
+    }
+
+    /// What it came to: a name as `Verdict.outcome` has it, or that of a failure on the way.
+    #[getter]
+    fn outcome(&self) -> &str {
+        name(&self.kept.outcome)
+    }
+
+    /// Whether content came.
+    #[getter]
+    fn is_content(&self) -> bool {
+        matches!(self.kept.outcome, Outcome::Content)
+    }
+
+    /// Whether a challenge or a refusal came.
+    #[getter]
+    fn is_blocked(&self) -> bool {
+        matches!(self.kept.outcome, Outcome::Blocked(_))
+    }
+
+    /// Whose block it is, when known.
+    #[getter]
+    fn vendor(&self) -> Option<&str> {
+        match &self.kept.outcome {
+            Outcome::Blocked(block) => block.vendor.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status, when there was one.
+    #[getter]
+    fn status(&self) -> Option<u16> {
+        self.kept.status
+    }
+
+    /// What happened, for a person.
+    #[getter]
+    fn message(&self) -> String {
+        self.kept.message.clone().unwrap_or_else(|| self.kept.outcome.to_string())
+    }
+
+    /// As `Verdict.error_for`.
+    #[pyo3(signature = (fetcher, *, renders=None))]
+    fn error_for(&self, fetcher: &str, renders: Option<bool>) -> Option<String> {
+        error_for(&self.kept.outcome, fetcher, renders)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Answer {}>", name(&self.kept.outcome))
+    }
+}

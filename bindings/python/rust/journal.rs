@@ -1,0 +1,401 @@
+//! The journal: what was learned survives the process. One writer a directory, one process a writer.
+//!
+//! Invariants: nothing here waits for another thread with the interpreter's lock held, but for `append` in a full queue, whose writer
+//! needs no such lock; in a forked child every use is refused, and dropping waits for nobody.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use fetchwise::attempt::Attempt as KeptAttempt;
+use fetchwise::backoff::LinkState;
+use fetchwise::config::Config;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::CompactOptions;
+use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck};
+use fetchwise::pace::{Keep, Note};
+use fetchwise::selector::{Released, Selector, Sink, SinkError};
+use fetchwise::time::Timestamp;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyType};
+
+use crate::asyncio_bridge;
+use crate::asyncio_bridge::Made;
+use crate::{errors, fork, convert};
+
+/// A day in seconds.
+const DAY_S: f64 = 86_400.0;
+
+/// An open log, shared by its `Journal`, its selectors and their visits.
+pub(crate) struct Shared {
+    pub(crate) dir: PathBuf,
+    generation: u64,
+    log: RwLock<Option<Log>>,
+}
+
+/// Why a log cannot be used.
+#[derive(Debug)]
+pub(crate) enum Shut {
+    Closed,
+    Forked,
+}
+
+impl std::fmt::Display for Shut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the journal is closed",
+            Self::Forked => "the journal belongs to another process",
+        })
+    }
+}
+
+impl std::error::Error for Shut {}
+
+impl From<Shut> for PyErr {
+    fn from(shut: Shut) -> Self {
+        match shut {
+            Shut::Closed => errors::closed(),
+            Shut::Forked => errors::forked(),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    /// Whether it can be used.
+    pub(crate) fn check(&self) -> Result<(), Shut> {
+        self.with(|_| ())
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Log) -> T) -> Result<T, Shut> {
+        if self.is_forked() {
+            return Err(Shut::Forked);
+        }
+        let log = self.log.read().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().map(work).ok_or(Shut::Closed)
+    }
+
+    fn close(&self) -> Result<(), JournalError> {
+        if self.is_forked() {
+            return Ok(());
+        }
+        let log = self.log.write().unwrap_or_else(PoisonError::into_inner).take();
+        log.map_or(Ok(()), Log::close)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // Closing would wait for a thread that was not forked.
+            std::mem::forget(self.log.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// The log as the sink of a selector.
+pub(crate) struct Into(pub(crate) Arc<Shared>);
+
+impl Sink for Into {
+    fn append(&self, attempt: &KeptAttempt) -> Result<(), SinkError> {
+        self.0.with(|log| Sink::append(log, attempt)).unwrap_or_else(|shut| Err(SinkError(Arc::new(shut))))
+    }
+
+    // As in the library's own sink: the log counts what it does not take, and memory has it all the same.
+    fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::link_state(log, link, url, state, at));
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::host_pause(log, domain, until, at));
+    }
+
+    fn released(&self, what: Released<'_>, at: Timestamp) {
+        let _ = self.0.with(|log| Sink::released(log, what, at));
+    }
+}
+
+impl Keep for Into {
+    fn keep(&self, note: &Note<'_>) {
+        let _ = self.0.with(|log| log.keep(note));
+    }
+}
+
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// Has every open journal write and sync what it was given: Python calls it when the interpreter ends, where objects of modules may
+/// never be dropped.
+#[pyfunction]
+fn _settle_all(py: Python<'_>) {
+    let open: Vec<_> = OPEN.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+    py.detach(|| {
+        for shared in open {
+            // What cannot be written then cannot be told to anybody either.
+            let _ = shared.with(Log::flush).map(Acknowledgement::wait);
+        }
+    });
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.py().import("atexit")?.call_method1("register", (wrap_pyfunction!(_settle_all, module)?,))?;
+    Ok(())
+}
+
+/// A directory in which attempts, pauses and paces are kept, opened for writing.
+///
+/// Give it to a `Selector`, which learns what is in it and records into it. One writer a directory: another one raises `LockedError`
+/// with the holder's pid. After a fork, the child may not use it (`ForkedError`). A context manager, which closes it: what was recorded
+/// is then on disk. `durability` is `"memory"`, `"os"` (survives `kill -9`; the default), `"interval:250ms"` or `"sync"`; `on_full` is
+/// `"block"`, `"error"` or `"shed"`.
+///
+/// >>> import tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     with fetchwise.Journal(folder) as journal:
+/// ...         selector = fetchwise.Selector(journal=journal)
+/// ...         selector.record(fetchwise.Attempt("https://example.org/", "playwright").delivered())
+/// ...     fetchwise.Selector(journal=folder).masses("domain", "example.org", "playwright")["attempts"]
+/// 1
+#[pyclass(frozen, module = "fetchwise", name = "Journal")]
+pub(crate) struct Journal {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Journal {
+    pub(crate) fn open_in(py: Python<'_>, dir: &Path, options: JournalOptions) -> PyResult<Self> {
+        // What is read in full right after is not read twice; `verify` is there for those who want to know.
+        let opened = py.detach(|| Log::open(dir, options.check(OpenCheck::Tail)));
+        let (log, _) = opened.map_err(|error| errors::journal(py, &error))?;
+        let log = RwLock::new(Some(log));
+        let shared = Arc::new(Shared { dir: dir.to_owned(), generation: fork::generation(), log });
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|known| known.strong_count() > 0);
+        open.push(Arc::downgrade(&shared));
+        Ok(Self { shared })
+    }
+
+    pub(crate) fn close_now(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.shared.close()).map_err(|error| errors::journal(py, &error))
+    }
+
+    /// Ends when `asked` is acknowledged.
+    fn wait(&self, py: Python<'_>, asked: impl FnOnce(&Log) -> Acknowledgement) -> PyResult<()> {
+        let acknowledgement = self.shared.with(asked)?;
+        py.detach(|| acknowledgement.wait()).map_err(|error| errors::wait(&error))
+    }
+
+    fn wait_async<'py>(
+        &self,
+        py: Python<'py>,
+        asked: impl FnOnce(&Log) -> Acknowledgement,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let acknowledgement = self.shared.with(asked)?;
+        asyncio_bridge::future(py, async move {
+            let waited = acknowledgement.await;
+            let made: Made = Box::new(move |py| match waited {
+                Ok(()) => Ok(py.None()),
+                Err(error) => Err(errors::wait(&error)),
+            });
+            made
+        })
+    }
+}
+
+/// A selector that keeps everything it learns, for maintenance.
+fn blank(config: Option<&Path>) -> Result<Selector, String> {
+    let builder = match config {
+        Some(path) => Config::load(path).map_err(|error| error.to_string())?.selector(),
+        None => Selector::builder(),
+    };
+    builder.keys_max(None).build().map_err(|error| error.to_string())
+}
+
+fn snapshot(dir: &Path, config: Option<&Path>) -> Made {
+    let taken = blank(config).map(|selector| maintenance::snapshot(dir, &selector, Timestamp::now(), &mut |_, _| {}));
+    Box::new(move |py| {
+        let taken = taken.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
+        let figures = [
+            ("covers_seq", taken.covers_seq),
+            ("records", taken.records),
+            ("bytes", taken.bytes),
+            ("entries", taken.entries),
+        ];
+        asyncio_bridge::figures(py, &figures)
+    })
+}
+
+#[pymethods]
+impl Journal {
+    /// Opens the journal in `dir`, which is made when there is none.
+    #[new]
+    #[pyo3(signature = (dir, *, durability="os", on_full="block", linger_ms=None, segment_bytes=None))]
+    fn new(
+        py: Python<'_>,
+        dir: PathBuf,
+        durability: &str,
+        on_full: &str,
+        linger_ms: Option<u64>,
+        segment_bytes: Option<u64>,
+    ) -> PyResult<Self> {
+        let invalid = |error: fetchwise::journal::UnknownName| PyValueError::new_err(error.to_string());
+        let mut options = JournalOptions::default()
+            .durability(durability.parse().map_err(invalid)?)
+            .on_full(on_full.parse().map_err(invalid)?);
+        if let Some(ms) = linger_ms {
+            options = options.linger(Duration::from_millis(ms));
+        }
+        if let Some(bytes) = segment_bytes {
+            options = options.segment_bytes(bytes);
+        }
+        Self::open_in(py, &dir, options)
+    }
+
+    /// The same as `Journal(dir)`.
+    #[classmethod]
+    fn open(_class: &Bound<'_, PyType>, py: Python<'_>, dir: PathBuf) -> PyResult<Self> {
+        Self::open_in(py, &dir, JournalOptions::default())
+    }
+
+    /// Waits until everything recorded so far is on disk.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, Log::flush)
+    }
+
+    /// Waits until everything recorded so far is acknowledged at the journal's durability: by default it then survives `kill -9`.
+    fn settled(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, Log::settled)
+    }
+
+    /// `flush` for `await`. Cancelling it loses nothing.
+    fn flush_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.wait_async(py, Log::flush)
+    }
+
+    /// `settled` for `await`. Cancelling it loses nothing.
+    fn settled_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.wait_async(py, Log::settled)
+    }
+
+    /// Writes down what everything so far has taught, so that the next start reads less. `config` is the file that the selectors use,
+    /// if they use one. Returns figures: `covers_seq`, `records`, `bytes`, `entries`.
+    #[pyo3(signature = (*, config=None))]
+    fn snapshot(&self, py: Python<'_>, config: Option<PathBuf>) -> PyResult<Py<PyAny>> {
+        self.flush(py)?;
+        let dir = &self.shared.dir;
+        py.detach(|| snapshot(dir, config.as_deref()))(py)
+    }
+
+    /// `snapshot` for `await`, in a thread of its own.
+    #[pyo3(signature = (*, config=None))]
+    fn snapshot_async<'py>(&self, py: Python<'py>, config: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+        let flushed = self.shared.with(Log::flush)?;
+        let dir = self.shared.dir.clone();
+        asyncio_bridge::blocking(py, move || match flushed.wait() {
+            Ok(()) => snapshot(&dir, config.as_deref()),
+            Err(error) => Box::new(move |_| Err(errors::wait(&error))),
+        })
+    }
+
+    /// Drops attempts older than `retain_days` from the log; what they taught stays, in a snapshot. Works beside the writer. Returns
+    /// figures: attempts and bytes before and after.
+    #[pyo3(signature = (*, retain_days=None, dry_run=false, config=None))]
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        retain_days: Option<f64>,
+        dry_run: bool,
+        config: Option<PathBuf>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.flush(py)?;
+        let mut options = CompactOptions::default();
+        options.dry_run = dry_run;
+        if let Some(days) = retain_days {
+            options.retain = convert::span("retain_days", days * DAY_S)?;
+        }
+        let dir = &self.shared.dir;
+        let compacted = py.detach(|| {
+            blank(config.as_deref())
+                .map(|selector| maintenance::compact(dir, &selector, &options, Timestamp::now(), &mut |_, _| {}))
+        });
+        let done = compacted.map_err(errors::config)?.map_err(|error| errors::journal(py, &error))?;
+        let out = PyDict::new(py);
+        out.set_item("attempts", done.attempts)?;
+        out.set_item("bytes", done.bytes)?;
+        out.set_item("segments", done.segments)?;
+        out.set_item("forgotten", done.forgotten)?;
+        Ok(out)
+    }
+
+    /// Reads everything that is on disk and says whether it is sound: `sound`, and `attempts`.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.flush(py)?;
+        let dir = &self.shared.dir;
+        let verified =
+            py.detach(|| maintenance::verify(dir, &mut |_, _| {})).map_err(|error| errors::journal(py, &error))?;
+        let out = PyDict::new(py);
+        out.set_item("sound", verified.is_sound())?;
+        out.set_item("attempts", verified.attempts)?;
+        Ok(out)
+    }
+
+    /// Counts and gauges of the log since it was opened, by name.
+    fn metrics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let of = self.shared.with(Log::metrics)?;
+        let figures = [
+            ("appended", of.appended),
+            ("shed", of.shed),
+            ("refused", of.refused),
+            ("gone", of.gone),
+            ("blocked", of.blocked),
+            ("written_seq", of.written_seq),
+            ("durable_seq", of.durable_seq),
+            ("queued_records", of.queued_records),
+            ("queued_bytes", of.queued_bytes),
+            ("frames", of.frames),
+            ("bytes", of.bytes),
+            ("syncs", of.syncs),
+            ("segments", of.segments),
+            ("failures", of.failures),
+            ("heals", of.heals),
+        ];
+        asyncio_bridge::figures(py, &figures)
+    }
+
+    /// `"good"`, `"closed"`, or why attempts do not reach the disk.
+    #[getter]
+    fn health(&self) -> PyResult<String> {
+        Ok(match self.shared.with(Log::health) {
+            Ok(Health::Good) => "good".to_owned(),
+            Ok(Health::Degraded { reason, .. }) => reason.to_string(),
+            Ok(_) | Err(Shut::Closed) => "closed".to_owned(),
+            Err(forked @ Shut::Forked) => return Err(forked.into()),
+        })
+    }
+
+    /// The directory.
+    #[getter]
+    fn dir(&self) -> PathBuf {
+        self.shared.dir.clone()
+    }
+
+    /// Writes and syncs what is left, and gives the directory free. A second call does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.close_now(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close_now(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Journal {}>", self.shared.dir.display())
+    }
+}

@@ -1,0 +1,146 @@
+//! Attempts as JSON lines, into a journal and out of one: what the program's `import` and `export` do, in one text for both packages,
+//! Python's and Node's.
+//!
+//! Invariant: an attempt is taken once, by its id, and never from the time that compaction has already summed up. It knows neither
+//! language: who calls it has the lines.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::json::{ImportError, LINE_MAX_BYTES, Notes, from_json_line, to_json_line};
+use fetchwise::journal::{Entry, Journal, JournalError, ids, maintenance, replay};
+use fetchwise::rfc3339;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use uuid::Uuid;
+
+/// Text that is written at a time, in bytes.
+const CHUNK: usize = 1 << 20;
+/// Lines that cannot be used are named up to this many, then counted.
+const NAMED_MAX: usize = 1000;
+
+/// What became of the lines.
+#[derive(Clone, Default)]
+pub(crate) struct Summary {
+    pub(crate) lines: u64,
+    pub(crate) imported: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) failed: u64,
+    pub(crate) clamped: u64,
+    pub(crate) unknown_fields: BTreeSet<String>,
+    /// Their numbers, from 1, and why.
+    pub(crate) errors: Vec<(u64, String)>,
+}
+
+/// One item of the input.
+pub(crate) enum Item {
+    /// A line of JSON.
+    Text(String),
+    /// An attempt that is one already.
+    Made(Box<Attempt>),
+}
+
+/// An import that is under way.
+pub(crate) struct Import {
+    known: HashSet<Uuid>,
+    cutoff: Option<Timestamp>,
+    number: u64,
+    pub(crate) summary: Summary,
+}
+
+impl Import {
+    /// Reads what the journal in `dir` has, which must have been waited for: time and memory are linear in its attempts.
+    pub(crate) fn begin(dir: &Path) -> Result<Self, JournalError> {
+        let mut known = HashSet::new();
+        ids(dir, |id| {
+            known.insert(id);
+        })?;
+        Ok(Self { known, cutoff: maintenance::cutoff(dir)?, number: 0, summary: Summary::default() })
+    }
+
+    /// Takes the next items into the journal; `selector` learns from them at once.
+    pub(crate) fn take(
+        &mut self,
+        batch: Vec<Item>,
+        log: &Journal,
+        selector: Option<&Selector>,
+    ) -> Result<(), JournalError> {
+        let now = Timestamp::now();
+        for item in batch {
+            self.number += 1;
+            let Some((attempt, notes)) = self.read(item, now) else { continue };
+            self.known.insert(attempt.id);
+            log.append_attempt(&attempt)?;
+            if let Some(selector) = selector {
+                selector.observe(&attempt);
+            }
+            self.summary.imported += 1;
+            self.summary.clamped += u64::from(notes.clamped);
+        }
+        Ok(())
+    }
+
+    /// The attempt of an item, if it is one, and new.
+    fn read(&mut self, item: Item, now: Timestamp) -> Option<(Attempt, Notes)> {
+        let read: Result<(Attempt, Notes), ImportError> = match item {
+            Item::Made(attempt) => Ok((*attempt, Notes::default())),
+            Item::Text(text) if text.trim().is_empty() => return None,
+            Item::Text(text) if text.len() > LINE_MAX_BYTES => {
+                self.summary.lines += 1;
+                return self.fail(format!("longer than {LINE_MAX_BYTES} bytes"));
+            }
+            Item::Text(text) => from_json_line(&text, now),
+        };
+        self.summary.lines += 1;
+        let (attempt, mut notes) = match read {
+            Ok(read) => read,
+            Err(error) => return self.fail(error.to_string()),
+        };
+        self.summary.unknown_fields.extend(std::mem::take(&mut notes.unknown_fields));
+        if self.known.contains(&attempt.id) {
+            self.summary.duplicates += 1;
+            return None;
+        }
+        if let Some(cutoff) = self.cutoff.filter(|cutoff| attempt.attempted_at < *cutoff) {
+            let cutoff = rfc3339::format(cutoff);
+            return self.fail(format!(
+                "made before {cutoff}, up to where attempts were compacted: a snapshot may have it already"
+            ));
+        }
+        Some((attempt, notes))
+    }
+
+    fn fail<T>(&mut self, error: String) -> Option<T> {
+        self.summary.failed += 1;
+        if self.summary.errors.len() < NAMED_MAX {
+            self.summary.errors.push((self.number, error));
+        }
+        None
+    }
+}
+
+/// Hands the attempts in `dir` to `write` as JSON lines, some at a time, and empties the text after each. Returns how many there were, or
+/// what `write` said first; it is not called again then.
+pub(crate) fn export<E>(
+    dir: &Path,
+    mut write: impl FnMut(&str) -> Result<(), E>,
+) -> Result<Result<u64, E>, JournalError> {
+    let (mut text, mut count, mut failed) = (String::new(), 0, None);
+    let replayed = replay(dir, |_, entry| {
+        let (Entry::Attempt(attempt), None) = (entry, &failed) else { return };
+        count += 1;
+        text.push_str(&to_json_line(&attempt));
+        text.push('\n');
+        if text.len() >= CHUNK {
+            failed = write(&text).err();
+            text.clear();
+        }
+    });
+    // What could be read is handed on before the log's damage is told.
+    if failed.is_none() && !text.is_empty() {
+        failed = write(&text).err();
+    }
+    replayed?;
+    Ok(failed.map_or(Ok(count), Err))
+}

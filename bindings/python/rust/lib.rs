@@ -1,0 +1,91 @@
+//! The extension module `fetchwise._fetchwise`: fetchwise's selector, visits, detector and journal for Python.
+//!
+//! Everything is decided in the library; here arguments are taken, results are wrapped, and the interpreter's lock is given away where
+//! something takes long. Nothing of Python is called while a lock of the library is held, and nothing on the way of `select`.
+
+use std::sync::OnceLock;
+
+use pyo3::exceptions::PyImportError;
+use pyo3::prelude::*;
+
+mod attempt;
+#[cfg(feature = "bench")]
+mod bench;
+mod config;
+mod decision;
+mod detector;
+mod errors;
+mod explain;
+mod explain_json;
+mod fork;
+mod journal;
+mod json;
+mod jsonl;
+mod selector;
+mod convert;
+mod transfer;
+mod visit;
+mod asyncio_bridge;
+
+/// Python's allocator aligns what it gives to this many bytes. PyO3 puts a class's fields there, whatever they want.
+const ALIGNED: usize = 2 * size_of::<usize>();
+
+/// What wants more has to be in a box.
+const fn assert_aligned<T>() {
+    assert!(align_of::<T>() <= ALIGNED);
+}
+
+const _: () = {
+    assert_aligned::<selector::Selector>();
+    assert_aligned::<selector::Fetcher>();
+    assert_aligned::<decision::Decision>();
+    assert_aligned::<explain::Explanation>();
+    assert_aligned::<attempt::Attempt>();
+    assert_aligned::<detector::Detector>();
+    assert_aligned::<detector::Verdict>();
+    assert_aligned::<detector::Answer>();
+    assert_aligned::<journal::Journal>();
+    assert_aligned::<visit::Visit>();
+    assert_aligned::<visit::Step>();
+    assert_aligned::<visit::End>();
+};
+
+/// Refuses the second interpreter of a process: objects, locks and the log's writer would be shared between two that share nothing. Each
+/// interpreter has a module `sys` of its own.
+fn only_interpreter(py: Python<'_>) -> PyResult<()> {
+    static FIRST: OnceLock<usize> = OnceLock::new();
+    let this = py.import("sys")?.as_ptr() as usize;
+    if *FIRST.get_or_init(|| this) == this {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "fetchwise does not support subinterpreters: import it in one interpreter of a process, or start processes",
+    ))
+}
+
+/// fetchwise in Rust. Import `fetchwise`, not this.
+#[pymodule(gil_used = false)]
+fn _fetchwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    only_interpreter(module.py())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    let kinds: Vec<&str> = fetchwise::attempt::error_kind::ErrorKind::ALL.iter().map(|kind| kind.name()).collect();
+    module.add("_ERROR_KINDS", kinds)?;
+    module.add_class::<selector::Selector>()?;
+    module.add_class::<selector::Fetcher>()?;
+    module.add_class::<decision::Decision>()?;
+    module.add_class::<explain::Explanation>()?;
+    module.add_class::<attempt::Attempt>()?;
+    module.add_class::<detector::Detector>()?;
+    module.add_class::<detector::Verdict>()?;
+    module.add_class::<detector::Answer>()?;
+    module.add_class::<journal::Journal>()?;
+    module.add_class::<visit::Visit>()?;
+    module.add_class::<visit::Step>()?;
+    module.add_class::<visit::End>()?;
+    module.add_function(wrap_pyfunction!(transfer::import_attempts, module)?)?;
+    module.add_function(wrap_pyfunction!(transfer::export_attempts, module)?)?;
+    #[cfg(feature = "bench")]
+    bench::register(module)?;
+    fork::register(module)?;
+    journal::register(module)
+}

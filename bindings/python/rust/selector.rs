@@ -1,0 +1,528 @@
+//! The selector: `select` and `record` under the interpreter's lock, which costs less than giving it away; everything that takes long
+//! without it.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fetchwise::attempt::Attempt as KeptAttempt;
+use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
+use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
+use fetchwise::pace::{Pace, PaceSettings};
+use fetchwise::policy;
+use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
+use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation};
+use fetchwise::time::Timestamp;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use url::Url;
+
+use crate::attempt::Attempt;
+use crate::decision::Decision;
+use crate::explain::Explanation;
+use crate::journal::{Into as IntoLog, Journal, Shared};
+use crate::visit::Visit;
+use crate::{config, errors, convert};
+
+/// A selector and the log that it records into.
+pub(crate) struct Core {
+    pub(crate) kept: Kept,
+    pub(crate) log: Option<Arc<Shared>>,
+    /// The names of the candidates by id, so that a decision makes no new text.
+    names: Vec<Py<PyString>>,
+}
+
+/// How visits hold their selector.
+#[derive(Clone)]
+pub(crate) struct Handle(pub(crate) Arc<Core>);
+
+impl Deref for Handle {
+    type Target = Kept;
+
+    fn deref(&self) -> &Kept {
+        &self.0.kept
+    }
+}
+
+impl Core {
+    /// Refuses to record in a process that the log does not belong to, before memory has learned what the log will not.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        match &self.log {
+            Some(log) => Ok(log.check()?),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn name(&self, py: Python<'_>, id: fetchwise::registry::FetcherId) -> Py<PyString> {
+        match self.names.get(id.index()) {
+            Some(name) => name.clone_ref(py),
+            None => PyString::new(py, self.kept.fetcher_name(id)).unbind(),
+        }
+    }
+
+    pub(crate) fn decision(
+        &self,
+        py: Python<'_>,
+        decided: fetchwise::decision::Decision,
+        hint: Option<fetchwise::attempt::Hint>,
+    ) -> Decision {
+        let id = decided.taken().map(|take| take.fetcher);
+        let renders = id.and_then(|id| self.kept.fetcher(id)).is_some_and(|spec| spec.renders);
+        Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint }
+    }
+
+    /// The candidates called so.
+    pub(crate) fn set(&self, names: &[String]) -> PyResult<FetcherSet> {
+        let mut set = FetcherSet::EMPTY;
+        for name in names {
+            set.insert(self.candidate(name)?);
+        }
+        Ok(set)
+    }
+
+    pub(crate) fn candidate(&self, name: &str) -> PyResult<fetchwise::registry::FetcherId> {
+        self.kept.fetcher_id(name).filter(|id| self.kept.is_candidate(*id)).ok_or_else(|| {
+            let known: Vec<&str> = self.kept.candidates().map(|(_, spec)| &*spec.name).collect();
+            errors::config(format!("there is no fetcher called {name}; there are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// A fetcher as decisions see it: a name, what a request costs, and whether it runs scripts.
+///
+/// `kind` is `"plain"`, `"rendering"`, `"stealth"`, `"archive"`, `"special"` or `"unknown"`, and sets the defaults of the rest; `cost` is in
+/// plain requests. The names `direct_access`, `playwright` and `playwright_stealth` have kinds of their own.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access", fetchwise.Fetcher("my_browser", kind="rendering", cost=30)])
+/// >>> [fetcher.name for fetcher in selector.fetchers]
+/// ['direct_access', 'my_browser']
+#[pyclass(frozen, module = "fetchwise", name = "Fetcher")]
+pub(crate) struct Fetcher {
+    spec: FetcherSpec,
+}
+
+#[pymethods]
+impl Fetcher {
+    #[new]
+    #[pyo3(signature = (name, *, kind=None, cost=None, renders=None))]
+    fn new(name: &str, kind: Option<&str>, cost: Option<f64>, renders: Option<bool>) -> PyResult<Self> {
+        let mut spec = match kind {
+            Some(kind) => FetcherSpec::new(name, kind.parse::<Class>().map_err(errors::config)?),
+            None => FetcherSpec::by_name(name),
+        };
+        if let Some(cost) = cost {
+            if !(cost.is_finite() && cost > 0.0) {
+                return Err(errors::config(format!(
+                    "the cost of {name} must be above 0, in plain requests, not {cost}"
+                )));
+            }
+            spec.cost = cost;
+        }
+        if let Some(renders) = renders {
+            spec.renders = renders;
+            spec.false_success = if renders { 0.0 } else { 0.05 };
+        }
+        Ok(Self { spec })
+    }
+
+    /// The name that attempts are logged under.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Its kind.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.spec.class.name()
+    }
+
+    /// The cost of a request, in plain requests.
+    #[getter]
+    fn cost(&self) -> f64 {
+        self.spec.cost
+    }
+
+    /// Whether it runs a page's scripts.
+    #[getter]
+    fn renders(&self) -> bool {
+        self.spec.renders
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Fetcher({:?}, kind={:?}, cost={}, renders={})",
+            self.spec.name,
+            self.kind(),
+            self.spec.cost,
+            if self.spec.renders { "True" } else { "False" }
+        )
+    }
+}
+
+/// Learns which fetcher works for which URL. Shared by all threads.
+///
+/// `fetchers` are names or `Fetcher`s; without any, the built-in names are the candidates. `journal` is a `Journal`, or a directory, which
+/// is opened then: what is in it is learned at once, and what is recorded is kept there. `config` is a TOML file as the program reads
+/// it, in the place of the other settings. `pace=True` has visits keep to a pace of each host, which is learned. A context manager when
+/// it opened its journal itself.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+/// >>> for n in range(10):
+/// ...     selector.record(fetchwise.Attempt(f"https://wikipedia.org/wiki/{n}", "playwright").delivered())
+/// >>> selector.select("https://wikipedia.org/wiki/Rust")
+/// <Decision playwright (learned, confidence 1.00)>
+#[pyclass(frozen, module = "fetchwise", name = "Selector")]
+pub(crate) struct Selector {
+    pub(crate) core: Arc<Core>,
+    journal: Option<Py<Journal>>,
+    owns_journal: bool,
+}
+
+/// What a caller wishes of a decision.
+struct Wish<'w> {
+    hint: Option<&'w str>,
+    wanted: Option<&'w str>,
+    excluded: Option<&'w [String]>,
+    attempts: Option<u32>,
+}
+
+fn builder(
+    config: Option<&PathBuf>,
+    fetchers: Option<&Bound<'_, PyAny>>,
+    (half_life_days, policy_name, keys_max): (Option<f64>, Option<&str>, Option<usize>),
+    pace: Option<bool>,
+) -> PyResult<(SelectorBuilder, Option<PaceSettings>)> {
+    let file = config.map(PathBuf::as_path);
+    let (mut builder, settings) = config::begin(file, fetchers.is_some(), pace).map_err(errors::config)?;
+    for fetcher in fetchers.map(|given| given.try_iter()).transpose()?.into_iter().flatten() {
+        let fetcher = fetcher?;
+        let spec = match (fetcher.cast::<Fetcher>(), fetcher.cast::<PyString>()) {
+            (Ok(fetcher), _) => fetcher.get().spec.clone(),
+            (_, Ok(name)) => FetcherSpec::by_name(name.to_str()?),
+            _ => return Err(PyTypeError::new_err("fetchers are names or Fetcher objects")),
+        };
+        builder = builder.fetcher(spec);
+    }
+    if let Some(days) = half_life_days {
+        builder = builder.half_life_days(days);
+    }
+    if let Some(name) = policy_name {
+        builder = builder.policy(policy::by_name(name).map_err(errors::config)?);
+    }
+    if keys_max.is_some() {
+        builder = builder.keys_max(keys_max);
+    }
+    Ok((builder, settings))
+}
+
+/// The journal that was given: itself, or opened in the directory that was named.
+fn journal_of<'py>(given: Option<&Bound<'py, PyAny>>, py: Python<'py>) -> PyResult<(Option<Py<Journal>>, bool)> {
+    let Some(given) = given else { return Ok((None, false)) };
+    if let Ok(journal) = given.cast::<Journal>() {
+        return Ok((Some(journal.clone().unbind()), false));
+    }
+    let dir: PathBuf = given.extract()?;
+    Ok((Some(Py::new(py, Journal::open_in(py, &dir, JournalOptions::default())?)?), true))
+}
+
+#[pymethods]
+impl Selector {
+    #[new]
+    #[pyo3(signature = (*, fetchers=None, journal=None, config=None, pace=None, half_life_days=None, policy=None, keys_max=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn new(
+        py: Python<'_>,
+        fetchers: Option<&Bound<'_, PyAny>>,
+        journal: Option<&Bound<'_, PyAny>>,
+        config: Option<PathBuf>,
+        pace: Option<bool>,
+        half_life_days: Option<f64>,
+        policy: Option<&str>,
+        keys_max: Option<usize>,
+    ) -> PyResult<Self> {
+        let (mut builder, paces) = builder(config.as_ref(), fetchers, (half_life_days, policy, keys_max), pace)?;
+        let (journal, owns_journal) = journal_of(journal, py)?;
+        let log = journal.as_ref().map(|journal| Arc::clone(&journal.get().shared));
+        if let Some(settings) = paces {
+            let pace = Pace::new(settings);
+            builder = builder.pace(match &log {
+                Some(log) => pace.with_keeper(Box::new(IntoLog(Arc::clone(log)))),
+                None => pace,
+            });
+        }
+        let mut kept = builder.build().map_err(|error| errors::any(py, &error))?;
+        if let Some(log) = &log {
+            let settled = log.with(fetchwise::journal::Journal::settled)?;
+            py.detach(|| settled.wait()).map_err(|error| errors::wait(&error))?;
+            py.detach(|| load(&log.dir, &kept, Timestamp::now())).map_err(|error| errors::journal(py, &error))?;
+            kept.set_sink(Box::new(IntoLog(Arc::clone(log))));
+        }
+        let names = kept.candidates().map(|(_, spec)| PyString::intern(py, &spec.name).unbind()).collect();
+        Ok(Self { core: Arc::new(Core { kept, log, names }), journal, owns_journal })
+    }
+
+    /// Decides about `url`: about a microsecond, no lock, no system call.
+    ///
+    /// `hint` says what its last failure looked like (`"blocked"`, `"empty"`, `"timeout"`, `"unknown"`); `wanted` names the fetcher that the
+    /// caller wants; `excluded` those that were tried or are not to be had; `attempts` how many were made (as many as are excluded unless
+    /// said); `heuristics` what the caller knows beside the URL; `link` its name for it, `at` the time.
+    ///
+    /// >>> fetchwise.Selector().select("https://example.org/", excluded=["direct_access"], hint="empty").fetcher
+    /// 'playwright'
+    #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn select(
+        &self,
+        py: Python<'_>,
+        url: &Bound<'_, PyAny>,
+        hint: Option<&str>,
+        wanted: Option<&str>,
+        excluded: Option<Vec<String>>,
+        attempts: Option<u32>,
+        heuristics: Option<&Bound<'_, PyAny>>,
+        link: Option<&str>,
+        at: Option<f64>,
+    ) -> PyResult<Decision> {
+        let url = convert::url(url)?;
+        let known = convert::known(heuristics)?;
+        let wish = Wish { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let situation = self.situation(&url, wish, (link, at), &known)?;
+        let decided = self.core.kept.select(&url, &situation).map_err(|error| errors::url(&error))?;
+        Ok(self.core.decision(py, decided, situation.hint))
+    }
+
+    /// Why `select` would answer what it answers.
+    #[pyo3(signature = (url, *, hint=None, wanted=None, excluded=None, attempts=None, heuristics=None, link=None, at=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
+    fn explain(
+        &self,
+        url: &Bound<'_, PyAny>,
+        hint: Option<&str>,
+        wanted: Option<&str>,
+        excluded: Option<Vec<String>>,
+        attempts: Option<u32>,
+        heuristics: Option<&Bound<'_, PyAny>>,
+        link: Option<&str>,
+        at: Option<f64>,
+    ) -> PyResult<Explanation> {
+        let asked = url.str()?;
+        let url = convert::url(url)?;
+        let known = convert::known(heuristics)?;
+        let wish = Wish { hint, wanted, excluded: excluded.as_deref(), attempts };
+        let situation = self.situation(&url, wish, (link, at), &known)?;
+        let explained = self.core.kept.explain(&url, &situation).map_err(|error| errors::url(&error))?;
+        Ok(Explanation::new(&self.core.kept, &asked.to_string_lossy(), &explained))
+    }
+
+    /// Records an attempt: memory first, then the journal. It raises `LogError` when the attempt will not survive the process (memory
+    /// has it all the same), and `ForkedError` in a forked child, where nothing is recorded.
+    fn record(&self, py: Python<'_>, attempt: &Attempt) -> PyResult<()> {
+        self.core.check()?;
+        self.learn(py, attempt.kept.clone())
+    }
+
+    /// Begins a visit of `url`: the whole way from the decision to the last attempt, driven by whoever has the network.
+    ///
+    /// `fetchers` are those that the caller has at hand (all candidates unless said); `prefer` is the one that the first attempt shall be
+    /// made with; `link` the caller's name for the URL; `heuristics` what it knows beside it.
+    ///
+    /// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+    /// >>> visit = selector.visit("https://example.org/app")
+    /// >>> while step := visit.next():
+    /// ...     visit.report(step, "wrong_tool" if step.fetcher == "direct_access" else "content")
+    /// >>> visit.end.kind, visit.end.fetcher, visit.end.requests
+    /// ('delivered', 'playwright', 2)
+    #[pyo3(signature = (url, *, fetchers=None, prefer=None, link=None, heuristics=None))]
+    fn visit(
+        &self,
+        url: &Bound<'_, PyAny>,
+        fetchers: Option<Vec<String>>,
+        prefer: Option<&str>,
+        link: Option<&str>,
+        heuristics: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Visit> {
+        self.core.check()?;
+        let url = convert::url(url)?;
+        let mut without = FetcherSet::EMPTY;
+        if let Some(names) = fetchers {
+            let had = self.core.set(&names)?;
+            for (id, _) in self.core.kept.candidates().filter(|(id, _)| !had.contains(*id)) {
+                without.insert(id);
+            }
+        }
+        if let Some(name) = prefer {
+            self.core.candidate(name)?;
+        }
+        Visit::new(Handle(Arc::clone(&self.core)), url, (prefer, link), without, convert::known(heuristics)?)
+    }
+
+    /// Drives a visit of `url` with coroutine functions: `async with selector.fetch(url, fetchers) as visited`. See `fetchwise.Fetching`.
+    #[pyo3(signature = (url, fetchers, *, detector=None, prefer=None, link=None, heuristics=None))]
+    fn fetch<'py>(
+        slf: &Bound<'py, Self>,
+        url: &Bound<'py, PyAny>,
+        fetchers: &Bound<'py, PyAny>,
+        detector: Option<&Bound<'py, PyAny>>,
+        prefer: Option<&str>,
+        link: Option<&str>,
+        heuristics: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("detector", detector)?;
+        kwargs.set_item("prefer", prefer)?;
+        kwargs.set_item("link", link)?;
+        kwargs.set_item("heuristics", heuristics)?;
+        py.import("fetchwise._fetching")?.getattr("Fetching")?.call((slf, url, fetchers), Some(&kwargs))
+    }
+
+    /// The exact decayed weights of one heuristic and fetcher, over pages or, with `files`, over files: `success`, `total`, `blocked`,
+    /// and `attempts`, which do not decay.
+    ///
+    /// >>> selector = fetchwise.Selector()
+    /// >>> selector.record(fetchwise.Attempt("https://example.org/", "direct_access").delivered())
+    /// >>> selector.masses("domain", "example.org", "direct_access")["attempts"]
+    /// 1
+    #[pyo3(signature = (kind, value, fetcher, *, files=false, at=None))]
+    fn masses<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        value: &str,
+        fetcher: &str,
+        files: bool,
+        at: Option<f64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let content = if files { ContentKind::File } else { ContentKind::Page };
+        let weights = self.core.kept.weights((kind, value), content, fetcher, convert::at(at)?);
+        let out = PyDict::new(py);
+        out.set_item("success", weights.success)?;
+        out.set_item("total", weights.total)?;
+        out.set_item("blocked", weights.blocked)?;
+        out.set_item("attempts", weights.attempts)?;
+        Ok(out)
+    }
+
+    /// Until when the host of a URL or domain is paused, in seconds since 1970; None when it is not.
+    fn host_pause(&self, host: &str) -> Option<f64> {
+        let until = self.core.kept.host_pause(&domain(host))?;
+        (until > Timestamp::now()).then(|| convert::seconds(until))
+    }
+
+    /// Ends the pause of a host now, as if it had never been paused. Returns until when it would have been, or None.
+    fn release_host(&self, host: &str) -> PyResult<Option<f64>> {
+        self.core.check()?;
+        Ok(self.core.kept.release_host(&domain(host), Timestamp::now()).map(convert::seconds))
+    }
+
+    /// Ends the pause of a link now; it stays at risk. Returns until when it would have been, or None.
+    fn release_link(&self, link: &str) -> PyResult<Option<f64>> {
+        self.core.check()?;
+        Ok(self.core.kept.release_link(link, Timestamp::now()).map(convert::seconds))
+    }
+
+    /// Forgets a domain or a link: at once in memory, and in the journal from the next start on.
+    #[pyo3(signature = (*, domain=None, link=None))]
+    fn forget(&self, py: Python<'_>, domain: Option<&str>, link: Option<&str>) -> PyResult<()> {
+        self.core.check()?;
+        let target = match (domain, link) {
+            (Some(domain), None) => {
+                self.core.kept.forget_domain(domain);
+                TombstoneTarget::Domain(domain.to_owned())
+            }
+            (None, Some(link)) => {
+                self.core.kept.forget_link(link);
+                TombstoneTarget::Link(link.to_owned())
+            }
+            _ => return Err(PyTypeError::new_err("name either domain= or link=")),
+        };
+        let Some(log) = &self.core.log else { return Ok(()) };
+        let tombstone = Tombstone { target, at: Timestamp::now() };
+        log.with(|log| log.append_tombstone(&tombstone))?.map(|_| ()).map_err(|error| errors::journal(py, &error))
+    }
+
+    /// Says how much a heuristic tells about success, from 0 to 1, as analytics have worked it out; about a whole type without a value.
+    /// It moves something only where the config says so (`[importance]`).
+    ///
+    /// >>> fetchwise.Selector().importance("path_depth", None, 0.02)
+    #[pyo3(signature = (kind, value, importance))]
+    fn importance(&self, kind: &str, value: Option<&str>, importance: f64) {
+        self.core.kept.set_importance(kind, value, importance);
+    }
+
+    /// The candidates, in order.
+    #[getter]
+    fn fetchers(&self) -> Vec<Fetcher> {
+        self.core.kept.candidates().map(|(_, spec)| Fetcher { spec: spec.clone() }).collect()
+    }
+
+    /// The journal that it records into, or None.
+    #[getter]
+    fn journal(&self, py: Python<'_>) -> Option<Py<Journal>> {
+        self.journal.as_ref().map(|journal| journal.clone_ref(py))
+    }
+
+    /// Hands what was learned of paces to the journal, and closes that if it was opened here.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(pace) = self.core.kept.pace() {
+            pace.close(Timestamp::now());
+        }
+        match &self.journal {
+            Some(journal) if self.owns_journal => journal.get().close_now(py),
+            _ => Ok(()),
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let names: Vec<&str> = self.core.kept.candidates().map(|(_, spec)| &*spec.name).collect();
+        format!("<Selector of {}, {} keys known>", names.join(", "), self.core.kept.keys())
+    }
+}
+
+impl Selector {
+    fn situation<'k>(
+        &self,
+        url: &Url,
+        Wish { hint, wanted, excluded, attempts }: Wish<'_>,
+        (link, at): (Option<&str>, Option<f64>),
+        heuristics: &'k [fetchwise::heuristic::Heuristic],
+    ) -> PyResult<Situation<'k>> {
+        let excluded = excluded.map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
+        Ok(Situation {
+            now: convert::at(at)?,
+            link: self.core.kept.link_state(link.unwrap_or_else(|| identity(url))),
+            hint: convert::hint(hint)?,
+            excluded,
+            attempts: attempts.unwrap_or(excluded.len() as u32),
+            wanted: wanted.map(|name| self.core.candidate(name)).transpose()?,
+            host_trial: false,
+            heuristics,
+        })
+    }
+
+    /// Records without asking whose process this is.
+    pub(crate) fn learn(&self, py: Python<'_>, attempt: KeptAttempt) -> PyResult<()> {
+        self.core.kept.record(attempt, Timestamp::now()).map_err(|error| errors::sink(py, &error))
+    }
+}
+
+/// The domain that evidence knows a host, or the host of a URL, by.
+fn domain(host: &str) -> String {
+    let name = Url::parse(host).ok().and_then(|url| url.host_str().map(str::to_owned));
+    domain_of(&name.unwrap_or_else(|| host.to_ascii_lowercase())).to_owned()
+}

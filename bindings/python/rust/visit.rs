@@ -1,0 +1,490 @@
+//! Visits: the library's state machine, stepped from Python. Nothing is decided here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use fetchwise::fetch_result::Answer as KeptAnswer;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::registry::FetcherSet;
+use fetchwise::time::Timestamp;
+use fetchwise::visit::{End as KeptEnd, Ended, Fetch, Step as KeptStep, Visit as Kept, Wait};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use url::Url;
+
+use crate::decision::Decision;
+use crate::detector::{Answer, Verdict};
+use crate::selector::Handle;
+use crate::asyncio_bridge;
+use crate::asyncio_bridge::Made;
+use crate::{errors, convert as given};
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// One URL on its way, from the decision to the last recorded attempt: retries, other fetchers, pauses and paces included.
+///
+/// `next()` says what to do: fetch, wait, or nothing more; `report()` says what came of it. Dropping it, or leaving its `with`, gives back
+/// whatever it held, so that cancelling is always safe.
+#[pyclass(frozen, module = "fetchwise", name = "Visit")]
+pub(crate) struct Visit {
+    kept: Mutex<Option<Kept<Handle, Url>>>,
+    core: Handle,
+    number: u64,
+    end: OnceLock<KeptEnd>,
+    /// What the last step holds: somebody's traceback may keep the step alive for long after the visit was given up.
+    out: Mutex<Slot>,
+}
+
+impl Visit {
+    pub(crate) fn new(
+        core: Handle,
+        url: Url,
+        (prefer, link): (Option<&str>, Option<&str>),
+        without: FetcherSet,
+        known: Vec<Heuristic>,
+    ) -> PyResult<Self> {
+        let visit = Kept::new(core.clone(), url).and_then(|visit| {
+            let visit = visit.without(without).knowing(known);
+            let visit = match link {
+                Some(link) => visit.link(link),
+                None => visit,
+            };
+            match prefer {
+                Some(name) => visit.prefer(name),
+                None => Ok(visit),
+            }
+        });
+        let visit = visit.map_err(errors::config)?;
+        // Relaxed: it only has to be another one each time.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { kept: Mutex::new(Some(visit)), core, number, end: OnceLock::new(), out: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Kept<Handle, Url>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What an object that was reported says.
+fn answer(given: &Bound<'_, PyAny>) -> PyResult<KeptAnswer> {
+    if let Ok(answer) = given.cast::<Answer>() {
+        return Ok(answer.get().kept.clone());
+    }
+    if let Ok(verdict) = given.cast::<Verdict>() {
+        return Ok(verdict.get().answer());
+    }
+    if let Ok(name) = given.cast::<PyString>() {
+        return Ok(Answer::named(name.to_str()?).kept);
+    }
+    let answer = given.py().import("fetchwise._outcomes")?.call_method1("answer_of", (given,))?;
+    Ok(answer.cast::<Answer>()?.get().kept.clone())
+}
+
+#[pymethods]
+impl Visit {
+    /// What to do next: a `Step`, or None when the visit has ended (`end` says how). Report a fetch, or drop it, before asking again.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Step>> {
+        self.core.0.check()?;
+        let mut kept = self.lock();
+        let Some(visit) = kept.as_mut() else { return Ok(None) };
+        let step = match visit.next() {
+            KeptStep::Fetch(fetch) => Some(Step::fetch(py, &self.core, self.number, visit, fetch)),
+            KeptStep::Wait(wait) => Some(Step::waiting(self.number, visit, wait)),
+            KeptStep::End(end) => {
+                let _ = self.end.set(end);
+                *kept = None;
+                None
+            }
+            _ => return Err(errors::misuse("this release knows no such step")),
+        };
+        if let Some(step) = &step {
+            *self.out.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&step.held);
+        }
+        Ok(step)
+    }
+
+    /// Says what came of a fetch: an `Answer`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
+    /// attempt is recorded before this returns. `duration` is seconds; without it the time since the step counts.
+    #[pyo3(signature = (step, outcome, *, duration=None))]
+    fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
+        self.core.0.check()?;
+        if step.visit != self.number {
+            return Err(errors::misuse("this step belongs to another visit"));
+        }
+        let mut answer = answer(outcome)?;
+        if let Some(seconds) = duration {
+            answer.duration = Some(given::span("duration", seconds)?);
+        }
+        let mut kept = self.lock();
+        let Some(visit) = kept.as_mut() else { return Err(errors::misuse("the visit has ended")) };
+        let held = take(&step.held);
+        match held {
+            Some(Held::Fetch(fetch)) => visit.report(*fetch, answer),
+            Some(wait) => {
+                *step.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+                return Err(errors::misuse("there is nothing to report of a step that waits"));
+            }
+            None => return Err(errors::misuse("this step was reported, or waited for, already")),
+        }
+        Ok(())
+    }
+
+    /// Does not wait for `step`: the visit ends, with the failure that it has, or as paused until then.
+    fn give_up(&self, step: &Step) -> PyResult<()> {
+        let wait = step.take_wait()?;
+        let mut kept = self.lock();
+        if let Some(visit) = kept.as_mut() {
+            let _ = self.end.set(visit.give_up(&wait));
+            *kept = None;
+        }
+        Ok(())
+    }
+
+    /// Gives back what it and its last step held. Nothing more is handed out; what was recorded stays.
+    fn close(&self) {
+        take(&self.out.lock().unwrap_or_else(PoisonError::into_inner));
+        *self.lock() = None;
+    }
+
+    /// How it ended, once `next()` has returned None.
+    #[getter]
+    fn end(&self, py: Python<'_>) -> Option<End> {
+        let end = self.end.get()?;
+        let fetcher = end.fetcher.map(|id| self.core.0.name(py, id));
+        Some(End { kept: end.clone(), fetcher })
+    }
+
+    /// The address to ask for: the URL, or where a redirect that was written in HTML has led.
+    #[getter]
+    fn url(&self) -> Option<String> {
+        self.lock().as_ref().map(|visit| visit.url().as_str().to_owned())
+    }
+
+    /// How many attempts it has recorded.
+    #[getter]
+    fn requests(&self) -> u32 {
+        match self.end.get() {
+            Some(end) => end.requests,
+            None => self.lock().as_ref().map_or(0, Kept::requests),
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        match (self.end.get(), self.url()) {
+            (Some(end), _) => format!("<Visit, {}>", kind(&end.how)),
+            (None, url) => format!("<Visit of {}>", url.as_deref().unwrap_or("nothing any more")),
+        }
+    }
+}
+
+/// What a step holds, shared with its visit.
+type Slot = Arc<Mutex<Option<Held>>>;
+
+fn take(slot: &Slot) -> Option<Held> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+enum Held {
+    // In a box: it is ten times as large as the other.
+    Fetch(Box<Fetch<Handle>>),
+    Wait(Wait),
+}
+
+/// What to do next in a visit: make one request with `fetcher`, within `deadline` seconds, for `url`; or, when `wait` is true, come back
+/// in `seconds`. Dropped without a report, it is as if it had never been handed out.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access", "playwright"])
+/// >>> with selector.visit("https://example.org/") as visit:
+/// ...     step = visit.next()
+/// ...     step.wait, step.fetcher, step.deadline, step.is_probe
+/// (False, 'direct_access', 3.0, True)
+#[pyclass(frozen, module = "fetchwise", name = "Step")]
+pub(crate) struct Step {
+    visit: u64,
+    url: String,
+    /// What is only there for a request.
+    fetch: Option<Request>,
+    /// What is only there for a wait: until when, and why.
+    wait: Option<(Timestamp, String)>,
+    held: Slot,
+}
+
+struct Request {
+    fetcher: Py<PyString>,
+    deadline: Duration,
+    is_probe: bool,
+    redirects_max: u32,
+    decision: Py<Decision>,
+}
+
+impl Step {
+    fn fetch(py: Python<'_>, core: &Handle, number: u64, visit: &Kept<Handle, Url>, fetch: Fetch<Handle>) -> Self {
+        let decided = fetchwise::decision::Decision::Take(*fetch.decision());
+        let decision = core.0.decision(py, decided, None);
+        let request = Py::new(py, decision).ok().map(|decision| Request {
+            fetcher: core.0.name(py, fetch.fetcher_id()),
+            deadline: fetch.deadline(),
+            is_probe: fetch.is_probe(),
+            redirects_max: fetch.redirects_max(),
+            decision,
+        });
+        let url = visit.url().as_str().to_owned();
+        Self {
+            visit: number,
+            url,
+            fetch: request,
+            wait: None,
+            held: Arc::new(Mutex::new(Some(Held::Fetch(Box::new(fetch))))),
+        }
+    }
+
+    fn waiting(number: u64, visit: &Kept<Handle, Url>, wait: Wait) -> Self {
+        let (url, why) = (visit.url().as_str().to_owned(), (wait.until(), wait.why().to_string()));
+        Self { visit: number, url, fetch: None, wait: Some(why), held: Arc::new(Mutex::new(Some(Held::Wait(wait)))) }
+    }
+
+    fn take_wait(&self) -> PyResult<Wait> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        match held.take() {
+            Some(Held::Wait(wait)) => Ok(wait),
+            // A mistake must not cost the request.
+            Some(fetch) => {
+                *held = Some(fetch);
+                Err(errors::misuse("this step does not wait: it is a request to be made"))
+            }
+            None => Err(errors::misuse("this step was waited for, or reported, already")),
+        }
+    }
+}
+
+#[pymethods]
+impl Step {
+    /// Whether to wait and ask again.
+    #[getter]
+    fn wait(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// How long to wait at most, in seconds from now; 0 for a request. Coming back earlier is right, too.
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.wait.as_ref().map_or(0.0, |(until, _)| until.since(Timestamp::now()).as_secs_f64())
+    }
+
+    /// What is waited for: `"probe"`, `"trial"`, `"local_fault"`, `"pace"` or `"doubt"`; None for a request.
+    #[getter]
+    fn why(&self) -> Option<&str> {
+        self.wait.as_ref().map(|(_, why)| why.as_str())
+    }
+
+    /// The fetcher to use; None for a wait.
+    #[getter]
+    fn fetcher(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.fetch.as_ref().map(|fetch| fetch.fetcher.clone_ref(py))
+    }
+
+    /// The address to ask for.
+    #[getter]
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Seconds for the whole request; None for a wait.
+    #[getter]
+    fn deadline(&self) -> Option<f64> {
+        self.fetch.as_ref().map(|fetch| fetch.deadline.as_secs_f64())
+    }
+
+    /// Whether it is a probe: short, because a longer request can follow.
+    #[getter]
+    fn is_probe(&self) -> bool {
+        self.fetch.as_ref().is_some_and(|fetch| fetch.is_probe)
+    }
+
+    /// How many redirects may be followed.
+    #[getter]
+    fn redirects_max(&self) -> u32 {
+        self.fetch.as_ref().map_or(0, |fetch| fetch.redirects_max)
+    }
+
+    /// The decision that chose the fetcher; None for a wait.
+    #[getter]
+    fn decision(&self, py: Python<'_>) -> Option<Py<Decision>> {
+        self.fetch.as_ref().map(|fetch| fetch.decision.clone_ref(py))
+    }
+
+    /// Blocks until what is waited for has come, for `seconds` at most (until it is due unless said). Other threads run meanwhile.
+    #[pyo3(signature = (seconds=None))]
+    fn block(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<()> {
+        let at_most = given::span("seconds", seconds.unwrap_or_else(|| self.seconds()))?;
+        let wait = self.take_wait()?;
+        py.detach(|| wait.block(at_most));
+        Ok(())
+    }
+
+    /// An `asyncio` future that ends when what is waited for has come; never when only time can bring it.
+    fn _notified<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut wait = self.take_wait()?;
+        asyncio_bridge::future(py, async move {
+            wait.notified().await;
+            let made: Made = Box::new(|py| Ok(py.None()));
+            made
+        })
+    }
+
+    /// Waits, for `await`: until what is waited for has come, or until it is due.
+    fn ready<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("fetchwise._fetching")?.call_method1("ready", (slf,))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        match (&self.fetch, &self.wait) {
+            (Some(fetch), _) => format!("<Step {} {}>", fetch.fetcher.to_str(py).unwrap_or("?"), self.url),
+            (None, Some((_, why))) => format!("<Step wait {:.3} s for {why}>", self.seconds()),
+            (None, None) => "<Step>".to_owned(),
+        }
+    }
+}
+
+fn kind(how: &Ended) -> &'static str {
+    match how {
+        Ended::Delivered => "delivered",
+        Ended::Failed(_) => "failed",
+        Ended::Paused { .. } => "paused",
+        Ended::NoFetcherGetsPast { .. } => "no_fetcher_gets_past",
+        Ended::NoRoute(_) => "no_route",
+        Ended::NoFetcher => "no_fetcher",
+        _ => "ended",
+    }
+}
+
+/// How a visit ended. Truthy when content came.
+///
+/// >>> selector = fetchwise.Selector(fetchers=["direct_access"])
+/// >>> visit = selector.visit("https://example.org/gone")
+/// >>> visit.report(visit.next(), "not_found")
+/// >>> visit.next(), visit.end.kind, visit.end.error_type
+/// (None, 'failed', 'not_found')
+#[pyclass(frozen, module = "fetchwise", name = "End")]
+pub(crate) struct End {
+    kept: KeptEnd,
+    fetcher: Option<Py<PyString>>,
+}
+
+#[pymethods]
+impl End {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    fn match_args(py: Python<'_>) -> PyResult<Bound<'_, pyo3::types::PyTuple>> {
+        pyo3::types::PyTuple::new(py, ["kind", "fetcher"])
+    }
+
+    /// `"delivered"`, `"failed"`, `"paused"`, `"no_fetcher_gets_past"`, `"no_route"` or `"no_fetcher"`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        kind(&self.kept.how)
+    }
+
+    /// Whether content came.
+    #[getter]
+    fn is_delivered(&self) -> bool {
+        self.kept.is_delivered()
+    }
+
+    /// Why it failed, as the name of an `ErrorKind`; None unless it failed.
+    #[getter]
+    fn error_type(&self) -> Option<&str> {
+        match &self.kept.how {
+            Ended::Failed(error) => Some(error.name()),
+            _ => None,
+        }
+    }
+
+    /// The vendor that nobody gets past; None unless that is why.
+    #[getter]
+    fn vendor(&self) -> Option<&str> {
+        match &self.kept.how {
+            Ended::NoFetcherGetsPast { vendor } => Some(vendor),
+            _ => None,
+        }
+    }
+
+    /// The fetcher that delivered, or made the last attempt.
+    #[getter]
+    fn fetcher(&self, py: Python<'_>) -> Option<Py<PyString>> {
+        self.fetcher.as_ref().map(|name| name.clone_ref(py))
+    }
+
+    /// The label of the decision that delivered, or ended it.
+    #[getter]
+    fn source(&self) -> Option<&'static str> {
+        self.kept.source.map(fetchwise::decision::Source::name)
+    }
+
+    /// The fetcher's confidence when it was chosen.
+    #[getter]
+    fn confidence(&self) -> f64 {
+        self.kept.confidence
+    }
+
+    /// The last HTTP status.
+    #[getter]
+    fn status(&self) -> Option<u16> {
+        self.kept.status
+    }
+
+    /// Whether any attempt was blocked.
+    #[getter]
+    fn is_banned(&self) -> bool {
+        self.kept.is_banned
+    }
+
+    /// Attempts that were recorded.
+    #[getter]
+    fn requests(&self) -> u32 {
+        self.kept.requests
+    }
+
+    /// Until when it is paused, in seconds since 1970; None when it is not.
+    #[getter]
+    fn paused_until(&self) -> Option<f64> {
+        match &self.kept.how {
+            Ended::Paused { until, .. } => Some(given::seconds(*until)),
+            _ => self.kept.paused_until.map(given::seconds),
+        }
+    }
+
+    /// What is paused: `"link"`, `"host"` or `"pace"`; None unless it ended as paused.
+    #[getter]
+    fn paused(&self) -> Option<String> {
+        match &self.kept.how {
+            Ended::Paused { whom, .. } => Some(whom.to_string()),
+            _ => None,
+        }
+    }
+
+    /// What happened, for a person; empty when content came.
+    #[getter]
+    fn message(&self) -> &str {
+        &self.kept.message
+    }
+
+    fn __bool__(&self) -> bool {
+        self.kept.is_delivered()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let by = self.fetcher.as_ref().and_then(|name| name.to_str(py).ok()).unwrap_or("nobody");
+        format!("<End {} by {by} in {} requests>", self.kind(), self.kept.requests)
+    }
+}

@@ -1,0 +1,182 @@
+//! `attempts`: looking back at single attempts.
+
+use std::ops::ControlFlow;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::parse::input::read_domain;
+use crate::parse::time_arg::{When, read_when};
+use crate::setup::settings::{Settings, say_torn};
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::json::to_json_line;
+use fetchwise::heuristic::url::parse;
+use fetchwise::journal::{self, Ended, LookedBack, Order, Wanted};
+use fetchwise::rfc3339;
+use fetchwise::unknown_name::UnknownName;
+
+/// Show single attempts: those of a URL, a link, a domain, a time, an outcome
+///
+/// Streams them from the log, the newest first, and reads no more of it than it has to: a part that holds no attempt of the time asked for
+/// is left out, and with --limit the newest part may be enough. The order is that in which they were recorded.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --json each attempt is a line as export writes and import reads it; its id is what explain --attempt takes.\n\
+    --oldest-first and --until have to read the log from the time asked for to its end, since what was forgotten stands there.\n\n\
+    Examples:\n  fetchwise attempts --domain example.org --outcome blocked --since 2h\n  \
+    fetchwise attempts --url https://example.org/a --limit 5\n  \
+    fetchwise attempts --since 2026-01-31 --until 2026-02-01T06:00:00Z --oldest-first --json"
+)]
+pub(crate) struct AttemptsArgs {
+    /// Only those at this URL
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Only those of this link, as it was given to fetch: its id, or its URL
+    #[arg(long, value_name = "LINK")]
+    pub(crate) link: Option<String>,
+    /// Only those of this domain, with or without www.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Only those made then or later: a time, a day, or so long ago (2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = read_when)]
+    pub(crate) since: Option<When>,
+    /// Only those made then or earlier
+    #[arg(long, value_name = "TIME", value_parser = read_when)]
+    pub(crate) until: Option<When>,
+    /// Only those that ended so: content, failed, blocked, or an error type such as timeout
+    #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
+    pub(crate) outcome: Option<Ended>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// The oldest first
+    #[arg(long)]
+    pub(crate) oldest_first: bool,
+    /// Say at the end how much of the log was read
+    #[arg(long)]
+    pub(crate) summary: bool,
+}
+
+#[derive(Serialize)]
+struct SummaryJson {
+    summary: Counts,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    attempts: u64,
+    segments: u64,
+    segments_read: u64,
+    bytes: u64,
+    bytes_read: u64,
+    compacted_before: Option<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let dir = settings.existing_dir()?;
+    let mut wanted = Wanted::default();
+    wanted.url = args.url.as_deref().map(read_url).transpose()?;
+    wanted.link.clone_from(&args.link);
+    wanted.domain = args.domain.as_deref().map(read_domain).transpose()?;
+    wanted.since = args.since.map(|when| when.resolve(&settings.clock));
+    wanted.until = args.until.map(|when| when.resolve(&settings.clock));
+    wanted.ended.clone_from(&args.outcome);
+    if wanted.since.zip(wanted.until).is_some_and(|(since, until)| since > until) {
+        return Err(Failure::usage("--since is later than --until"));
+    }
+    let order = if args.oldest_first { Order::OldestFirst } else { Order::NewestFirst };
+    let mut failed = None;
+    let found = journal::attempts(&dir, &wanted, order, args.limit, |_, attempt| {
+        let shown = if out.json { out.line(to_json_line(&attempt)) } else { out.line(line(&attempt)) };
+        match shown {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                failed = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    let found = found?;
+    say_torn(found.torn_tail.as_ref());
+    tell(args, &wanted, &found, out)?;
+    Ok(Exit::Done)
+}
+
+/// What there is to say at the end.
+fn tell(args: &AttemptsArgs, wanted: &Wanted, found: &LookedBack, out: &mut Out) -> Result<(), Failure> {
+    let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
+    let compacted = found.compacted_before.filter(|cutoff| wanted.reaches_before(*cutoff) && !is_cut);
+    if let Some(cutoff) = compacted {
+        out.flush()?;
+        note(format_args!(
+            "attempts before {} were compacted away: those older than that are missing here, and live on in evidence only",
+            rfc3339::format(cutoff)
+        ));
+    }
+    if !out.json && found.shown == 0 {
+        note("no such attempt");
+        if let Some(Ended::Error(name)) = &wanted.ended
+            && ErrorKind::from_name(name).is_none()
+        {
+            let known = ErrorKind::ALL.iter().map(|kind| kind.name());
+            note(plain(&UnknownName::new("error type", name, known).to_string()));
+        }
+    }
+    if args.summary {
+        let ((segments, segments_read), (bytes, bytes_read)) = (found.segments, found.bytes);
+        if out.json {
+            let compacted_before = found.compacted_before.map(rfc3339::format);
+            let attempts = found.shown;
+            let summary = Counts { attempts, segments, segments_read, bytes, bytes_read, compacted_before };
+            return out.object(&SummaryJson { summary });
+        }
+        out.flush()?;
+        note(format_args!(
+            "{} attempts; read {segments_read} of {segments} segments, {bytes_read} of {bytes} bytes",
+            found.shown
+        ));
+    }
+    Ok(())
+}
+
+/// An attempt on one line.
+fn line(attempt: &Attempt) -> String {
+    let outcome = match (&attempt.error_type, attempt.success) {
+        (_, true) => styled(CHOSEN, format_args!("{:<16}", "content")),
+        (Some(error), _) => styled(ERROR, format_args!("{:<16}", plain(error.name()))),
+        (None, false) => styled(ERROR, format_args!("{:<16}", "failed")),
+    };
+    let status = attempt.http_status.map_or_else(|| "-".to_owned(), |status| status.to_string());
+    let seconds = attempt.duration_ms as f64 / 1000.0;
+    let named = if attempt.link == attempt.url { String::new() } else { format!("  ({})", plain(&attempt.link)) };
+    format!(
+        "{}  {}  {outcome}  {status:>3}  {seconds:>7.2} s  {:<18}  {}{named}",
+        rfc3339::format(attempt.attempted_at),
+        attempt.id,
+        plain(&attempt.fetcher),
+        plain(&attempt.url),
+    )
+}
+
+/// A URL as attempts have it.
+fn read_url(text: &str) -> Result<String, Failure> {
+    let url = parse(text.trim()).map_err(|error| Failure::usage(format_args!("{}: {error}", plain(text))))?;
+    Ok(url.into())
+}
+
+fn read_outcome(text: &str) -> Result<Ended, String> {
+    Ok(match text.trim() {
+        "content" | "delivered" | "success" => Ended::Content,
+        "failed" => Ended::Failed,
+        "blocked" => Ended::Blocked,
+        "" => return Err("expected content, failed, blocked, or an error type such as timeout".to_owned()),
+        name => Ended::Error(name.to_owned()),
+    })
+}

@@ -1,0 +1,196 @@
+//! `config check`: everything that is wrong with the settings, at once.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use fetchwise::config::{ConfigError, Layers, Problem, Resolved};
+use fetchwise::fetch::address_guard::parse_network;
+use fetchwise::registry::canonical;
+use serde::Serialize;
+
+use crate::parse::global::GlobalArgs;
+use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::setup::settings::{Settings, add_environment, add_options, config_file};
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+
+/// Say everything that is wrong with the settings, with line and column
+///
+/// Reads the config file, the environment and the options as every command does, and what they name: the router table and the
+/// detection rules. Exit code 2 when anything is wrong. Nothing is fetched, and no data directory is opened.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__DISK_MAX=2GiB fetchwise config check --json"
+)]
+pub(crate) struct CheckArgs {
+    /// The config file [default: --config, or $FETCHWISE_CONFIG]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct CheckJson<'a> {
+    ok: bool,
+    file: Option<String>,
+    problems: Vec<ProblemJson<'a>>,
+    warnings: Vec<ProblemJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProblemJson<'a> {
+    /// `file`, `environment`, `flag`, or `default` where it is about all of them together.
+    source: &'a str,
+    file: Option<String>,
+    line: Option<usize>,
+    column: Option<usize>,
+    /// The variable or option.
+    name: Option<String>,
+    key: Option<&'a str>,
+    message: &'a str,
+    did_you_mean: Option<&'a str>,
+}
+
+/// What a check found: problems that know their place, and what else is wrong or worth a word.
+#[derive(Default)]
+struct Found {
+    problems: Vec<Problem>,
+    others: Vec<String>,
+    warnings: Vec<Problem>,
+    remarks: Vec<String>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &CheckArgs, global: &GlobalArgs, out: &mut Out) -> Result<Exit, Failure> {
+    let file = match &args.file {
+        Some(file) => Some(file.clone()),
+        None => config_file(global)?,
+    };
+    let found = look(file.as_deref(), global)?;
+    let is_good = found.problems.is_empty() && found.others.is_empty();
+    if out.json {
+        show_json(file.as_deref(), &found, is_good, out)?;
+    } else {
+        show(file.as_deref(), &found, is_good, out)?;
+    }
+    Ok(if is_good { Exit::Done } else { Exit::Usage })
+}
+
+fn look(file: Option<&Path>, global: &GlobalArgs) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    let mut layers = Layers::default();
+    if let Some(file) = file {
+        match layers.file(file) {
+            Ok(()) => {}
+            Err(ConfigError::Settings(problems)) => found.problems.extend(problems),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    add_environment(&mut layers)?;
+    add_options(&mut layers, global);
+    match layers.resolve() {
+        // Of a file that is no TOML the rest cannot be told.
+        Ok(_) if !found.problems.is_empty() => {}
+        Ok(resolved) => look_further(resolved, global, &mut found),
+        Err(ConfigError::Settings(problems)) => found.problems.extend(problems),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(found)
+}
+
+/// What the settings name: files, networks, fetchers.
+fn look_further(resolved: Resolved, global: &GlobalArgs, found: &mut Found) {
+    found.warnings.clone_from(&resolved.warnings);
+    let origin = |way: &[&str]| resolved.origin(way);
+    for text in &resolved.config.network.allow {
+        if let Err(error) = parse_network(text) {
+            found.others.push(format!("{}: network.allow: {error}", origin(&["network", "allow"])));
+        }
+    }
+    if let Err(error) = resolved.config.selector().build() {
+        found.others.push(error.to_string());
+    }
+    let settings = match Settings::of(resolved.clone(), global) {
+        Ok(settings) => settings,
+        Err(failure) => return found.others.push(failure.to_string()),
+    };
+    if let Err(failure) = settings.detector() {
+        found.others.push(failure.to_string());
+    }
+    if let Err(failure) = settings.router() {
+        found.others.push(failure.to_string());
+    }
+    let fetchers = &settings.config.fetchers;
+    if !fetchers.is_empty() {
+        // Without a list the log has a say in who is a candidate.
+        let known: Vec<&str> = fetchers.iter().map(|fetcher| canonical(&fetcher.name)).collect();
+        found.others.extend(settings.unknown_names(&known).iter().map(ToString::to_string));
+    }
+    match Available::find(&settings, &BrowserArgs::default()) {
+        Ok(available) => {
+            let left_out = available.left_out();
+            found.remarks.extend(left_out.map(|(name, why)| format!("the fetcher {name} is left out: {why}")));
+        }
+        Err(failure) => found.others.push(failure.to_string()),
+    }
+}
+
+fn show(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Result<(), Failure> {
+    for problem in &found.problems {
+        let place = problem.place().map_or_else(
+            || problem.origin.to_string(),
+            |(path, at)| format!("{}:{}:{}", path.display(), at.line, at.column),
+        );
+        out.line(format_args!("{}: {}: {}", plain(&place), styled(ERROR, "error"), plain(&problem.message)))?;
+    }
+    for other in &found.others {
+        out.line(format_args!(
+            "{}: {}",
+            styled(ERROR, "error"),
+            other.lines().map(plain).collect::<Vec<_>>().join("\n")
+        ))?;
+    }
+    for warning in found.warnings.iter().map(ToString::to_string).chain(found.remarks.iter().cloned()) {
+        out.line(format_args!("warning: {}", plain(&warning)))?;
+    }
+    let what = file.map_or_else(|| "no config file, and the environment".to_owned(), |file| file.display().to_string());
+    if is_good {
+        return out.line(format_args!("{}: {}", plain(&what), styled(CHOSEN, "good")));
+    }
+    let count = found.problems.len() + found.others.len();
+    note(format_args!("fetchwise: {}: {count} to put right", plain(&what)));
+    Ok(())
+}
+
+fn show_json(file: Option<&Path>, found: &Found, is_good: bool, out: &mut Out) -> Result<(), Failure> {
+    let json = |problem| problem_json(problem);
+    let plain = |message| ProblemJson {
+        source: "default",
+        file: None,
+        line: None,
+        column: None,
+        name: None,
+        key: None,
+        message,
+        did_you_mean: None,
+    };
+    out.object(&CheckJson {
+        ok: is_good,
+        file: file.map(|file| file.display().to_string()),
+        problems: found.problems.iter().map(json).chain(found.others.iter().map(|text| plain(text))).collect(),
+        warnings: found.warnings.iter().map(json).chain(found.remarks.iter().map(|text| plain(text))).collect(),
+    })
+}
+
+fn problem_json(problem: &Problem) -> ProblemJson<'_> {
+    let place = problem.place();
+    ProblemJson {
+        source: problem.origin.kind(),
+        file: place.map(|(path, _)| path.display().to_string()),
+        line: place.map(|(_, at)| at.line),
+        column: place.map(|(_, at)| at.column),
+        name: place.is_none().then(|| problem.origin.to_string()),
+        key: Some(problem.key.as_str()).filter(|key| !key.is_empty()),
+        message: &problem.message,
+        did_you_mean: problem.meant.as_deref(),
+    }
+}

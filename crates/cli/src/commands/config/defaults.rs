@@ -1,0 +1,225 @@
+//! What holds where nobody has set anything: asked of the parts that have the defaults.
+//!
+//! Owns no number. A key whose default depends on something says so in words.
+
+use std::time::Duration;
+
+use fetchwise::ab_test::GuardSettings;
+use fetchwise::backoff::BackoffSettings;
+use fetchwise::config::{Config, DurabilityName, FetcherConfig, ImportanceMode};
+use fetchwise::detect::DetectorOptions;
+use fetchwise::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
+use fetchwise::fetch::Limits;
+use fetchwise::fetch::browser::BrowserOptions;
+use fetchwise::fetch::http::DEFAULT_USER_AGENT;
+use fetchwise::journal::maintenance::{COMPACT_AT_DEFAULT, RETAIN_DAYS_DEFAULT};
+use fetchwise::journal::{Durability, SEGMENT_BYTES_DEFAULT};
+use fetchwise::pace::PaceSettings;
+use fetchwise::policy;
+use fetchwise::robots::DEFAULT_AGENT;
+use fetchwise::router::Mode;
+use fetchwise::score::ImportanceUse;
+use fetchwise::selector::VisitSettings;
+use serde_json::{Value, json};
+
+use crate::commands::fetch::WAIT_MAX;
+use crate::setup::settings::{SPLIT_SHARE, Settings};
+
+/// What holds unless somebody says otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fallback {
+    /// This.
+    Value(Value),
+    /// It depends.
+    Words(&'static str),
+}
+
+/// What holds for `key`, which is not within a list; none for a key that is not known.
+pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
+    let value = match key.split_once('.') {
+        Some(("scoring", key)) => scoring(key)?,
+        Some(("backoff", key)) => backoff(key)?,
+        Some(("pace", key)) => pace(key)?,
+        Some(("http", key)) => return http(key),
+        Some(("log", key)) => return log(key),
+        Some(("importance", key)) => importance(key)?,
+        Some(("detect", "block_threshold")) => json!(f64::from(DetectorOptions::default().block_threshold)),
+        Some(("rollout", "retry_after")) => return words("never"),
+        Some(("rollout", key)) => rollout(key)?,
+        Some(("robots", "use")) => return words("obey for lists, ignore for URLs on the command line"),
+        Some(("robots", "agent")) => json!(DEFAULT_AGENT),
+        Some(("network", "allow")) => json!([]),
+        Some(("network", "allow_private")) => json!(Config::default().network.allow_private),
+        Some(("fleet", "url")) => json!([]),
+        Some(("fleet", "pool")) => json!("default"),
+        Some(("fleet", "egress")) => json!(""),
+        Some(("fleet", "scope")) => json!("all"),
+        Some(("fleet", "max_age")) => json!("7days"),
+        Some(("fleet", "facts_max")) => json!(2000),
+        Some(("fleet", "new_keys_max")) => json!(200),
+        Some(("fleet", "images_max")) => json!("8GiB"),
+        Some(("fleet", "roots")) => return words("those of the system"),
+        Some(("fleet", "plaintext" | "required")) => json!(false),
+        Some(("fleet", _)) => return words("none"),
+        Some(("browser", "enabled")) => json!(true),
+        Some(("browser", "path")) => return words("the first one on the PATH"),
+        Some(("browser", "tabs")) => json!(BrowserOptions::default().tabs),
+        _ => return top(key, settings),
+    };
+    Some(Fallback::Value(value))
+}
+
+fn rollout(key: &str) -> Option<Value> {
+    let base = GuardSettings::default();
+    Some(match key {
+        "fall_back" => json!(base.is_on),
+        "metric" => json!(base.metric.to_string()),
+        "confidence" => json!(base.confidence),
+        "margin" => json!(base.margin.unwrap_or_else(|| base.metric.margin())),
+        "min_pages" => json!(base.visits_min),
+        "min_hosts" => json!(base.hosts_min),
+        _ => return None,
+    })
+}
+
+fn words(words: &'static str) -> Option<Fallback> {
+    Some(Fallback::Words(words))
+}
+
+fn top(key: &str, settings: &Settings) -> Option<Fallback> {
+    let value = match key {
+        "mode" => json!(Mode::default().name()),
+        "split_share" => json!(SPLIT_SHARE),
+        "policy" => json!(policy::NAMES[0]),
+        "data_dir" => match settings.data_dir() {
+            Ok(dir) => json!(dir.display().to_string()),
+            Err(_) => return words("there is no home directory"),
+        },
+        "router" | "rules" => return words("none"),
+        "half_life_days" => json!(HALF_LIFE_DAYS_DEFAULT),
+        "keys_max" => return words("unbounded"),
+        "file_suffixes" | "page_suffixes" => json!([]),
+        "built_in_priors" => json!(true),
+        "fetcher" => return words("the built-in ones, and those in the log"),
+        "prior" => return words("the built-in ones"),
+        _ => return None,
+    };
+    Some(Fallback::Value(value))
+}
+
+fn scoring(key: &str) -> Option<Value> {
+    let base = Config::default().settings();
+    Some(match key {
+        "value" => json!(base.value),
+        "blocked_cost" => json!(base.blocked_cost),
+        "phi" => json!(base.phi),
+        "min_confidence" => json!(base.min_confidence),
+        // As they have decayed after a week: see `Config::settings`.
+        "min_attempts" => json!((base.min_sample / 0.9).round()),
+        "explore" => json!(base.explore),
+        "explore_rested" => json!(base.explore_rested),
+        "explore_most" => json!(base.explore_most),
+        "last_ditch" => json!(base.last_ditch),
+        "met_weight" => json!(base.met_weight),
+        "tag_weight" => json!(base.tag_weight),
+        "try_all_the_same" => json!(base.try_all_the_same),
+        "max_attempts" => json!(base.max_attempts),
+        _ => return None,
+    })
+}
+
+fn importance(key: &str) -> Option<Value> {
+    let with = |mode| {
+        let mut config = Config::default();
+        config.importance.mode = Some(mode);
+        config.settings().importance
+    };
+    match (key, with(ImportanceMode::Prune), with(ImportanceMode::Scale)) {
+        ("use", ..) => Some(json!("off")),
+        ("min", ImportanceUse::Prune { min }, _) => Some(json!(min)),
+        ("full", _, ImportanceUse::Scale { full }) => Some(json!(full)),
+        _ => None,
+    }
+}
+
+fn backoff(key: &str) -> Option<Value> {
+    let base = BackoffSettings::default();
+    Some(match key {
+        "blocked_base" => time(base.blocked_base),
+        "failed_base" => time(base.failed_base),
+        "retry_after_max" => time(base.retry_after_max),
+        "host_links" => json!(base.host_links),
+        "host_window" => time(base.host_window),
+        "escalate_after_block" => json!(VisitSettings::default().escalate_after_block),
+        _ => return None,
+    })
+}
+
+fn pace(key: &str) -> Option<Value> {
+    let base = PaceSettings::default();
+    Some(match key {
+        "mode" => json!(base.mode.to_string()),
+        "start" => json!(base.start),
+        "rate_max" => json!(base.rate_max),
+        "parallel_max" => json!(base.parallel_max),
+        "crawl_delay" => json!(base.crawl_delay.to_string()),
+        "crawl_delay_max" => time(Duration::from_secs_f64(base.crawl_delay_max_s)),
+        "wait_max" => time(WAIT_MAX),
+        "host" => json!({}),
+        _ => return None,
+    })
+}
+
+fn http(key: &str) -> Option<Fallback> {
+    let base = VisitSettings::default();
+    Some(Fallback::Value(match key {
+        "timeout" => time(base.deadline),
+        "probe_timeout" => time(base.probe_deadline),
+        "max_body" => size(Limits::default().max_body),
+        "max_redirects" => json!(base.redirects_max),
+        "user_agent" => json!(DEFAULT_USER_AGENT),
+        "ca_file" => return words("Mozilla's authorities alone"),
+        _ => return None,
+    }))
+}
+
+fn log(key: &str) -> Option<Fallback> {
+    let (name, interval) = match Durability::default() {
+        Durability::Interval(interval) => (DurabilityName::Interval, interval),
+        _ => return None,
+    };
+    Some(Fallback::Value(match key {
+        "durability" => json!(format!("{name:?}").to_lowercase()),
+        "interval" => time(interval),
+        "segment_bytes" => size(SEGMENT_BYTES_DEFAULT),
+        "retain_days" => json!(RETAIN_DAYS_DEFAULT),
+        "compact_at" => json!(COMPACT_AT_DEFAULT),
+        "disk_max" => return words("unbounded"),
+        _ => return None,
+    }))
+}
+
+/// What a fetcher of the config has from its class, as its keys have it.
+pub(super) fn of_fetcher(fetcher: &FetcherConfig) -> Vec<(&'static str, Value)> {
+    let spec = fetcher.spec();
+    vec![
+        ("class", json!(spec.class.name())),
+        ("cost", if spec.measures_cost { json!("measured") } else { json!(spec.cost) }),
+        ("quality", json!(spec.quality)),
+        ("prior", json!(spec.prior)),
+        ("renders", json!(spec.renders)),
+    ]
+}
+
+fn time(span: Duration) -> Value {
+    json!(humantime::format_duration(span).to_string())
+}
+
+/// A size in the largest unit that goes into it.
+fn size(bytes: u64) -> Value {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => json!(format!("{}{name}", bytes / unit)),
+        None => json!(bytes),
+    }
+}

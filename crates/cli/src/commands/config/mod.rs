@@ -1,0 +1,42 @@
+//! `config`: whether the settings are right, what they are, and where each comes from.
+//!
+//! Owns the list of its commands. Invariant: what may hold a secret is not shown.
+
+use clap::{Args, Subcommand};
+use fetchwise::config::EXAMPLE;
+
+use crate::parse::global::GlobalArgs;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::Out;
+
+mod check;
+mod defaults;
+mod show;
+
+/// Check the settings, or show where each comes from
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    Check(check::CheckArgs),
+    Show(show::ShowArgs),
+    /// Print a config file with every key, its default and what it means
+    #[command(after_help = "Example:\n  fetchwise config example > fetchwise.toml")]
+    Example,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ConfigArgs, global: &GlobalArgs, out: &mut Out) -> Result<Exit, Failure> {
+    match &args.command {
+        ConfigCommand::Check(args) => check::run(args, global, out),
+        ConfigCommand::Show(args) => show::run(args, global, out),
+        ConfigCommand::Example => {
+            out.raw(EXAMPLE.as_bytes())?;
+            Ok(Exit::Done)
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The dashboard over the demo's crawl: the server of `serve`, in the same process and over the same selector and log.
+//!
+//! Must not know what is crawled, nor how it is shown.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use fetchwise_serve::{Options, Parts, Server, Tokens};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::commands::fetch::build_crawler::Crawler;
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+
+/// Where it is, unless somebody else is there.
+const PORT: u16 = 7117;
+
+/// A server that runs beside a crawl.
+pub(super) struct Served {
+    /// Where the dashboard is.
+    pub(super) url: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<usize>>,
+}
+
+impl Served {
+    /// Lets what is under way come to its end.
+    pub(super) async fn close(self) {
+        let _ = self.stop.send(());
+        // What it could not write, the crawler's own end says.
+        let _ = self.task.await;
+    }
+}
+
+/// Opens a crawler, and the dashboard over it if that is wanted. Called within a runtime.
+pub(super) async fn open(
+    is_wanted: bool,
+    settings: &Settings,
+    wishes: &Wishes,
+) -> Result<(Crawler, Option<Served>), Failure> {
+    if !is_wanted {
+        return Ok((Crawler::open(settings, wishes, None)?, None));
+    }
+    let listener = listen().await?;
+    let address = listener.local_addr().map_err(Failure::failed)?;
+    let classifier = Arc::new(settings.detector()?.with_options(settings.detector_options().counting_all()));
+    let mut server = None;
+    let crawler = Crawler::open_around(settings, wishes, None, |selector, journal, detector, guard| {
+        let made = Server::new(Parts {
+            selector,
+            journal: Arc::clone(journal),
+            detector: Arc::clone(detector),
+            classifier,
+            missing: Vec::new(),
+            tokens: Tokens::default(),
+            options: Options::default(),
+            guard: Some(Arc::clone(guard)),
+        })?;
+        let selector = Arc::clone(made.handle().selector());
+        server = Some(made);
+        Ok(selector)
+    })?;
+    let served = server.map(|server| {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(server.run(listener, async {
+            let _ = stopped.await;
+        }));
+        Served { url: format!("http://{address}/"), stop, task }
+    });
+    Ok((crawler, served))
+}
+
+async fn listen() -> Result<TcpListener, Failure> {
+    let at = |port| TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    match at(PORT).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => at(0).await.map_err(|error| Failure::failed(format_args!("no port for the dashboard: {error}"))),
+    }
+}

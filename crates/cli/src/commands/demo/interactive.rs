@@ -1,0 +1,310 @@
+//! The demo for somebody who watches: makes the story happen, round after round, and says at the end what came of it.
+//!
+//! Three crawlers go round, each in a town of its own that counts their requests; a fourth town would only repeat what these show.
+//! Times are short here: a blocked site is left alone for seconds, where a real one is left alone for minutes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fetchwise::config::PaceHostConfig;
+use fetchwise::detect::Detector;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::http::{DEFAULT_USER_AGENT, HttpFetcher};
+use fetchwise::heuristic::url::domain_of;
+use fetchwise::pace::PaceMode;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise_testsite::demo_sites::{MILL, Place, town_to_watch};
+use fetchwise_testsite::origin::Origin;
+use tokio::task::JoinSet;
+
+use super::{DemoArgs, STEALTH_AGENT, screen, serve};
+use crate::commands::demo::baselines::{Rival, count};
+use crate::commands::demo::dashboard;
+use crate::commands::demo::model::{Beat, Counted, Story};
+use crate::commands::demo::shared_model::Show;
+use crate::commands::fetch::PaceArgs;
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::shutdown;
+use crate::setup::fetcher_availability::Available;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{DIM, Out, Table, styled};
+
+/// Pages of each site, unless somebody wants another number.
+const ROUNDS: u16 = 48;
+/// A round takes so long at least: faster than that nobody can follow.
+const ROUND_TIME: Duration = Duration::from_millis(700);
+/// The first pause of a link that was blocked.
+const PAUSE: Duration = Duration::from_secs(8);
+/// Links of the mill that are under way at once.
+const MILLERS: usize = 6;
+/// The mill's links wait so long before they ask for a place again, where nobody says until when.
+const MILL_WAIT: Duration = Duration::from_millis(50);
+/// The rate of the sites whose pace is not what is shown: as fast as can be.
+const UNPACED: f64 = 10_000.0;
+
+/// Runs the command.
+pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let (mill, town): (Vec<Place>, Vec<Place>) = town_to_watch().into_iter().partition(|place| place.name == MILL);
+    let origin = serve(&[town.clone(), mill.clone()].concat())?;
+    let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
+    let settings = hurried(&settings.in_dir_unless_named(dir.path()), &town);
+    let wishes = Wishes {
+        allow_private_network: true,
+        browser: args.browser.clone(),
+        stealth_agent: Some(STEALTH_AGENT.to_owned()),
+        pace: PaceArgs { mode: Some(PaceMode::Learn), ..PaceArgs::default() },
+        has_queue: true,
+        ..Wishes::default()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let (crawler, served, rivals, stop) = runtime.block_on(async {
+        let stop = shutdown::listen().map_err(Failure::failed)?;
+        let (crawler, served) = dashboard::open(args.serve, &settings, &wishes).await?;
+        Ok::<_, Failure>((crawler, served, Rivals::new(args, &settings, &town)?, stop))
+    })?;
+    let names: Vec<&'static str> =
+        std::iter::once("fetchwise").chain(rivals.all.iter().map(|rival| rival.name)).collect();
+    let rounds = usize::from(args.rounds.unwrap_or(ROUNDS));
+    let mut story = Story::new(&town, &names, rounds, render_cost(&crawler.pipeline));
+    story.dashboard = served.as_ref().map(|served| served.url.clone());
+    let show = Arc::new(Show::new(story));
+    let agent = settings.config.http.user_agent.clone().unwrap_or_else(|| DEFAULT_USER_AGENT.to_owned());
+    let crawl = Crawl { pipeline: Arc::clone(&crawler.pipeline), origin: Arc::new(origin), town, agent };
+    let drawn = {
+        let going = runtime.spawn(crawl.clone().go(rivals, Arc::clone(&show)));
+        let milling = runtime.spawn(grind(crawl.clone(), mill, Arc::clone(&show)));
+        let drawn = screen::run(&show, &stop);
+        show.end();
+        going.abort();
+        milling.abort();
+        drawn
+    };
+    drop(crawl);
+    let closed = runtime.block_on(async {
+        if let Some(served) = served {
+            served.close().await;
+        }
+        crawler.close().await
+    });
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    drawn.map_err(|error| {
+        Failure::failed(format_args!("cannot draw on this terminal: {error}")).advise("--plain prints a table")
+    })?;
+    closed?;
+    sum_up(&show.story(), out)?;
+    Ok(Exit::Done)
+}
+
+/// The same settings with pauses of seconds, and with a pace to find at the mill only.
+fn hurried(settings: &Settings, town: &[Place]) -> Settings {
+    let mut settings = settings.clone();
+    settings.config.backoff.blocked_base.get_or_insert(PAUSE);
+    for place in town {
+        let pace = PaceHostConfig { rate: Some(UNPACED), parallel: None };
+        settings.config.pace.hosts.entry(place.host.to_owned()).or_insert(pace);
+    }
+    settings
+}
+
+/// What a page of the cheapest browser costs, in plain requests.
+fn render_cost(pipeline: &Pipeline) -> f64 {
+    let costs = pipeline.selector().candidates().filter(|(_, spec)| spec.renders).map(|(_, spec)| spec.cost);
+    costs.fold(f64::INFINITY, f64::min)
+}
+
+/// The crawlers that learn nothing.
+struct Rivals {
+    all: Vec<Rival>,
+    /// The program that one of them runs.
+    browser: Option<Arc<BrowserFetcher>>,
+}
+
+impl Rivals {
+    fn new(args: &DemoArgs, settings: &Settings, town: &[Place]) -> Result<Self, Failure> {
+        let guard = AddressGuard::new(Vec::new(), true);
+        let detector = Arc::new(Detector::new());
+        let mut plain = HttpFetcher::builder().guard(guard.clone());
+        if let Some(agent) = &settings.config.http.user_agent {
+            plain = plain.user_agent(agent);
+        }
+        let plain = Arc::new(plain.build().map_err(Failure::usage)?);
+        let mut all = vec![Rival::new("always direct", plain, Arc::clone(&detector), town)?];
+        let browser = match Available::find(settings, &args.browser)?.browser {
+            Ok(program) => {
+                let browser = BrowserFetcher::new(program, BrowserOptions::default(), Dialer::new(guard));
+                Some(Arc::new(browser.map_err(Failure::usage)?))
+            }
+            Err(_) => None,
+        };
+        if let Some(browser) = &browser {
+            all.push(Rival::new("always browser", Arc::clone(browser) as _, detector, town)?);
+        }
+        Ok(Self { all, browser })
+    }
+}
+
+/// What a crawl of the town needs.
+#[derive(Clone)]
+struct Crawl {
+    pipeline: Arc<Pipeline>,
+    origin: Arc<Origin>,
+    town: Vec<Place>,
+    /// How the plain fetcher calls itself.
+    agent: String,
+}
+
+impl Crawl {
+    /// Goes round until all rounds are done, then ends the show.
+    async fn go(self, mut rivals: Rivals, show: Arc<Show>) {
+        let rounds = show.story().rounds;
+        for round in 0..rounds {
+            let begun = tokio::time::Instant::now();
+            while show.story().is_stopped {
+                tokio::time::sleep(ROUND_TIME / 10).await;
+            }
+            let others = rivals.all.iter_mut().map(|rival| rival.round(&self.town, round));
+            tokio::join!(self.round(round, &show), futures_util::future::join_all(others));
+            self.settle(round + 1, &rivals, &show);
+            tokio::time::sleep_until(begun + ROUND_TIME).await;
+        }
+        if let Some(browser) = &rivals.browser {
+            browser.close().await;
+        }
+        // With a dashboard there is still something to look at.
+        if show.story().dashboard.is_none() {
+            show.end();
+        }
+    }
+
+    /// One page of each site.
+    async fn round(&self, round: usize, show: &Arc<Show>) {
+        let mut pages = JoinSet::new();
+        for (index, place) in self.town.iter().enumerate() {
+            let (pipeline, show) = (Arc::clone(&self.pipeline), Arc::clone(show));
+            let link = Link::new(self.origin.url(place.host, &place.path(round)));
+            pages.spawn(async move {
+                let report = Report { response: None, ..pipeline.fetch(&link).await };
+                let now = pipeline.selector().now();
+                let paused_for = report.paused_until.map(|until| until.since(now));
+                show.story().page(index, &report, paused_for);
+            });
+        }
+        while pages.join_next().await.is_some() {}
+    }
+
+    /// Writes down what the towns have counted.
+    fn settle(&self, round: usize, rivals: &Rivals, show: &Show) {
+        let mut counted = vec![count(&self.origin, &self.town, &self.agent)];
+        counted.extend(rivals.all.iter().map(|rival| rival.counted(&self.town, &self.agent)));
+        let mut story = show.story();
+        story.round = round;
+        let pages =
+            story.sites.iter().flat_map(|site| &site.beats).filter(|beat| matches!(beat, Beat::Page { .. })).count();
+        counted[0].pages = pages as u64;
+        let render_cost = story.render_cost;
+        for (crawler, counted) in story.crawlers.iter_mut().zip(counted) {
+            crawler.costs.push(counted.cost(render_cost));
+            crawler.counted = counted;
+        }
+    }
+}
+
+/// Asks the mill as fast as its pace lets, and notes the pace once a second.
+async fn grind(crawl: Crawl, mill: Vec<Place>, show: Arc<Show>) {
+    let Some(mill) = mill.into_iter().next() else { return };
+    let mill = Arc::new(mill);
+    let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..MILLERS {
+        let (crawl, mill, next, show) = (crawl.clone(), Arc::clone(&mill), Arc::clone(&next), Arc::clone(&show));
+        tasks.spawn(async move {
+            while !show.is_over() {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                sack(&crawl, &mill, number, &show).await;
+            }
+        });
+    }
+    while !show.is_over() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let selector = crawl.pipeline.selector();
+        let pace = selector.pace().and_then(|pace| pace.explain(domain_of(mill.host), selector.now()));
+        let refused = crawl.origin.refusals(mill.host);
+        let mut story = show.story();
+        story.mill.refused = refused;
+        story.second(pace);
+    }
+}
+
+/// One page of the mill, asked for until it comes.
+async fn sack(crawl: &Crawl, mill: &Place, number: usize, show: &Show) {
+    let link = Link::new(crawl.origin.url(mill.host, &mill.path(number)));
+    while !show.is_over() {
+        let report = crawl.pipeline.fetch(&link).await;
+        if report.success {
+            show.story().mill.pages += 1;
+            return;
+        }
+        let now = crawl.pipeline.selector().now();
+        let wait = report.paused_until.map_or(MILL_WAIT, |until| until.since(now));
+        tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
+    }
+}
+
+/// What was learned, and what it saved.
+fn sum_up(story: &Story, out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::new(&["site", ">pages", ">requests", "now"]);
+    for site in &story.sites {
+        let pages = site.beats.iter().filter(|beat| matches!(beat, Beat::Page { .. })).count();
+        let requests: u32 = site.beats.iter().map(|beat| beat.requests()).sum();
+        let now = match site.beats.last() {
+            Some(Beat::Page { way: Some(way), source, .. }) => {
+                let source = source.map_or("", fetchwise::decision::Source::name);
+                format!("{}, {source} (confidence {:.2})", way.name(), site.confidence)
+            }
+            Some(Beat::Page { way: None, .. }) => "delivered".to_owned(),
+            Some(Beat::Paused) => "left alone for a while".to_owned(),
+            Some(Beat::Failed { .. }) => "no page".to_owned(),
+            None => String::new(),
+        };
+        table.row([site.name.to_owned(), pages.to_string(), requests.to_string(), now]);
+    }
+    out.line(table)?;
+    let mut table =
+        Table::new(&["crawler", ">pages", ">plain requests", ">rendered", ">refused", ">cost", ">cost a page"]);
+    for crawler in &story.crawlers {
+        let Counted { pages, plain, rendered, refused, .. } = crawler.counted;
+        let cost = crawler.counted.cost(story.render_cost);
+        let a_page = if pages == 0 { "-".to_owned() } else { format!("{:.1}", cost / pages as f64) };
+        let cells = [
+            pages.to_string(),
+            plain.to_string(),
+            rendered.to_string(),
+            refused.to_string(),
+            format!("{cost:.0}"),
+            a_page,
+        ];
+        table.row(std::iter::once(crawler.name.to_owned()).chain(cells));
+    }
+    out.line(format_args!("\n{table}"))?;
+    let mill = &story.mill;
+    if let Some(pace) = &mill.pace {
+        let limit = pace.ceiling.map_or_else(String::new, |(ceiling, window)| {
+            format!(", its limit found to be near {ceiling:.1} a second, counted over {window}")
+        });
+        out.line(format_args!(
+            "\nmill: {} pages, {} requests refused{limit}; asked {:.1} times a second at the end.",
+            mill.pages, mill.refused, pace.rate
+        ))?;
+    }
+    out.line(styled(
+        DIM,
+        format_args!(
+            "\nCounted by the sites after {} rounds; a rendered page is charged as {:.0} plain requests.",
+            story.round, story.render_cost
+        ),
+    ))
+}

@@ -1,0 +1,188 @@
+//! The demo as a table, a line a round, or as JSON lines.
+
+use std::sync::Arc;
+
+use fetchwise_testsite::demo_sites::{Place, town};
+use fetchwise_testsite::origin::Origin;
+use serde::Serialize;
+
+use super::{DemoArgs, STEALTH_AGENT, serve};
+use crate::commands::demo::dashboard;
+use crate::commands::fetch::PaceArgs;
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::report::ReportJson;
+use crate::commands::fetch::shutdown;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, styled};
+use fetchwise::decision::Source;
+use fetchwise::pace::PaceMode;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+
+/// Rounds that the two halves of the closing comparison take.
+const COMPARED: usize = 4;
+/// Pages of each site, unless somebody wants another number.
+const ROUNDS: u16 = 24;
+/// Width of a column.
+const WIDTH: usize = 12;
+
+/// One fetch, as JSON has it.
+#[derive(Serialize)]
+struct FetchJson<'a> {
+    round: usize,
+    place: &'a str,
+    #[serde(flatten)]
+    report: ReportJson<'a>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &DemoArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let places = town();
+    let origin = serve(&places)?;
+    let dir = tempfile::tempdir().map_err(|error| Failure::failed(format_args!("no temporary directory: {error}")))?;
+    let settings = settings.in_dir_unless_named(dir.path());
+    let wishes = Wishes {
+        allow_private_network: true,
+        browser: args.browser.clone(),
+        stealth_agent: Some(STEALTH_AGENT.to_owned()),
+        // The town is this machine's own, and has all the time there is.
+        pace: PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() },
+        ..Wishes::default()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let ended = runtime.block_on(async {
+        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let (crawler, served) = dashboard::open(args.serve, &settings, &wishes).await?;
+        if let Some(served) = &served {
+            note(format_args!("the dashboard is at {}", served.url));
+        }
+        let ended = tokio::select! {
+            ended = crawl(&crawler.pipeline, &places, &origin, usize::from(args.rounds.unwrap_or(ROUNDS)), out) => ended,
+            Ok(()) = stop.changed() => Err(Failure::failed("interrupted")),
+        };
+        if let Some(served) = served {
+            if ended.is_ok() {
+                note(format_args!("the dashboard stays at {} until Ctrl-C", served.url));
+                let _ = stop.changed().await;
+            }
+            served.close().await;
+        }
+        crawler.close().await.and(ended)
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    ended.map(|()| Exit::Done)
+}
+
+/// Goes round the town.
+async fn crawl(
+    pipeline: &Arc<Pipeline>,
+    places: &[Place],
+    origin: &Origin,
+    rounds: usize,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    if !out.json {
+        introduce(places, out)?;
+    }
+    let mut history: Vec<Vec<Report>> = places.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        let tasks: Vec<_> = places
+            .iter()
+            .map(|place| {
+                let (pipeline, link) = (Arc::clone(pipeline), Link::new(origin.url(place.host, &place.path(round))));
+                tokio::spawn(async move { Report { response: None, ..pipeline.fetch(&link).await } })
+            })
+            .collect();
+        for ((task, place), past) in tasks.into_iter().zip(places).zip(&mut history) {
+            let report = task.await.map_err(|error| Failure::failed(format_args!("a bug in fetchwise: {error}")))?;
+            if out.json {
+                let report = ReportJson::new(None, None, &report);
+                out.object(&FetchJson { round: round + 1, place: place.name, report })?;
+            }
+            past.push(report);
+        }
+        if !out.json {
+            let cells: String = history.iter().filter_map(|past| past.last()).map(cell).collect();
+            out.line(format_args!("{:>5}  {}", round + 1, cells.trim_end()))?;
+        }
+        out.flush()?;
+    }
+    if !out.json {
+        compare(places, &history, out)?;
+    }
+    note(format_args!("{} requests for {} pages", requests(history.iter().flatten()), pages(history.iter().flatten())));
+    Ok(())
+}
+
+fn introduce(places: &[Place], out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::new(&["site", "address", ""]);
+    for place in places {
+        table.row([place.name.to_owned(), place.host.to_owned(), place.about.to_owned()]);
+    }
+    out.line(table)?;
+    out.line(styled(
+        DIM,
+        "\nOne page of each site a round: who brought it, in how many requests. ? probe, - inferred, ~ exploring, ! learned.\n",
+    ))?;
+    let heads: String = places.iter().map(|place| format!("{:<WIDTH$}", place.name)).collect();
+    out.line(styled(HEADING, format_args!("round  {}", heads.trim_end())))
+}
+
+/// A fetch in a column's width.
+fn cell(report: &Report) -> String {
+    let fetcher = match report.fetcher.as_deref() {
+        Some("direct_access") => "direct",
+        Some("playwright") => "browser",
+        Some("playwright_stealth") => "stealth",
+        Some(other) => other,
+        None => "",
+    };
+    let mark = match report.source {
+        Some(Source::Probe) => "?",
+        Some(Source::Inferred) => "-",
+        Some(Source::Explore) => "~",
+        Some(Source::Learned) => "!",
+        _ => "",
+    };
+    let (text, style) = match report {
+        Report { success: true, source: Some(Source::Learned), .. } => {
+            (format!("{fetcher}{mark} {}", report.requests), CHOSEN)
+        }
+        Report { success: true, .. } => (format!("{fetcher}{mark} {}", report.requests), anstyle::Style::new()),
+        Report { error_type: Some(Report::PAUSED), .. } => ("paused".to_owned(), DIM),
+        _ => (format!("failed {}", report.requests), ERROR),
+    };
+    let text: String = text.chars().take(WIDTH - 1).collect();
+    format!("{}{:pad$}", styled(style, &text), "", pad = WIDTH - text.chars().count())
+}
+
+/// What the first rounds cost, what the last ones do, and what is known now.
+fn compare(places: &[Place], history: &[Vec<Report>], out: &mut Out) -> Result<(), Failure> {
+    let heads = ["site", ">requests a page, at first", ">at last", "now"];
+    let mut table = Table::new(&heads);
+    for (place, past) in places.iter().zip(history) {
+        let half = COMPARED.min(past.len() / 2);
+        let per_page = |reports: &[Report]| match pages(reports.iter()) {
+            0 => "no page".to_owned(),
+            pages => format!("{:.2}", requests(reports.iter()) as f64 / pages as f64),
+        };
+        let now = past.last().map_or_else(String::new, |last| match last {
+            Report { error_type: Some(Report::PAUSED), .. } => "left alone for a while".to_owned(),
+            last => {
+                let fetcher = last.fetcher.as_deref().unwrap_or("nobody");
+                let source = last.source.map_or("", Source::name);
+                format!("{fetcher}, {source} (confidence {:.2})", last.confidence)
+            }
+        });
+        table.row([place.name.to_owned(), per_page(&past[..half]), per_page(&past[past.len() - half..]), now]);
+    }
+    out.line(format_args!("\n{table}"))
+}
+
+fn requests<'r>(reports: impl Iterator<Item = &'r Report>) -> u64 {
+    reports.map(|report| u64::from(report.requests)).sum()
+}
+
+fn pages<'r>(reports: impl Iterator<Item = &'r Report>) -> usize {
+    reports.filter(|report| report.success).count()
+}

@@ -1,0 +1,217 @@
+//! `explain`: why a fetcher would be used.
+
+pub(crate) mod historical;
+pub(crate) mod text;
+use clap::Args;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::commands::explain::historical::{RebuiltJson, Then, ThenJson, rebuilt_json, show_rebuilt};
+use crate::commands::explain::text::{counterfactual, index, measured_cost, tag_lines};
+use crate::parse::time_arg::{When, read_when};
+use crate::setup::decider::{Decider, SituationArgs, read_url, show_error};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
+use fetchwise::journal::Moment;
+use fetchwise::selector::Explanation;
+use fetchwise_serve::json::{Asked, ExplanationJson, own_total, rule_text};
+
+/// Say why a fetcher would be used: evidence, candidates, every step of the score
+///
+/// Considers the fetchers that `fetch` could use, as `select` does.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise explain https://example.org/docs/a.pdf\n  \
+    fetchwise explain --last-failure empty https://example.org/app\n  \
+    fetchwise explain https://example.org/docs/a.pdf --at 2h\n  \
+    fetchwise explain --attempt 0199f0c5-27c1-7d5e-8c1b-6d0f6f7a9b10")]
+pub(crate) struct ExplainArgs {
+    /// What would be fetched
+    #[arg(value_name = "URL", required_unless_present = "attempt")]
+    pub(crate) url: Option<String>,
+    /// With the evidence and pauses of that time: a time, a day, or so long ago (2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = read_when)]
+    pub(crate) at: Option<When>,
+    /// The decision that led to this attempt, as it was recorded, and the evidence of that moment
+    #[arg(long, value_name = "ID", conflicts_with_all = ["url", "at", "last_failure", "tried", "fetcher"])]
+    pub(crate) attempt: Option<Uuid>,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
+
+/// An explanation, and what a look back adds to it.
+#[derive(Serialize)]
+struct ExplainedJson<'a> {
+    #[serde(flatten)]
+    explanation: ExplanationJson<'a>,
+    /// Of an earlier time only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt: Option<RebuiltJson>,
+    /// Of an attempt only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<ThenJson<'a>>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    if let Some(id) = args.attempt {
+        let then = Then::find(settings, id)?;
+        let settings = then.settings(settings);
+        let decider = Decider::new(&settings, &then.situation(&args.situation))?.for_link(then.link());
+        return explain(decider, then.url(), &settings, Some(&then), out);
+    }
+    let text = args.url.as_deref().unwrap_or_default();
+    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.at(Moment::At(at), at));
+    let settings = then.as_ref().unwrap_or(settings);
+    explain(Decider::new(settings, &args.situation)?, text, settings, None, out)
+}
+
+fn explain(
+    mut decider: Decider<'_>,
+    text: &str,
+    settings: &Settings,
+    then: Option<&Then>,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let (is_past, now) = (settings.is_past(), settings.clock.now());
+    let found = read_url(text).and_then(|url| {
+        let decided = decider.decide(&url)?;
+        let explanation = decider.selector.explain(&url, &decider.situation(&url))?;
+        let own = decider.own.as_ref().map(|own| own.explain(&url, &decider.situation(&url))).transpose()?;
+        Ok((decided, explanation, own))
+    });
+    let (decided, explanation, own) = match found {
+        Ok(found) => found,
+        Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
+    };
+    let chosen = decided.routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
+    let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
+    let paces = decider.selector.pace().zip(domain);
+    let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));
+    if out.json {
+        let (selector, routed) = (&decider.selector, &decided.routed);
+        let asked = Asked { selector, routed, explanation: &explanation, pace: pace.as_ref(), own: own.as_ref() };
+        let decision = decider.json(text, &decided);
+        out.object(&ExplainedJson {
+            explanation: ExplanationJson::new(decision, asked, |name| decider.is_available(name)),
+            rebuilt: is_past.then(|| rebuilt_json(&decider.loaded, now)),
+            attempt: then.map(Then::json),
+        })?;
+        return Ok(Exit::Done);
+    }
+    match then {
+        Some(then) => then.show(out)?,
+        None => out.line(styled(HEADING, plain(text)))?,
+    }
+    if is_past {
+        show_rebuilt(&decider.loaded, now, out)?;
+    }
+    if let Some(then) = then {
+        then.compare(chosen, out)?;
+    }
+    out.line(format_args!("\n{}", heuristics(&explanation)))?;
+    if explanation.steps.iter().any(|step| step.total > 0.0) {
+        out.line(format_args!("\n{}", steps(&explanation)))?;
+        if let Some(own) = &own {
+            let all: f64 = explanation.steps.iter().map(|step| step.exact_total).sum();
+            let own: f64 = explanation.steps.iter().map(|step| own_total(step, own)).sum();
+            let foreign = if all > 0.0 { (1.0 - own / all).max(0.0) } else { 0.0 };
+            out.line(format_args!("other nodes of the fleet have told {:.0} % of it", 100.0 * foreign))?;
+        }
+    } else if !explanation.candidates.is_empty() {
+        out.line(format_args!("\n{}", styled(DIM, "no evidence yet: the numbers are those of the fetchers' classes")))?;
+    }
+    if !explanation.candidates.is_empty() {
+        out.line(format_args!("\n{}", candidates(&explanation, chosen, &decider)))?;
+    }
+    out.line(format_args!("\n{}", decider.words(&decided)))?;
+    out.line(rule_text(&decided.routed))?;
+    if let Some(step) = explanation.deciding.and_then(|place| explanation.steps.get(place)) {
+        let what = [plain(&step.kind), plain(&step.value)].join(" ");
+        out.line(format_args!("decided by what {} shows of {}", what.trim_end(), plain(&step.fetcher)))?;
+    }
+    for line in explanation.candidates.iter().filter_map(measured_cost) {
+        out.line(line)?;
+    }
+    for line in explanation.shown.iter().flat_map(tag_lines) {
+        out.line(line)?;
+    }
+    for line in explanation.counterfactuals.iter().filter_map(|c| counterfactual(c, chosen)) {
+        out.line(line)?;
+    }
+    if let Some(pace) = pace {
+        out.line(format_args!("\n{pace}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn heuristics(explanation: &Explanation) -> Table {
+    let mut table = Table::new(&["heuristic", "value"]);
+    for heuristic in &explanation.heuristics {
+        table.row([heuristic.kind.to_string(), heuristic.value.to_string()]);
+    }
+    table
+}
+
+/// Only cells that hold something: the others leave the estimate as it is.
+fn steps(explanation: &Explanation) -> Table {
+    let mut table =
+        Table::new(&["", "evidence", "value", "fetcher", ">successes", ">of", ">blocked", ">estimate", ">becomes"]);
+    let lines = explanation.steps.iter().enumerate().filter(|(_, step)| step.total > 0.0);
+    for (place, step) in lines {
+        let deciding = explanation.deciding == Some(place);
+        let style = if deciding { CHOSEN } else { anstyle::Style::new() };
+        let cells = [
+            if deciding { ">" } else { " " }.to_owned(),
+            step.kind.clone(),
+            step.value.clone(),
+            step.fetcher.clone(),
+            format!("{:.2}", step.success),
+            format!("{:.2}", step.total),
+            format!("{:.2}", step.blocked),
+            format!("{:.3}", step.estimate_before),
+            format!("{:.3}", step.estimate_after),
+        ];
+        table.styled_row(style, cells);
+    }
+    table
+}
+
+/// The candidates; one that is not to be had is shown where evidence speaks of it.
+fn candidates(explanation: &Explanation, chosen: Option<&str>, decider: &Decider<'_>) -> Table {
+    let heads = ["", "candidate", ">cost", ">p", ">blocked", ">index", ">confidence", ">sample", ""];
+    let mut table = Table::new(&heads);
+    for c in &explanation.candidates {
+        let available = decider.is_available(&c.fetcher);
+        if !available && c.sample_size <= 0.0 {
+            continue;
+        }
+        let is_chosen = chosen == Some(&c.fetcher);
+        let remarks = [
+            (c.confident, "confident"),
+            (c.open, "breaker open"),
+            (c.measured.is_some(), "cost measured"),
+            (!available, "not available"),
+            (c.excluded && available, "excluded"),
+        ];
+        let remarks: Vec<&str> = remarks.iter().filter(|(is, _)| *is).map(|(_, remark)| *remark).collect();
+        let cells = [
+            if is_chosen { ">" } else { " " }.to_owned(),
+            c.fetcher.clone(),
+            if c.measured.is_some() { format!("{:.1}", c.cost) } else { format!("{}", c.cost) },
+            format!("{:.3}", c.success),
+            format!("{:.3}", c.block),
+            index(c.index),
+            format!("{:.2}", c.confidence),
+            format!("{:.1}", c.sample_size),
+            remarks.join(", "),
+        ];
+        let style = match (is_chosen, c.open || c.excluded) {
+            (true, _) => CHOSEN,
+            (false, true) => DIM,
+            (false, false) => anstyle::Style::new(),
+        };
+        table.styled_row(style, cells);
+    }
+    table
+}

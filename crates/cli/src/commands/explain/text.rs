@@ -1,0 +1,87 @@
+//! The words of `explain`: costs, what a host showed, what would be otherwise.
+//!
+//! Must not know where they are shown.
+
+use crate::terminal::output::plain;
+use fetchwise::rfc3339;
+use fetchwise::selector::{CandidateView, Counterfactual, TagFetcher, TagView};
+use fetchwise::time::Timestamp;
+
+/// How a measured cost came to be.
+pub(crate) fn measured_cost(c: &CandidateView) -> Option<String> {
+    let measured = c.measured?;
+    Some(format!(
+        "cost of {}: a request takes {:.0} ms here, a plain one {:.0} ms on average: {:.1} plain requests (configured: {}, bounds {} to {})",
+        plain(&c.fetcher),
+        measured.request_ms,
+        measured.plain_ms,
+        c.cost,
+        measured.configured,
+        measured.configured / 4.0,
+        measured.configured * 4.0,
+    ))
+}
+
+/// What the host showed, a line for each fetcher that was tried on other hosts that showed it.
+pub(crate) fn tag_lines(view: &TagView) -> Vec<String> {
+    let head = format!("host_showed {} (last on {})", plain(&view.tag), day(view.last_shown));
+    let does = if view.is_vendor { "got past it" } else { "delivered" };
+    let category = if view.is_vendor { "all walls" } else { "all such hosts" };
+    let line = |of: &TagFetcher| {
+        let turned =
+            of.turned_at.map(|at| format!("; turned on {}: what was tried here before does not count", day(at)));
+        format!(
+            "{head}: {} {does} in {:.0} % of {:.0} attempts on {} hosts ({category}: {:.0} %); weight {:.1} against this host's own{}",
+            plain(&of.fetcher),
+            100.0 * of.success_rate,
+            of.attempts,
+            of.hosts,
+            100.0 * of.category_rate,
+            of.weight,
+            turned.unwrap_or_default(),
+        )
+    };
+    match view.fetchers.is_empty() {
+        true => vec![format!("{head}: nothing is known of other hosts that showed it")],
+        false => view.fetchers.iter().map(line).collect(),
+    }
+}
+
+/// The day of a time, as people write it.
+pub(crate) fn day(at: Timestamp) -> String {
+    rfc3339::format(at).split('T').next().unwrap_or_default().to_owned()
+}
+
+/// What would be otherwise, in words.
+pub(crate) fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Option<String> {
+    Some(match of {
+        Counterfactual::WithoutDomain { decision, candidate } => {
+            let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
+            let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
+                format!(" ({}, p {:.3}, index {})", take.source.name(), c.success, index(c.index))
+            });
+            format!("without the domain's evidence: {name}{details}")
+        }
+        Counterfactual::CheapestAlternative { candidate, expected_cost, expected_cost_chosen } => format!(
+            "cheapest alternative: {} at {} a request{}; with p {:.3} a page takes {} on average, {} by {}",
+            plain(&candidate.fetcher),
+            candidate.cost,
+            if candidate.open { ", its breaker is open" } else { "" },
+            candidate.success,
+            page_cost(*expected_cost),
+            page_cost(*expected_cost_chosen),
+            plain(chosen.unwrap_or("the chosen one")),
+        ),
+        _ => return None,
+    })
+}
+
+/// An index in words: below zero a try costs more than a page is worth, and by how much more means nothing.
+pub(crate) fn index(index: f64) -> String {
+    if index < 0.0 { "not worth it".to_owned() } else { format!("{index:.1}") }
+}
+
+/// What a page costs, as far as it is worth saying.
+pub(crate) fn page_cost(cost: f64) -> String {
+    if cost < 1000.0 { format!("{cost:.1}") } else { "over 1000".to_owned() }
+}

@@ -1,0 +1,173 @@
+//! `export`: all attempts, as JSON lines, CSV, Parquet or a SQLite database.
+
+pub(crate) mod parquet;
+pub(crate) mod router_table;
+pub(crate) mod sqlite;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::commands::export::parquet::ParquetOut;
+use crate::commands::export::sqlite::SqliteOut;
+use crate::setup::log_scan;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::Out;
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::json::{AttemptJson, FIELDS, to_json_line};
+use fetchwise::journal::{self, Importances};
+
+/// Write all attempts to stdout, or into a SQLite database
+///
+/// What `importance --write` has worked out stands beside each heuristic. Parquet has response_headers and heuristics as lists
+/// of records, attempted_at as a UTC timestamp.
+///
+/// With --router FILE what was learned is written as a router table instead: for each domain that is known well enough the fetcher
+/// that would be taken, with its confidence and its attempts there. --router reads it back.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise export > attempts.jsonl\n  \
+    fetchwise export --format csv > attempts.csv\n  \
+    fetchwise export --format parquet > attempts.parquet\n  \
+    fetchwise export --sqlite attempts.db\n  \
+    fetchwise export --router learned.csv                 what was learned, as a router table\n  \
+    fetchwise export --router - --format toml             the same as TOML, on stdout")]
+pub(crate) struct ExportArgs {
+    /// jsonl, csv (headers and heuristics as JSON text), or parquet; of a router table csv or toml
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ExportFormat>,
+    /// Make this SQLite database: the tables fetcher_attempts and attempt_heuristics
+    #[arg(long, value_name = "FILE.db", conflicts_with = "format")]
+    pub(crate) sqlite: Option<PathBuf>,
+    /// With --router: write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// With --router: domains that are not known well enough, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// How attempts are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// One JSON object a line: what import reads
+    Jsonl,
+    /// Comma-separated values with a head line
+    Csv,
+    /// Apache Parquet, for SQL tools
+    Parquet,
+    /// A router table in TOML
+    Toml,
+}
+
+/// Runs the command.
+pub(crate) fn run(
+    args: &ExportArgs,
+    table: Option<&Path>,
+    settings: &Settings,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let dir = settings.existing_dir()?;
+    let format = args.format.unwrap_or(ExportFormat::Jsonl);
+    if let Some(path) = table {
+        return router_table::run(&wish(args, path)?, settings, out);
+    }
+    if args.force || args.all || format == ExportFormat::Toml {
+        return Err(Failure::usage("--force, --all and --format toml are about a router table")
+            .advise("name the file that it is written to with --router FILE"));
+    }
+    if let Some(path) = &args.sqlite {
+        let mut database = SqliteOut::new(path)?;
+        each(&dir, |attempt| database.add(&attempt))?;
+        return database.finish().map(|()| Exit::Done);
+    }
+    if format == ExportFormat::Parquet && std::io::stdout().is_terminal() {
+        return Err(
+            Failure::usage("Parquet is nothing for a terminal").advise("write it to a file: ... > attempts.parquet")
+        );
+    }
+    out.as_it_is()?;
+    let mut parquet = match format {
+        ExportFormat::Parquet => Some(ParquetOut::new()?),
+        ExportFormat::Jsonl | ExportFormat::Csv | ExportFormat::Toml => None,
+    };
+    if format == ExportFormat::Csv {
+        csv_line(out, FIELDS)?;
+    }
+    each(&dir, |attempt| match (&mut parquet, format) {
+        (Some(parquet), _) => parquet.add(attempt, out),
+        (None, ExportFormat::Csv) => csv_row(out, &attempt),
+        (None, _) => out.line(to_json_line(&attempt)),
+    })?;
+    parquet.map_or(Ok(()), |parquet| parquet.finish(out)).map(|()| Exit::Done)
+}
+
+/// What is wanted of a router table.
+fn wish<'p>(args: &ExportArgs, path: &'p Path) -> Result<router_table::Wish<'p>, Failure> {
+    let is_toml = match args.format {
+        Some(ExportFormat::Toml) => true,
+        Some(ExportFormat::Csv) => false,
+        None => path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")),
+        Some(_) => return Err(Failure::usage("a router table is CSV or TOML").advise("use --format csv or toml")),
+    };
+    if args.sqlite.is_some() {
+        return Err(Failure::usage("--router writes a router table, --sqlite attempts: name one of them"));
+    }
+    Ok(router_table::Wish { path, is_toml, is_forced: args.force, all: args.all })
+}
+
+/// Hands each attempt to `write`, until it fails, with what was worked out about its heuristics.
+fn each(dir: &Path, mut write: impl FnMut(Attempt) -> Result<(), Failure>) -> Result<(), Failure> {
+    let importances = journal::importances(dir)?;
+    let mut written = Ok(());
+    let replayed = log_scan::attempts(dir, |mut attempt| {
+        if written.is_ok() {
+            rate(&mut attempt, &importances);
+            written = write(attempt);
+        }
+    });
+    // Whoever read stdout may be gone, but a damaged log is worth more than that.
+    replayed?;
+    written
+}
+
+/// Puts beside each heuristic what was worked out about it, unless the attempt came with something of its own.
+fn rate(attempt: &mut Attempt, importances: &Importances) {
+    if importances.is_empty() {
+        return;
+    }
+    for tag in attempt.heuristics.iter_mut().filter(|tag| tag.importance.is_none()) {
+        let key = (tag.heuristic.kind.to_string(), Some(tag.heuristic.value.to_string()));
+        tag.importance = importances.get(&key).copied();
+    }
+}
+
+/// The same fields as in JSON; what has a structure of its own stays JSON.
+fn csv_row(out: &mut Out, attempt: &Attempt) -> Result<(), Failure> {
+    let value = serde_json::to_value(AttemptJson(attempt)).map_err(Failure::failed)?;
+    csv_line(
+        out,
+        FIELDS.iter().map(|field| match value.get(field) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => defused(text),
+            Some(other) => other.to_string(),
+        }),
+    )
+}
+
+/// What a spreadsheet would run as a formula becomes text: it came from servers, and is opened by people.
+fn defused(text: &str) -> String {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    }
+}
+
+fn csv_line(out: &mut Out, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells).map_err(Failure::failed)?;
+    let line = writer.into_inner().map_err(Failure::failed)?;
+    out.raw(&line)
+}

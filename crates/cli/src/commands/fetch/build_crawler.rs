@@ -1,0 +1,231 @@
+//! Putting a crawler together from settings: journal, selector, fetchers, store, pipeline.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::FetchArgs;
+use crate::commands::fetch::build_fetchers::{Children, Made};
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::setup::background_maintenance;
+use crate::setup::decider::candidate;
+use crate::setup::fetcher_availability::Available;
+use crate::setup::reload;
+use crate::setup::reload::Reload;
+use crate::setup::settings::{Settings, say_torn};
+use crate::terminal::exit::Failure;
+use crate::terminal::output::note;
+use fetchwise::config::DurabilityName;
+use fetchwise::detect::Detector;
+use fetchwise::fetch::Limits;
+use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
+use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise::journal::{Durability, Journal, JournalOptions, OpenCheck};
+use fetchwise::pace::{Pace, PaceMode, PaceSettings};
+use fetchwise::pipeline::{Pipeline, PipelineBuilder};
+use fetchwise::registry::canonical;
+use fetchwise::robots::{DEFAULT_AGENT, RobotsTxt};
+use fetchwise::rollout::{Guard, RolloutError};
+use fetchwise::selector::{Selector, SelectorBuilder, VisitSettings};
+use fetchwise::store::Store;
+use fetchwise::store::files::Files;
+use fetchwise::store::warc::{Warc, WarcOptions};
+use fetchwise::time::Clock;
+
+/// A crawler, ready to go.
+pub(crate) struct Crawler {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) journal: Arc<Journal>,
+    /// Who decides, for those who only look.
+    pub(crate) selector: Arc<Selector>,
+    children: Children,
+    guard: Arc<Guard>,
+    /// Those who ask the guard and wait for SIGHUP.
+    watching: [tokio::task::JoinHandle<()>; 2],
+}
+
+impl Crawler {
+    /// Opens the data directory for writing, learns what is in it, and puts everything together. Called within a runtime.
+    pub(crate) fn open(settings: &Settings, wishes: &Wishes, store: Option<Arc<dyn Store>>) -> Result<Self, Failure> {
+        Self::open_around(settings, wishes, store, |mut selector, journal, _, over_arms| {
+            selector.set_sink(Box::new(over_arms.watched(Arc::clone(journal))));
+            Ok(Arc::new(selector))
+        })
+    }
+
+    /// As [`Crawler::open`], where `share` sees to it that what the selector records gets into the journal.
+    pub(crate) fn open_around(
+        settings: &Settings,
+        wishes: &Wishes,
+        store: Option<Arc<dyn Store>>,
+        share: impl FnOnce(Selector, &Arc<Journal>, &Arc<Detector>, &Arc<Guard>) -> Result<Arc<Selector>, Failure>,
+    ) -> Result<Self, Failure> {
+        let hangups = reload::listen(settings).map_err(Failure::failed)?;
+        let router = settings.router()?.clone();
+        let (limits, visits) = (limits(settings, wishes), visits(settings, wishes));
+        let detector = Arc::new(settings.detector()?);
+        let guard = guard(settings, wishes)?;
+        let available = Available::find(settings, &wishes.browser)?;
+        let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings))?;
+        say_torn(recovery.torn.as_ref());
+        let journal = Arc::new(journal);
+        let pace = Pace::new(pace(settings, wishes)).with_keeper(Box::new(Arc::clone(&journal)));
+        let with = |builder: SelectorBuilder| {
+            builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+        };
+        let (selector, _) = settings.learned_with(with)?;
+        if let Some(name) = &wishes.fetcher {
+            is_known(&available, &selector, name)?;
+        }
+        let (over_arms, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+        said.iter().for_each(reload::say);
+        let selector = share(selector, &journal, &detector, &over_arms)?;
+        let again = Reload::new(settings, &selector, &[&detector], &over_arms);
+        let watching = [reload::watch(&over_arms, &selector), reload::on_hangup(hangups, again)];
+        let mut builder = Pipeline::builder(Arc::clone(&selector)).limits(limits).detector(detector);
+        if wishes.has_queue {
+            builder = builder.wait_at_most(Duration::ZERO);
+        }
+        let Made { plain, fetchers, missing, children } = Made::of(settings, wishes, &available, guard)?;
+        let agent = settings.config.robots.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        builder = builder.robots(RobotsTxt::new(plain, agent));
+        for (name, why) in missing {
+            builder = builder.missing(&name, why);
+        }
+        builder = fetchers.into_iter().fold(builder, PipelineBuilder::fetcher);
+        let builder = match store {
+            Some(store) => builder.store(store),
+            None => builder,
+        };
+        let pipeline = Arc::new(builder.build().map_err(Failure::usage)?);
+        Ok(Self { pipeline, journal, selector, children, guard: over_arms, watching })
+    }
+
+    /// The browsers, for those who want to know how they are.
+    pub(crate) fn browsers(&self) -> &[Arc<BrowserFetcher>] {
+        &self.children.browsers
+    }
+
+    /// Ends other programs, then writes and syncs what is left.
+    pub(crate) async fn close(self) -> Result<(), Failure> {
+        for task in self.watching {
+            task.abort();
+            let _ = task.await;
+        }
+        // A run that was short has been looked at, too.
+        self.guard.tick(self.pipeline.selector()).iter().for_each(reload::say);
+        if let Some(pace) = self.pipeline.selector().pace() {
+            // Where hosts stand now is where the next run begins.
+            pace.close(self.pipeline.selector().now());
+        }
+        drop((self.pipeline, self.selector));
+        self.children.close().await;
+        match Arc::try_unwrap(self.journal) {
+            Ok(journal) => Ok(journal.close()?),
+            // A task that was abandoned still holds it for a moment; dropping the last one closes it.
+            Err(journal) => journal.flush().wait().map_err(Failure::failed),
+        }
+    }
+}
+
+pub(crate) fn about_guard(error: RolloutError) -> Failure {
+    match error {
+        RolloutError::Journal(error) => error.into(),
+        error => Failure::usage(error),
+    }
+}
+
+/// Where delivered pages go, if anywhere.
+pub(super) fn store(args: &FetchArgs) -> Result<Option<Arc<dyn Store>>, Failure> {
+    let cannot = |option: &str, path: &Path, error: io::Error| {
+        let failure = Failure::failed(format_args!("{option} {}: cannot write there: {error}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                failure.advise("a file is in the way: name another folder")
+            }
+            _ => failure,
+        }
+    };
+    Ok(match (&args.out, &args.warc) {
+        (Some(dir), _) => Some(Arc::new(Files::new(dir).map_err(|error| cannot("--out", dir, error))?)),
+        (None, Some(path)) => {
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                fs::create_dir_all(parent).map_err(|error| cannot("--warc", parent, error))?;
+            }
+            let options = WarcOptions::default();
+            let options = args.warc_size.map_or(options.clone(), |bytes| options.rotate_at(bytes));
+            let archive = Warc::with(path, options)?;
+            if let Some(torn) = archive.torn() {
+                note(format_args!("fetchwise: {torn}"));
+            }
+            Some(Arc::new(archive))
+        }
+        (None, None) => None,
+    })
+}
+
+/// What a request may cost, its time and redirects apart.
+pub(crate) fn limits(settings: &Settings, wishes: &Wishes) -> Limits {
+    let base = Limits::default();
+    Limits { max_body: wishes.max_body.or(settings.config.http.max_body).unwrap_or(base.max_body), ..base }
+}
+
+/// How a visit goes.
+pub(crate) fn visits(settings: &Settings, wishes: &Wishes) -> VisitSettings {
+    let (http, base) = (&settings.config.http, VisitSettings::default());
+    let deadline = wishes.timeout.or(http.timeout).unwrap_or(base.deadline);
+    VisitSettings {
+        deadline,
+        probe_deadline: http.probe_timeout.unwrap_or(base.probe_deadline).min(deadline),
+        redirects_max: http.max_redirects.unwrap_or(base.redirects_max),
+        escalate_after_block: settings.config.backoff.escalate_after_block.unwrap_or(base.escalate_after_block),
+        ..base
+    }
+}
+
+/// How fast hosts are asked. A clock that stands still lets no time pass between two requests.
+pub(crate) fn pace(settings: &Settings, wishes: &Wishes) -> PaceSettings {
+    let pace = wishes.pace.over(settings.config.pace());
+    match *settings.clock {
+        Clock::System => pace,
+        Clock::Fixed(_) => PaceSettings { mode: PaceMode::Off, ..pace },
+    }
+}
+
+pub(crate) fn guard(settings: &Settings, wishes: &Wishes) -> Result<AddressGuard, Failure> {
+    let network = &settings.config.network;
+    let mut guard =
+        AddressGuard::new(wishes.allow_network.clone(), wishes.allow_private_network || network.allow_private);
+    for text in &network.allow {
+        guard.allow_network(
+            parse_network(text).map_err(|error| Failure::usage(format_args!("network.allow: {error}")))?,
+        );
+    }
+    Ok(guard)
+}
+
+pub(crate) fn journal_options(settings: &Settings) -> JournalOptions {
+    let log = &settings.config.log;
+    let durability = match log.durability {
+        Some(DurabilityName::Memory) => Durability::Memory,
+        Some(DurabilityName::Os) => Durability::Os,
+        Some(DurabilityName::Sync) => Durability::Sync,
+        Some(DurabilityName::Interval) | None => log.interval.map(Durability::Interval).unwrap_or_default(),
+    };
+    // Everything is replayed right after the open, which reads it all.
+    let options = JournalOptions::default().durability(durability).check(OpenCheck::Tail);
+    options.segment_bytes(background_maintenance::segment_bytes(settings))
+}
+
+/// Whether there is a fetcher called `name`. It is what to try first, not the only one to try: one that is not to be had is said
+/// once, and the others are left.
+fn is_known(available: &Available<'_>, selector: &Selector, name: &str) -> Result<(), Failure> {
+    let name = canonical(name);
+    candidate(selector, name)?;
+    if let Some(reason) = available.why_left_out(name) {
+        note(format_args!("warning: --fetcher {name} is not available, others are tried: {reason}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+//! Making the fetchers that are to be had: the shipped ones, and those of the config. Starts none of them.
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::setup::fetcher_availability::{Available, NoBrowser, download_program, key_variable};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+use crate::terminal::output::note;
+use fetchwise::config::{ArchiveConfig, DownloadConfig, FetcherConfig, Means, SearchConfig};
+use fetchwise::fetch::Fetcher;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
+use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions, UserAgent};
+use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
+use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::fetch::search_api::{SearchFetcher, SearchOptions};
+use fetchwise::fetch::upstream::Upstream;
+use fetchwise::fetch::yt_dlp::{DownloadFetcher, DownloadOptions};
+use fetchwise::registry::{PROBE_FETCHER, canonical};
+
+/// Other programs get so long to end.
+const CLOSE_TIME: Duration = Duration::from_secs(3);
+
+/// The fetchers of a crawler.
+pub(crate) struct Made {
+    /// The plain one, which also asks for what is no page.
+    pub(crate) plain: Arc<HttpFetcher>,
+    /// All that are to be had.
+    pub(crate) fetchers: Vec<Arc<dyn Fetcher>>,
+    /// Those that are not, and why.
+    pub(crate) missing: Vec<(String, String)>,
+    /// Those of them that run other programs.
+    pub(crate) children: Children,
+}
+
+/// Fetchers that run other programs, which are ended in good order.
+#[derive(Default)]
+pub(crate) struct Children {
+    pub(crate) browsers: Vec<Arc<BrowserFetcher>>,
+    commands: Vec<Arc<CommandFetcher>>,
+}
+
+impl Children {
+    /// Ends them. A program that does not end in time is killed when its fetcher is dropped.
+    pub(crate) async fn close(&self) {
+        let _ = tokio::time::timeout(CLOSE_TIME, async {
+            for browser in &self.browsers {
+                browser.close().await;
+            }
+            for command in &self.commands {
+                command.close().await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Made {
+    /// Makes every fetcher that is to be had, and says on stderr which are not.
+    pub(crate) fn of(
+        settings: &Settings,
+        wishes: &Wishes,
+        available: &Available<'_>,
+        guard: AddressGuard,
+    ) -> Result<Self, Failure> {
+        let config = &settings.config;
+        let dialer = Dialer::new(guard.clone());
+        let plain =
+            Arc::new(http(settings, wishes, guard.clone())?.name(PROBE_FETCHER).build().map_err(Failure::usage)?);
+        let mut made = Self {
+            plain: Arc::clone(&plain),
+            fetchers: Vec::new(),
+            missing: Vec::new(),
+            children: Children::default(),
+        };
+        if available.is_shipped_and_wanted(PROBE_FETCHER) {
+            made.fetchers.push(plain);
+        }
+        if let Err(NoBrowser::Missing(reason)) = &available.browser {
+            note(format_args!("warning: pages that need a browser will fail: {reason}"));
+        }
+        for options in browsers(wishes).into_iter().filter(|options| available.is_shipped_and_wanted(&options.name)) {
+            match &available.browser {
+                Ok(program) => {
+                    let tabs = config.browser.tabs.unwrap_or(options.tabs);
+                    let options = BrowserOptions { tabs, ..options };
+                    let browser = BrowserFetcher::new(program.clone(), options, dialer.clone());
+                    let browser = Arc::new(browser.map_err(Failure::usage)?);
+                    made.children.browsers.push(Arc::clone(&browser));
+                    made.fetchers.push(browser);
+                }
+                Err(none) => made.missing.push((options.name, none.reason().to_owned())),
+            }
+        }
+        for (name, why) in available.left_out() {
+            note(format_args!("warning: the fetcher {name} is left out: {why}"));
+            made.missing.push((name.to_owned(), why.to_owned()));
+        }
+        for fetcher in
+            config.fetchers.iter().filter(|fetcher| available.why_left_out(canonical(&fetcher.name)).is_none())
+        {
+            let upstream = upstream(fetcher)?;
+            let mut http = http(settings, wishes, guard.clone())?;
+            let mut dialer = dialer.clone();
+            if let Some(upstream) = upstream {
+                (http, dialer) = (http.upstream(upstream.clone()), dialer.through(upstream));
+            }
+            made.add(fetcher, settings, wishes, available, (http, dialer))?;
+        }
+        Ok(made)
+    }
+
+    /// Adds a fetcher of the config that is no shipped one.
+    fn add(
+        &mut self,
+        fetcher: &FetcherConfig,
+        settings: &Settings,
+        wishes: &Wishes,
+        available: &Available<'_>,
+        (http, dialer): (HttpFetcherBuilder, Dialer),
+    ) -> Result<(), Failure> {
+        let name = canonical(&fetcher.name);
+        match fetcher.means() {
+            Means::Command(argv) => {
+                let mut options = CommandOptions::new(name, argv);
+                options.renders = fetcher.spec().renders;
+                options.max_in_flight = fetcher.max_in_flight.unwrap_or(options.max_in_flight);
+                // A program that knows of proxies knows these variables.
+                let proxy = fetcher.proxy.iter().flat_map(|proxy| PROXY_VARIABLES.map(|name| (name, &proxy.0)));
+                options.env.extend(proxy.map(|(name, value)| (name.into(), value.into())));
+                let command = Arc::new(CommandFetcher::new(options, dialer));
+                self.children.commands.push(Arc::clone(&command));
+                self.fetchers.push(command);
+            }
+            Means::Archive(archive) => {
+                let options = archives(name, &archive, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(ArchiveFetcher::new(options, http).map_err(Failure::usage)?));
+            }
+            Means::Search(search) => {
+                let options = search_options(name, &search, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(SearchFetcher::new(options, http).map_err(Failure::usage)?));
+            }
+            Means::Download(download) => {
+                let options = downloads(name, &download, fetcher.max_in_flight);
+                self.fetchers.push(Arc::new(DownloadFetcher::new(options, dialer)));
+            }
+            Means::Solver(address) => {
+                let base = SolverOptions::new(name, address.0.clone());
+                let max_in_flight = fetcher.max_in_flight.unwrap_or(base.max_in_flight);
+                let options = SolverOptions { max_in_flight, ..base };
+                self.fetchers.push(Arc::new(SolverFetcher::new(options, dialer).map_err(Failure::usage)?));
+            }
+            Means::Remote(address) => {
+                let base = BrowserOptions::default();
+                let tabs = fetcher.max_in_flight.unwrap_or(base.tabs);
+                let options = BrowserOptions { name: name.to_owned(), tabs, ..base };
+                let browser = BrowserFetcher::remote(&address.0, options, dialer)
+                    .map_err(|error| Failure::usage(format_args!("the browser of the fetcher {name}: {error}")))?;
+                let browser = Arc::new(browser);
+                self.children.browsers.push(Arc::clone(&browser));
+                self.fetchers.push(browser);
+            }
+            Means::Like(PROBE_FETCHER) => {
+                self.fetchers.push(Arc::new(http.name(name).build().map_err(Failure::usage)?));
+            }
+            Means::Like(like) => {
+                let Some(shipped) = browsers(wishes).into_iter().find(|options| options.name == like) else {
+                    return Ok(());
+                };
+                let Ok(program) = &available.browser else { return Ok(()) };
+                let tabs = fetcher.max_in_flight.or(settings.config.browser.tabs).unwrap_or(shipped.tabs);
+                let options = BrowserOptions { name: name.to_owned(), tabs, ..shipped };
+                let browser = Arc::new(BrowserFetcher::new(program.clone(), options, dialer).map_err(Failure::usage)?);
+                self.children.browsers.push(Arc::clone(&browser));
+                self.fetchers.push(browser);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The variables that tell a program which proxy to use.
+const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+
+/// The proxy that a fetcher of the config goes through.
+fn upstream(fetcher: &FetcherConfig) -> Result<Option<Upstream>, Failure> {
+    let Some(proxy) = &fetcher.proxy else { return Ok(None) };
+    let user = fetcher.proxy_user_env.as_ref().and_then(|name| env::var(name).ok());
+    Upstream::parse(&proxy.0, user.as_deref())
+        .map(Some)
+        .map_err(|error| Failure::usage(format_args!("the proxy of the fetcher {}: {error}", fetcher.name)))
+}
+
+/// What a search interface is asked, and where the parts of its records are.
+fn search_options(name: &str, config: &SearchConfig, max_in_flight: Option<usize>) -> SearchOptions {
+    let key = key_variable(name, config).and_then(|variable| env::var(variable).ok());
+    let shipped = SearchOptions::new_york_times(key.clone());
+    let base = match name == shipped.name {
+        true => shipped,
+        false => SearchOptions {
+            hosts: Vec::new(),
+            records: String::new(),
+            address: None,
+            summary: None,
+            body: None,
+            date: None,
+            ..shipped
+        },
+    };
+    let own = config.clone();
+    SearchOptions {
+        name: name.to_owned(),
+        url: own.url.map_or(base.url, |url| url.0),
+        key,
+        key_header: own.key_header,
+        hosts: own.hosts.unwrap_or(base.hosts),
+        records: own.records.unwrap_or(base.records),
+        address: own.address.or(base.address),
+        title: own.title.unwrap_or(base.title),
+        summary: own.summary.or(base.summary),
+        body: own.body.or(base.body),
+        date: own.date.or(base.date),
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+    }
+}
+
+fn downloads(name: &str, config: &DownloadConfig, max_in_flight: Option<usize>) -> DownloadOptions {
+    let base = DownloadOptions::default();
+    DownloadOptions {
+        name: name.to_owned(),
+        program: download_program(config),
+        format: config.format.clone(),
+        subtitles: config.subtitles.clone(),
+        max_time: config.max_time.unwrap_or(base.max_time),
+        dir: config.dir.clone(),
+        arguments: config.arguments.iter().map(Into::into).collect(),
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+        ..base
+    }
+}
+
+/// How plain requests are made.
+fn http(settings: &Settings, wishes: &Wishes, guard: AddressGuard) -> Result<HttpFetcherBuilder, Failure> {
+    let config = &settings.config.http;
+    let mut http = HttpFetcher::builder().guard(guard).keep_exchange(wishes.keep_exchange);
+    if let Some(agent) = &config.user_agent {
+        http = http.user_agent(agent);
+    }
+    match wishes.ca_file.as_ref().or(config.ca_file.as_ref()) {
+        Some(file) => http.ca_file(file).map_err(Failure::usage),
+        None => Ok(http),
+    }
+}
+
+/// The browsers that are shipped.
+fn browsers(wishes: &Wishes) -> [BrowserOptions; 2] {
+    let mut stealth = BrowserOptions::stealth();
+    if let Some(agent) = &wishes.stealth_agent {
+        stealth.user_agent = UserAgent::Custom(agent.clone());
+    }
+    [BrowserOptions::default(), stealth]
+}
+
+fn archives(name: &str, config: &ArchiveConfig, max_in_flight: Option<usize>) -> ArchiveOptions {
+    let base = ArchiveOptions::default();
+    let archives: Vec<Archive> = config
+        .from
+        .iter()
+        .filter_map(|from| match (&from.wayback, &from.timegate) {
+            (Some(base), _) => Some(Archive::Wayback { base: base.clone(), availability: from.availability.clone() }),
+            (None, gate) => gate.clone().map(Archive::TimeGate),
+        })
+        .collect();
+    ArchiveOptions {
+        name: name.to_owned(),
+        archives: if archives.is_empty() { base.archives } else { archives },
+        wanted: config.wanted,
+        max_in_flight: max_in_flight.unwrap_or(base.max_in_flight),
+    }
+}

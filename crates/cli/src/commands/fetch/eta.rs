@@ -1,0 +1,68 @@
+//! What the paces of hosts come to: how long the rest takes, and which host takes longest.
+//!
+//! Must not know how links are queued or shown.
+
+use std::time::Duration;
+
+use crate::terminal::output::plain;
+use crate::terminal::pace_text::{rate, span};
+use fetchwise::pace::{Explained, Pace};
+use fetchwise::time::Timestamp;
+
+/// So many hosts are looked at, those with the most links first: more would take longer than it is worth.
+const HOSTS_MAX: usize = 256;
+
+/// A host with links that wait.
+struct Waiting {
+    name: String,
+    links: usize,
+    pace: Explained,
+    left: Duration,
+}
+
+/// In a few words: how long it takes until everything is done, and the host that is done last. `unread` links are yet to be read; they
+/// are taken for what the others are.
+pub(super) fn words<'h>(
+    pace: &Pace,
+    hosts: impl Iterator<Item = (&'h str, usize)>,
+    unread: u64,
+    now: Timestamp,
+) -> String {
+    let mut hosts: Vec<_> = hosts.collect();
+    hosts.sort_unstable_by_key(|(_, links)| std::cmp::Reverse(*links));
+    let all: usize = hosts.iter().map(|(_, links)| links).sum();
+    let waiting = hosts.into_iter().take(HOSTS_MAX).filter_map(|(name, links)| {
+        let pace = pace.explain(name, now)?;
+        let held = pace.hold_until.map_or(Duration::ZERO, |until| until.since(now));
+        let left = held + Duration::from_secs_f64((links as f64 / pace.rate.max(1e-6)).min(1e9));
+        Some(Waiting { name: name.to_owned(), links, pace, left })
+    });
+    let Some(last) = waiting.max_by_key(|host| host.left) else { return String::new() };
+    let more = if all > 0 { 1.0 + unread as f64 / all as f64 } else { 1.0 };
+    let left = Duration::from_secs_f64((last.left.as_secs_f64() * more).min(1e9));
+    let held = last.pace.hold_until.filter(|until| *until > now);
+    let held = held.map_or(String::new(), |until| format!(", held for {}", span(until.since(now))));
+    let Waiting { name, links, pace, .. } = last;
+    format!(", {} left; {}: {links} links at {}{held}", span(left), plain(&name), rate(pace.rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise::pace::{Admit, Cost, PaceMode, PaceSettings, Scope};
+
+    #[test]
+    fn the_host_that_takes_longest_says_how_long_it_takes() {
+        let now = Timestamp::from_millis(1_790_000_000_000);
+        let settings = PaceSettings { mode: PaceMode::Fixed, start: 2.0, ..PaceSettings::default() };
+        let pace = Pace::new(settings);
+        for host in ["a.org", "b.org"] {
+            let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) else { panic!("it is free") };
+            pace.give_back(permit, now);
+        }
+        let hosts = [("a.org", 20), ("b.org", 600), ("unknown.org", 9)];
+        assert_eq!(words(&pace, hosts.into_iter(), 0, now), ", 5 min left; b.org: 600 links at 2.0/s");
+        assert_eq!(words(&pace, hosts.into_iter(), 629, now), ", 10 min left; b.org: 600 links at 2.0/s");
+        assert_eq!(words(&pace, [].into_iter(), 0, now), "");
+    }
+}

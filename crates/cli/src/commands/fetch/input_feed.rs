@@ -1,0 +1,251 @@
+//! What to fetch, in order: from the command line, a file or stdin, read by a thread of its own so that a slow pipe holds
+//! up nothing else. Each item knows where it stands in the input, because results come in another order.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::FetchArgs;
+use crate::parse::input::{Lines, is_stdin};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::pipeline::Link;
+use fetchwise::robots::RobotsUse;
+
+/// The longest line of input: enough to say of any URL what is wrong with it.
+const LINE_MAX_BYTES: usize = 1 << 20;
+/// Links read ahead.
+const AHEAD: usize = 256;
+
+/// Where an item stands in the input, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// So many arguments of the command line stand before it, and it is one itself.
+    Position(u64),
+    /// It is this line of a file or of stdin.
+    Line(u64),
+}
+
+impl Place {
+    /// The line, for an item that is one.
+    pub(crate) fn line(self) -> Option<u64> {
+        if let Self::Line(line) = self { Some(line) } else { None }
+    }
+
+    /// The position, for an argument.
+    pub(crate) fn position(self) -> Option<u64> {
+        if let Self::Position(position) = self { Some(position) } else { None }
+    }
+}
+
+/// One item of the input.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// Something to fetch.
+    Link(Place, Link),
+    /// A line that is nothing to fetch.
+    Bad {
+        /// Where it stands, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The input ended early.
+    Broken(String),
+}
+
+/// The links of a run.
+pub(super) struct Feed {
+    items: mpsc::Receiver<Item>,
+    /// How many there are, where that can be told.
+    pub(super) total: Option<u64>,
+}
+
+/// A line that is a JSON object.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkJson {
+    url: String,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    learning: Option<bool>,
+    #[serde(default)]
+    fetcher: Option<String>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+}
+
+impl Feed {
+    /// Opens all sources and starts reading.
+    pub(super) fn start(args: &FetchArgs, settings: &Settings) -> Result<Self, Failure> {
+        let total = total(args);
+        let wish = args.robots.or(settings.config.robots.wish);
+        let named = Link {
+            fetcher: args.fetcher.clone(),
+            heuristics: args.tag.clone(),
+            robots: wish.unwrap_or(RobotsUse::Ignore),
+            ..Link::default()
+        };
+        // A person who names a URL wants that page; a list is a crawl.
+        let listed = Link { robots: wish.unwrap_or(RobotsUse::Obey), ..named.clone() };
+        let mut sources: Vec<Source> = Vec::new();
+        for (before, url) in (0..).zip(&args.urls) {
+            sources.push(match url.as_str() {
+                "-" => Source::Lines(Lines::open(Path::new("-"), LINE_MAX_BYTES)?, PathBuf::from("stdin")),
+                url => Source::One(Place::Position(before + 1), url.to_owned()),
+            });
+        }
+        if let Some(path) = &args.input {
+            sources.push(Source::Lines(Lines::open(path, LINE_MAX_BYTES)?, path.clone()));
+        }
+        let (to, items) = mpsc::channel(AHEAD);
+        std::thread::Builder::new()
+            .name("fetchwise-input".into())
+            .spawn(move || read(sources, &named, &listed, &to))
+            .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
+        Ok(Self { items, total })
+    }
+
+    /// The next item.
+    pub(super) async fn next(&mut self) -> Option<Item> {
+        self.items.recv().await
+    }
+}
+
+enum Source {
+    One(Place, String),
+    Lines(Lines, PathBuf),
+}
+
+/// Reads until the end, or until nobody wants more.
+fn read(sources: Vec<Source>, named: &Link, listed: &Link, to: &mpsc::Sender<Item>) {
+    for source in sources {
+        let (mut lines, path) = match source {
+            Source::One(place, url) => {
+                let link = Link { url, ..named.clone() };
+                if to.blocking_send(Item::Link(place, link)).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Source::Lines(lines, path) => (lines, path),
+        };
+        loop {
+            let line = match lines.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(error) => {
+                    let _ = to.blocking_send(Item::Broken(format!("cannot read {}: {error}", path.display())));
+                    return;
+                }
+            };
+            let item = match line.text {
+                Ok(text) => match link(&text, listed) {
+                    None => continue,
+                    Some(Ok(link)) => Item::Link(Place::Line(line.number), link),
+                    Some(Err(error)) => Item::Bad { line: line.number, error },
+                },
+                Err(error) => Item::Bad { line: line.number, error: error.to_string() },
+            };
+            if to.blocking_send(item).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The link of a line; none when it is empty or a comment.
+fn link(line: &str, base: &Link) -> Option<Result<Link, String>> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    if !line.starts_with('{') {
+        return Some(Ok(Link { url: line.to_owned(), ..base.clone() }));
+    }
+    let expected = r#"{"url", "id", "learning", "fetcher", "tags"}"#;
+    let read: Result<LinkJson, _> = serde_json::from_str(line);
+    Some(read.map_err(|error| format!("not a JSON object {expected}: {error}")).and_then(|json| of_json(json, base)))
+}
+
+/// The link of a line that is an object; what it says itself goes before what holds for all.
+fn of_json(json: LinkJson, base: &Link) -> Result<Link, String> {
+    let fetcher = json.fetcher.or_else(|| base.fetcher.clone());
+    let mut heuristics = Vec::new();
+    for (kind, value) in &json.tags {
+        heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| error.to_string())?);
+    }
+    heuristics.extend(base.heuristics.iter().filter(|tag| !json.tags.contains_key(&*tag.kind)).cloned());
+    Ok(Link { url: json.url, id: json.id, learning: json.learning, fetcher, heuristics, ..base.clone() })
+}
+
+/// How many items there will be, comments counted too: for the progress bar.
+fn total(args: &FetchArgs) -> Option<u64> {
+    if args.urls.iter().any(|url| url == "-") || args.input.as_deref().is_some_and(is_stdin) {
+        return None;
+    }
+    let lines = args.input.as_deref().map_or(Ok(0), count_lines).ok()?;
+    Some(args.urls.len() as u64 + lines)
+}
+
+fn count_lines(path: &Path) -> io::Result<u64> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut from = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let (mut lines, mut last) = (0, b'\n');
+    loop {
+        let piece = from.fill_buf()?;
+        let Some(end) = piece.last() else { return Ok(lines + u64::from(last != b'\n')) };
+        last = *end;
+        lines += memchr::memchr_iter(b'\n', piece).count() as u64;
+        let used = piece.len();
+        from.consume(used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_url_or_a_json_object() {
+        let base = Link { fetcher: Some("f".to_owned()), robots: RobotsUse::Obey, ..Link::default() };
+        assert!(link("  ", &base).is_none() && link("# later", &base).is_none());
+        assert_eq!(
+            link(" http://e.org/ ", &base).unwrap().unwrap(),
+            Link { url: "http://e.org/".to_owned(), ..base.clone() }
+        );
+        let line =
+            r#"{"url":"http://e.org/","id":"7","learning":false,"fetcher":"g","tags":{"video_platform":"vimeo"}}"#;
+        let read = link(line, &base).unwrap().unwrap();
+        let want = Link {
+            url: "http://e.org/".to_owned(),
+            id: Some("7".to_owned()),
+            learning: Some(false),
+            fetcher: Some("g".to_owned()),
+            heuristics: vec![Heuristic::new("video_platform", "vimeo")],
+            robots: RobotsUse::Obey,
+        };
+        assert_eq!(read, want);
+        for bad in ["{", r#"{"id":"7"}"#, r#"{"url":"http://e.org/","ulr":1}"#, r#"{"url":"x","tags":{"domain":"x"}}"#]
+        {
+            assert!(link(bad, &base).unwrap().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_with_and_without_a_last_break() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, want) in [("", 0), ("a\nb\n", 2), ("a\nb", 2), ("\n", 1)] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(count_lines(file.path()).unwrap(), want, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Results of a run as they are shown: a line a URL, a bar while it goes on, a sum at the end.
+
+use std::borrow::Cow;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::commands::fetch::input_feed::Place;
+use crate::terminal::exit::Failure;
+use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, note, plain, styled};
+use crate::terminal::pace_text::span;
+use fetchwise::decision::Source;
+use fetchwise::heuristic::url::{URL_MAX_BYTES, shorten};
+use fetchwise::pipeline::{CrawlDelayCut, Report};
+use fetchwise::rfc3339;
+
+/// The error type of a link whose task panicked.
+pub(super) const INTERNAL: &str = "internal_error";
+/// The error type of a line of input that is nothing to fetch.
+const INVALID_LINE: &str = "invalid_line";
+
+/// A result as JSON has it.
+#[derive(Serialize)]
+pub(crate) struct ReportJson<'a> {
+    /// None for a line that is nothing to fetch.
+    url: Option<Cow<'a, str>>,
+    id: Option<&'a str>,
+    line: Option<u64>,
+    position: Option<u64>,
+    fetcher: Option<&'a str>,
+    source: Option<&'static str>,
+    confidence: Option<f64>,
+    status: Option<u16>,
+    success: bool,
+    error_type: Option<&'a str>,
+    error: Option<&'a str>,
+    is_banned: bool,
+    requests: u32,
+    bytes: u64,
+    duration_ms: u64,
+    file: Option<&'a Path>,
+    paused_until: Option<String>,
+    /// Who delivered in the site's place.
+    served_by: Option<&'a str>,
+    /// From when an archive's copy is.
+    archived_at: Option<String>,
+}
+
+impl<'a> ReportJson<'a> {
+    /// The result of the link that the caller calls `id`, with its place in the input where there is one.
+    pub(crate) fn new(place: Option<Place>, id: Option<&'a str>, report: &'a Report) -> Self {
+        Self {
+            url: Some(url(report)),
+            id,
+            line: place.and_then(Place::line),
+            position: place.and_then(Place::position),
+            fetcher: report.fetcher.as_deref(),
+            source: report.source.map(Source::name),
+            // Confidence is that of a fetcher: where none was chosen there is none.
+            confidence: report.fetcher.as_ref().map(|_| report.confidence),
+            status: report.status,
+            success: report.success,
+            error_type: report.error_type,
+            error: report.message.as_deref(),
+            is_banned: report.is_banned,
+            requests: report.requests,
+            bytes: report.bytes,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            file: report.file.as_deref(),
+            paused_until: report.paused_until.map(rfc3339::format),
+            served_by: report.elsewhere.as_ref().map(|elsewhere| &*elsewhere.by),
+            archived_at: report.elsewhere.as_ref().and_then(|elsewhere| elsewhere.captured).map(rfc3339::format),
+        }
+    }
+}
+
+/// The URL as it was given, but for one that is longer than any that is taken.
+fn url(report: &Report) -> Cow<'_, str> {
+    match report.url.len() > URL_MAX_BYTES {
+        true => Cow::Owned(shorten(&report.url)),
+        false => Cow::Borrowed(&report.url),
+    }
+}
+
+/// What a run adds up to.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    pub(super) delivered: u64,
+    pub(super) failed: u64,
+    pub(super) paused: u64,
+    /// Not fetched for want of a route, a fetcher, a place to store, or a URL.
+    pub(super) unclassified: u64,
+    pub(super) skipped: u64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, report: &Report) {
+        self.requests += u64::from(report.requests);
+        match report {
+            Report { success: true, .. } => {
+                self.delivered += 1;
+                self.bytes += report.bytes;
+            }
+            report if !report.is_classified() || report.error_type == Some(INTERNAL) => self.unclassified += 1,
+            Report { error_type: Some(Report::PAUSED), .. } => self.paused += 1,
+            _ => self.failed += 1,
+        }
+    }
+}
+
+/// Shows results as they come.
+pub(super) struct Show<'o> {
+    out: &'o mut Out,
+    bar: ProgressBar,
+    begun: Instant,
+    /// What the paces of hosts come to, in a few words.
+    pace: String,
+    pub(super) sum: Sum,
+}
+
+impl<'o> Show<'o> {
+    /// A bar on a terminal, unless results go to the same one.
+    pub(super) fn new(out: &'o mut Out, total: Option<u64>) -> Self {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr()),
+            false => ProgressBar::hidden(),
+        };
+        let template = match total {
+            Some(_) => "{bar:30} {pos}/{len}  {per_sec}  {msg}",
+            None => "{spinner} {pos}  {per_sec}  {msg}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { out, bar, begun: Instant::now(), pace: String::new(), sum: Sum::default() }
+    }
+
+    /// One result.
+    pub(super) fn report(&mut self, place: Place, id: Option<&str>, report: &Report) -> Result<(), Failure> {
+        self.sum.add(report);
+        if self.out.json {
+            self.out.object(&ReportJson::new(Some(place), id, report))?;
+        } else {
+            let line = words(place, &url(report), report);
+            let out = &mut *self.out;
+            // Flushed while the bar is away, so that the two do not write over each other.
+            self.bar.suspend(|| out.line(line).and_then(|()| out.flush()))?;
+        }
+        self.step()
+    }
+
+    /// A line of input that is nothing to fetch.
+    pub(super) fn bad_line(&mut self, line: u64, error: &str) -> Result<(), Failure> {
+        self.sum.unclassified += 1;
+        match self.out.json {
+            true => {
+                let (error_type, message) = (Some(INVALID_LINE), Some(error.to_owned()));
+                let report = Report { error_type, message, ..Report::default() };
+                let json = ReportJson::new(Some(Place::Line(line)), None, &report);
+                self.out.object(&ReportJson { url: None, ..json })?;
+            }
+            false => {
+                let text = format!("{}  input line {line}: {}", styled(ERROR, "failed"), plain(error));
+                let out = &mut *self.out;
+                self.bar.suspend(|| out.line(text).and_then(|()| out.flush()))?;
+            }
+        }
+        self.step()
+    }
+
+    /// A link that an earlier run finished.
+    pub(super) fn skipped(&mut self) {
+        self.sum.skipped += 1;
+        self.bar.inc(1);
+    }
+
+    /// A host wants to be left alone for longer than the settings believe.
+    pub(super) fn crawl_delay_cut(&self, cut: &CrawlDelayCut) {
+        self.note(&format!(
+            "{} asks for {} between requests, of which {} are kept: `[pace] crawl_delay_max` is the longest that is believed",
+            plain(&cut.host),
+            span(cut.asked),
+            span(cut.believed)
+        ));
+    }
+
+    /// A message, beside the bar.
+    pub(super) fn note(&self, text: &str) {
+        self.bar.suspend(|| note(text));
+    }
+
+    /// The sum, on stderr.
+    pub(super) fn finish(self) -> Sum {
+        self.bar.finish_and_clear();
+        let sum = self.sum;
+        let mut parts = vec![format!("{} delivered", sum.delivered)];
+        let more = [
+            (sum.failed, "failed"),
+            (sum.paused, "paused"),
+            (sum.unclassified, "not fetched"),
+            (sum.skipped, "done by an earlier run"),
+        ];
+        parts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        parts.push(requests(sum.requests));
+        parts.push(format!("{} in {:.1} s", HumanBytes(sum.bytes), self.begun.elapsed().as_secs_f64()));
+        note(parts.join(", "));
+        sum
+    }
+
+    /// What the paces of hosts come to now.
+    pub(super) fn pace(&mut self, pace: String) {
+        self.pace = pace;
+        self.say();
+    }
+
+    /// Whether anybody sees the bar.
+    pub(super) fn is_seen(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// How many results are to come, where that can be told.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.bar.length().map(|all| all.saturating_sub(self.bar.position()))
+    }
+
+    fn say(&self) {
+        let sum = &self.sum;
+        self.bar.set_message(format!("{} delivered, {} requests{}", sum.delivered, sum.requests, self.pace));
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        self.bar.inc(1);
+        self.say();
+        // Whoever reads the results sees each one when it is there.
+        self.out.flush()
+    }
+}
+
+/// A result in words.
+fn words(place: Place, url: &str, report: &Report) -> String {
+    let fetcher = report.fetcher.as_deref().unwrap_or("-");
+    let source = report.source.map_or("-", Source::name);
+    let line = place.line().map_or_else(String::new, |line| format!("line {line}, "));
+    let how = format!("{line}{} {source}, {}", plain(fetcher), requests(report.requests.into()));
+    if report.success {
+        let file = report.file.as_ref().map(|file| format!(" -> {}", plain(&file.to_string_lossy())));
+        let bytes = HumanBytes(report.bytes);
+        let copy = report.elsewhere.as_ref().map(|elsewhere| match elsewhere.day() {
+            Some(day) => format!(", {}'s copy of {day}", plain(&elsewhere.by)),
+            None => format!(", from {}", plain(&elsewhere.by)),
+        });
+        let how = format!("{how}{}", copy.unwrap_or_default());
+        let tail = styled(DIM, format_args!("({how}, {bytes}, {:.2} s)", report.duration.as_secs_f64()));
+        return format!("{}  {}{}  {tail}", styled(CHOSEN, "ok"), plain(url), file.unwrap_or_default());
+    }
+    let error_type = report.error_type.unwrap_or("failed");
+    let is_new = |message: &&str| *message != error_type && error_type != Report::PAUSED;
+    let message = report.message.as_deref().filter(is_new).map(|message| format!(": {}", plain(message)));
+    let message = message.unwrap_or_default();
+    let until = report.paused_until.map(|until| format!("; paused until {}", rfc3339::format(until)));
+    let tail = styled(DIM, format_args!("({how})"));
+    format!("{}  {}{message}{}  {tail}", styled(ERROR, error_type), plain(url), until.unwrap_or_default())
+}
+
+fn requests(count: u64) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
+}

@@ -1,0 +1,89 @@
+//! `fetchers`: which fetchers there are, why one is not to be had, and what each costs.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::setup::log_scan;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{DIM, Out, Table};
+use anstyle::Style;
+use fetchwise::analytics::Costs;
+
+/// List the fetchers: what each is, what it costs, and why one is not to be had
+///
+/// Those of the config, or, without any there, the built-in ones and those seen in the log. What a request took is learned: the
+/// median time of all attempts, and the median size of the pages whose server announced it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise fetchers\n  \
+    fetchwise fetchers --config crawl.toml --json")]
+pub(crate) struct FetchersArgs {
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+}
+
+#[derive(Serialize)]
+struct FetcherJson<'a> {
+    name: &'a str,
+    class: &'static str,
+    cost: f64,
+    quality: f64,
+    renders: bool,
+    available: bool,
+    why: Option<&'a str>,
+    attempts: u64,
+    median_ms: Option<u64>,
+    median_bytes: Option<u64>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &FetchersArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    settings.warn_if_no_dir();
+    let available = Available::find(settings, &args.browser)?;
+    let (selector, _) = settings.learned()?;
+    let (mut costs, dir) = (Costs::default(), settings.data_dir()?);
+    if dir.is_dir() {
+        log_scan::attempts(&dir, |attempt| costs.observe(&attempt))?;
+    }
+    let mut table =
+        Table::new(&["fetcher", "class", ">cost", ">attempts", ">median time", ">median size", "available"]);
+    for (_, spec) in selector.candidates() {
+        let why = available.why_left_out(&spec.name).and_then(|why| why.lines().next());
+        let cost = costs.of(&spec.name);
+        if out.json {
+            out.object(&FetcherJson {
+                name: &spec.name,
+                class: spec.class.name(),
+                cost: spec.cost,
+                quality: spec.quality,
+                renders: spec.renders,
+                available: why.is_none(),
+                why,
+                attempts: cost.attempts,
+                median_ms: cost.median_ms,
+                median_bytes: cost.median_bytes,
+            })?;
+            continue;
+        }
+        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let style = if why.is_some() { DIM } else { Style::new() };
+        table.styled_row(
+            style,
+            [
+                spec.name.to_string(),
+                spec.class.name().to_owned(),
+                format!("{}", spec.cost),
+                cost.attempts.to_string(),
+                known(cost.median_ms.map(|ms| format!("{ms} ms"))),
+                known(cost.median_bytes.map(|bytes| indicatif::HumanBytes(bytes).to_string())),
+                why.map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+            ],
+        );
+    }
+    if !out.json {
+        out.line(table)?;
+    }
+    Ok(Exit::Done)
+}

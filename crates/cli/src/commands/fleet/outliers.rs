@@ -1,0 +1,121 @@
+//! `fleet status --suspicious`: nodes that say something else than all others.
+//!
+//! Owns which attempts are compared. How is the crate `fetchwise-fleet`'s.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fetchwise_fleet::model::outliers::{Compare, Comparison, Difference};
+use fetchwise_fleet::{Origin, Status, peer_store};
+use serde::Serialize;
+
+use super::join::about;
+use crate::setup::log_scan;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::Failure;
+use crate::terminal::output::{Out, plain};
+
+/// Attempts that are older say more of how sites were than of nodes.
+const NEWS: Duration = Duration::from_secs(7 * 86_400);
+
+#[derive(Serialize)]
+pub(super) struct ComparedJson<'a> {
+    /// Nodes with attempts to compare.
+    compared_nodes: usize,
+    shared_sites: usize,
+    suspicious: Vec<SuspectJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct SuspectJson<'a> {
+    origin: String,
+    sigma: f64,
+    sites: usize,
+    differences: Vec<DifferenceJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct DifferenceJson<'a> {
+    domain: &'a str,
+    fetcher: &'a str,
+    attempts: u64,
+    success_rate: f64,
+    others_attempts: u64,
+    others_success_rate: f64,
+}
+
+/// Compares the attempts of the last week that the directory has one by one: the node's own, and what others have told it.
+pub(super) fn compare(dir: &Path, status: &Status, settings: &Settings) -> Result<Comparison, Failure> {
+    let own: Origin = status.origin.parse().map_err(Failure::failed)?;
+    let now = settings.clock.now();
+    let mut compare = Compare::default();
+    log_scan::attempts(dir, |attempt| {
+        let domain =
+            attempt.heuristic("domain").filter(|_| attempt.weight > 0.0 && now.since(attempt.attempted_at) <= NEWS);
+        if let Some(domain) = domain {
+            compare.observe(own, domain, &attempt.fetcher, attempt.success);
+        }
+    })?;
+    let told = peer_store::facts(dir, None, |origin, fact| {
+        if let Some(domain) = fact.domain().filter(|_| now.since(fact.at) <= NEWS) {
+            compare.observe(origin, domain, fact.fetcher, fact.success);
+        }
+    });
+    told.map_err(about)?;
+    Ok(compare.compare())
+}
+
+pub(super) fn json(compared: &Comparison) -> ComparedJson<'_> {
+    let difference = |of| {
+        let Difference { domain, fetcher, attempts, success_rate, others_attempts, others_success_rate, .. }: &Difference = of;
+        DifferenceJson {
+            domain,
+            fetcher,
+            attempts: *attempts,
+            success_rate: *success_rate,
+            others_attempts: *others_attempts,
+            others_success_rate: *others_success_rate,
+        }
+    };
+    let suspects = compared.suspects.iter().map(|suspect| SuspectJson {
+        origin: suspect.origin.to_string(),
+        sigma: suspect.sigma,
+        sites: suspect.sites,
+        differences: suspect.differences.iter().map(difference).collect(),
+    });
+    ComparedJson { compared_nodes: compared.nodes, shared_sites: compared.shared_sites, suspicious: suspects.collect() }
+}
+
+pub(super) fn show(compared: &Comparison, out: &mut Out) -> Result<(), Failure> {
+    if compared.nodes < 3 {
+        out.line(format_args!(
+            "{} nodes have attempts of the last week here: it takes three to say which of them is off",
+            compared.nodes
+        ))?;
+        return Ok(());
+    }
+    if compared.suspects.is_empty() {
+        out.line(format_args!(
+            "{} nodes agree on the {} sites that they share",
+            compared.nodes, compared.shared_sites
+        ))?;
+    }
+    for suspect in &compared.suspects {
+        out.line(format_args!(
+            "suspicious: {} is {:.1} sigma off the others on {} sites; `fetchwise fleet exclude {0}` leaves it out",
+            suspect.origin, suspect.sigma, suspect.sites
+        ))?;
+        for of in &suspect.differences {
+            out.line(format_args!(
+                "  {} by {}: {:.0} % of {} deliver, of the others' {} {:.0} %",
+                plain(&of.domain),
+                plain(&of.fetcher),
+                100.0 * of.success_rate,
+                of.attempts,
+                of.others_attempts,
+                100.0 * of.others_success_rate
+            ))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What a server, and a crawl's metrics, are told of the fleet that the process is in.
+//!
+//! Owns how a node's status becomes the answer of the server. Invariant: whoever is told holds nothing back from ending. Must not know
+//! routes.
+
+use std::sync::{Arc, Weak};
+
+use fetchwise::time::Timestamp;
+use fetchwise_fleet::Fleet;
+use fetchwise_fleet::model::status::{Counts, DELAYS_MS, PeerStatus, Status};
+use fetchwise_fleet::pauses::{HostCounts, SharedHosts};
+use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::transport::Transport;
+use fetchwise_serve::json::{FleetCountsJson, FleetJson, NodeJson, SharedHostsJson};
+use fetchwise_serve::{Answer, Membership};
+
+use crate::terminal::output::plain;
+
+/// A part in a fleet, for as long as somebody else keeps it.
+pub(super) struct Told {
+    pub(super) fleet: Weak<Fleet>,
+    pub(super) hosts: Weak<SharedHosts>,
+    pub(super) transport: Arc<dyn Transport>,
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Told").field("fleet", &self.fleet).finish_non_exhaustive()
+    }
+}
+
+impl Membership for Told {
+    fn status(&self) -> Option<FleetJson> {
+        let status = self.fleet.upgrade()?.status();
+        let hosts = self.hosts.upgrade().map(|hosts| hosts.counts()).unwrap_or_default();
+        Some(json(status, hosts))
+    }
+
+    fn forget(&self, domain: String, until: Timestamp) -> Answer<Result<(), String>> {
+        let transport = Arc::clone(&self.transport);
+        Box::pin(
+            async move { tell_forgotten(&*transport, &domain, until).await.map_err(|error| plain(&error.to_string())) },
+        )
+    }
+}
+
+fn json(status: Status, hosts: HostCounts) -> FleetJson {
+    let Status { origin, pool, broker, quiet, epoch, position, published, share, withheld, clock_ahead_s, .. } = status;
+    let Status { stopped, excluded, starting, links, links_waiting, peers, counts, .. } = status;
+    FleetJson {
+        origin,
+        pool,
+        broker,
+        quiet,
+        epoch,
+        position,
+        published,
+        share,
+        withheld,
+        clock_ahead_s,
+        stopped,
+        excluded,
+        starting,
+        links,
+        links_waiting,
+        peers: peers.into_iter().map(node).collect(),
+        counts: counted(&counts),
+        hosts: shared(hosts),
+    }
+}
+
+fn node(peer: PeerStatus) -> NodeJson {
+    NodeJson {
+        origin: peer.origin,
+        position: peer.position,
+        published: peer.published,
+        share: peer.share,
+        holes: peer.holes,
+        lost: peer.lost,
+        lag_s: peer.lag_s,
+        version: peer.version,
+        present: peer.present,
+        excluded: peer.excluded,
+        aside: peer.aside,
+        rejected: peer.rejected,
+        waiting: peer.waiting,
+        limited: peer.limited,
+        closed: peer.closed,
+        egress: peer.egress,
+        clock_ahead_s: peer.clock_ahead_s,
+    }
+}
+
+fn counted(counts: &Counts) -> FleetCountsJson {
+    FleetCountsJson {
+        published: counts.published,
+        bytes: counts.bytes,
+        failures: counts.failures,
+        received: counts.received,
+        duplicate: counts.duplicate,
+        withheld: counts.withheld,
+        rejected: counts.rejected,
+        forgotten: counts.forgotten,
+        late: counts.late,
+        wants: counts.wants,
+        rewinds: counts.rewinds,
+        shares: counts.shares,
+        // All ends, so that whoever adds up over time finds the same ones each time.
+        delays: DELAYS_MS.iter().map(|end| (*end, counts.delays.get(end).copied().unwrap_or(0))).collect(),
+        delayed_ms: counts.delayed_ms,
+    }
+}
+
+fn shared(hosts: HostCounts) -> SharedHostsJson {
+    SharedHostsJson {
+        taken: hosts.taken,
+        told: hosts.told,
+        unbelieved: hosts.unbelieved,
+        trials: hosts.trials,
+        lost: hosts.lost,
+        own_trials: hosts.own_trials,
+    }
+}

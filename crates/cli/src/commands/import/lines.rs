@@ -1,0 +1,93 @@
+//! Attempts from JSON lines.
+//!
+//! Invariant: a line that cannot be used is named and keeps no other line from being imported.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use uuid::Uuid;
+
+use super::ImportArgs;
+use super::directory::Directory;
+use super::target::{Place, Summary, Target, bar, len_of};
+use crate::parse::input::{Lines, is_stdin, unreadable};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, note};
+use fetchwise::attempt::json::LINE_MAX_BYTES;
+use fetchwise::journal;
+use fetchwise::journal::maintenance;
+
+/// The bar moves on by so many bytes at a time.
+const TELL_EVERY: u64 = 64 << 10;
+
+/// Imports the lines of `file`.
+pub(super) fn run(file: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let mut lines = Lines::open(file, LINE_MAX_BYTES)?;
+    let into = Directory::open(args, settings)?;
+    let mut known: HashSet<Uuid> = HashSet::new();
+    journal::ids(&into.dir, |id| {
+        known.insert(id);
+    })?;
+    let mut progress = Progress::new(file);
+    let cutoff = maintenance::cutoff(&into.dir)?;
+    let mut target = Target { journal: &into.journal, known, cutoff, now: settings.clock.now() };
+    let mut summary = Summary::default();
+    let mut looks_like_seconds = None;
+    let name = if is_stdin(file) { "stdin".into() } else { file.to_string_lossy() };
+    while let Some(line) = lines.next_line().map_err(|error| unreadable(file, &error))? {
+        progress.read(line.bytes);
+        if line.text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
+            continue;
+        }
+        summary.lines += 1;
+        let taken = match line.text {
+            Ok(text) => target.take(&text, &mut summary)?,
+            Err(error) => Err(error.to_string()),
+        };
+        match taken {
+            Ok(notes) => {
+                if notes.looks_like_seconds {
+                    looks_like_seconds = looks_like_seconds.or(Some(line.number));
+                }
+                summary.unknown_fields.extend(notes.unknown_fields);
+            }
+            Err(error) => summary.fail(&name, Place::Line(line.number), error, &progress.bar),
+        }
+    }
+    progress.bar.finish_and_clear();
+    summary.fleet_told = into.close(settings)?;
+    summary.warn("lines");
+    if let Some(line) = looks_like_seconds {
+        note(format_args!(
+            "warning: line {line}: `attempted_at` is before the year 2000; it is read as milliseconds, was it meant as seconds?"
+        ));
+    }
+    match out.json {
+        true => out.object(&summary)?,
+        false => out.line(summary.parts("lines").join(", "))?,
+    }
+    Ok(if summary.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// How far it is.
+struct Progress {
+    bar: ProgressBar,
+    /// Bytes that the bar does not know of yet: telling it takes longer than reading a line.
+    untold: u64,
+}
+
+impl Progress {
+    fn new(file: &Path) -> Self {
+        let len = len_of(file).filter(|_| !is_stdin(file));
+        Self { bar: bar(len, "{bar:40} {bytes}/{total_bytes} {eta}"), untold: 0 }
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.untold += bytes;
+        if self.untold >= TELL_EVERY {
+            self.bar.inc(std::mem::take(&mut self.untold));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Attempts, links and routes from the PocketBase database of a system that learns from a table of attempts.
+//!
+//! `database` owns reading its tables, `row` what their rows mean here. Invariant: the database is never written to, and importing it
+//! twice, or importing it again after it has grown, leaves each attempt in the log once.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::ImportArgs;
+use super::directory::Directory;
+use super::target::{Place, Summary, Target, bar, counted};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, note};
+use database::Database;
+use fetchwise::config::load_route_table;
+use fetchwise::journal;
+use fetchwise::journal::{Entry, Journal, LinkEntry, maintenance};
+use fetchwise::time::Timestamp;
+use row::{AttemptRow, LinkRow, Read};
+
+mod database;
+mod row;
+
+/// The router table, in the data directory.
+const ROUTER_FILE: &str = "pocketbase-router.csv";
+/// Links that have a mode of their own, in the data directory.
+const LINKS_FILE: &str = "pocketbase-links.jsonl";
+
+/// What became of the tables.
+#[derive(Debug, Default, Serialize)]
+struct Imported {
+    #[serde(flatten)]
+    attempts: Summary,
+    /// Rows that a bootstrap put there and nobody attempted. The priors that are built in say the same.
+    bootstrap: u64,
+    /// Rows that contradicted themselves, such as a success with an error, and were read by what their fields say together.
+    mended: u64,
+    /// Links whose pause or risk is in the log now.
+    links: u64,
+    /// Routes in the file named by `router_file`.
+    routes: u64,
+    router_file: Option<String>,
+    /// Links with a mode of their own, in the file named by `links_file`.
+    overrides: u64,
+    links_file: Option<String>,
+}
+
+/// Imports the database at `path`, or in the directory there.
+pub(super) fn run(path: &Path, args: &ImportArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let database = Database::open(path)?;
+    let links = database.links()?;
+    let into = Directory::open(args, settings)?;
+    let (dir, journal) = (&into.dir, &into.journal);
+    let mut imported = Imported::default();
+    let names = LinkNames { links: &links, with_ids: args.link_ids };
+    let seen = Seen::in_log(dir)?;
+    let mut target =
+        Target { journal, known: seen.attempts, cutoff: maintenance::cutoff(dir)?, now: settings.clock.now() };
+    attempts(&database, &names, &mut target, &mut imported)?;
+    for link in links.values() {
+        imported.links += u64::from(keep_link(journal, link, names.of(link), &seen.links, target.now)?);
+    }
+    routes(&database, dir, &mut imported)?;
+    overrides(&links, args.link_ids, dir, &mut imported)?;
+    imported.attempts.fleet_told = into.close(settings)?;
+    show(&imported, out)?;
+    Ok(if imported.attempts.failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// What links are called here.
+struct LinkNames<'l> {
+    links: &'l HashMap<String, LinkRow>,
+    with_ids: bool,
+}
+
+impl LinkNames<'_> {
+    fn of<'a>(&self, link: &'a LinkRow) -> &'a str {
+        if self.with_ids { &link.id } else { &link.url }
+    }
+
+    /// What the link of an attempt is called: its URL where the row of the link is gone.
+    fn of_attempt<'a>(&'a self, row: &'a AttemptRow) -> Option<&'a str> {
+        let id = row.link.as_deref().filter(|id| !id.is_empty())?;
+        if self.with_ids { Some(id) } else { self.links.get(id).map(|link| link.url.as_str()) }
+    }
+}
+
+/// What the log knows already.
+struct Seen {
+    attempts: HashSet<Uuid>,
+    /// When each link was last written about.
+    links: HashMap<String, Timestamp>,
+}
+
+impl Seen {
+    fn in_log(dir: &Path) -> Result<Self, Failure> {
+        let mut seen = Self { attempts: HashSet::new(), links: HashMap::new() };
+        journal::ids(dir, |id| {
+            seen.attempts.insert(id);
+        })?;
+        journal::replay(dir, |_, entry| {
+            if let Entry::Link(link) = entry {
+                seen.links.entry(link.link).and_modify(|at| *at = (*at).max(link.at)).or_insert(link.at);
+            }
+        })?;
+        Ok(seen)
+    }
+}
+
+fn attempts(
+    database: &Database,
+    names: &LinkNames<'_>,
+    target: &mut Target<'_>,
+    imported: &mut Imported,
+) -> Result<(), Failure> {
+    let bar = bar(Some(database.count("fetcher_attempts")?), "{bar:40} {human_pos}/{human_len} attempts {eta}");
+    database.attempts(|read| {
+        bar.inc(1);
+        imported.attempts.lines += 1;
+        let fail = |imported: &mut Imported, row: &str, error: String| {
+            imported.attempts.fail(database.name(), Place::Row(format!("fetcher_attempts {row}")), error, &bar);
+        };
+        match read {
+            Read::Bootstrap => imported.bootstrap += 1,
+            Read::Unusable { row, error } => fail(imported, &row, error),
+            Read::Attempt(row) => {
+                let (line, is_mended) = row.to_json_line(names.of_attempt(&row));
+                match target.take(&line, &mut imported.attempts)? {
+                    Ok(_) => imported.mended += u64::from(is_mended),
+                    Err(error) => fail(imported, &row.id, error),
+                }
+            }
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Writes the state of a link that is paused or at risk, unless the log has a later one. Says whether it did.
+fn keep_link(
+    journal: &Journal,
+    link: &LinkRow,
+    name: &str,
+    seen: &HashMap<String, Timestamp>,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let at = link.state.last_attempt_at.unwrap_or(now).min(now);
+    let is_at_risk = link.state.risk_level > 0 || link.state.paused_until.is_some();
+    // A row without a time is as old as the database, whose age nobody knows: what the log says of the link wins.
+    let is_known = seen.get(name).is_some_and(|known| link.state.last_attempt_at.is_none() || *known >= at);
+    if !is_at_risk || is_known {
+        return Ok(false);
+    }
+    journal.append_link(&LinkEntry { link: name.to_owned(), domain: link.domain.clone(), state: link.state, at })?;
+    Ok(true)
+}
+
+fn routes(database: &Database, dir: &Path, imported: &mut Imported) -> Result<(), Failure> {
+    let routes = database.routes()?;
+    if routes.is_empty() {
+        return Ok(());
+    }
+    let path = dir.join(ROUTER_FILE);
+    let mut file = csv::Writer::from_path(&path).map_err(|error| cannot_write(&path, error))?;
+    let written = std::iter::once(["domain", "fetcher"])
+        .chain(routes.iter().map(|(domain, fetcher)| [domain.as_str(), fetcher.as_str()]))
+        .try_for_each(|record| file.write_record(record))
+        .and_then(|()| Ok(file.flush()?));
+    written.map_err(|error| cannot_write(&path, error))?;
+    // A table that names a domain twice is written all the same: a person has to say which of the two it is.
+    if let Err(error) = load_route_table(&path) {
+        note(format_args!("warning: the router table cannot be used as it is: {error}"));
+    }
+    imported.routes = routes.len() as u64;
+    imported.router_file = Some(path.to_string_lossy().into_owned());
+    Ok(())
+}
+
+/// Writes the links with a mode of their own as `fetch --input` reads them.
+fn overrides(
+    links: &HashMap<String, LinkRow>,
+    with_link_ids: bool,
+    dir: &Path,
+    imported: &mut Imported,
+) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        url: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        learning: bool,
+    }
+    let mut chosen: Vec<(&LinkRow, bool)> =
+        links.values().filter_map(|link| link.learning.map(|learning| (link, learning))).collect();
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    chosen.sort_by(|a, b| (&a.0.url, &a.0.id).cmp(&(&b.0.url, &b.0.id)));
+    let path = dir.join(LINKS_FILE);
+    let mut text = String::new();
+    for (link, learning) in &chosen {
+        let line = Line { url: &link.url, id: with_link_ids.then_some(link.id.as_str()), learning: *learning };
+        text.push_str(&serde_json::to_string(&line).map_err(Failure::failed)?);
+        text.push('\n');
+    }
+    std::fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
+    imported.overrides = chosen.len() as u64;
+    imported.links_file = Some(path.to_string_lossy().into_owned());
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+}
+
+fn show(imported: &Imported, out: &mut Out) -> Result<(), Failure> {
+    imported.attempts.warn("rows");
+    if out.json {
+        return out.object(imported);
+    }
+    let mut parts = imported.attempts.parts("rows");
+    if imported.bootstrap > 0 {
+        parts.push(format!(
+            "{} left out (the built-in priors say the same)",
+            counted(imported.bootstrap, "bootstrap row")
+        ));
+    }
+    if imported.mended > 0 {
+        parts.push(format!("{} contradicted themselves and were mended", imported.mended));
+    }
+    if imported.links > 0 {
+        parts.push(format!("{} paused or at risk", counted(imported.links, "link")));
+    }
+    out.line(parts.join(", "))?;
+    if let Some(file) = &imported.router_file {
+        out.line(format_args!("{} in {file}: use them with --router", counted(imported.routes, "route")))?;
+    }
+    if let Some(file) = &imported.links_file {
+        let count = counted(imported.overrides, "link");
+        out.line(format_args!("{count} with a mode of their own in {file}: fetch --input reads it"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! `importance`: how much each heuristic tells about success; on request written back to the log.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::setup::log_scan;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{HEADING, Out, Table, note, styled};
+use fetchwise::analytics::{Importance, ImportanceFold, SAMPLE_MIN};
+use fetchwise::journal::{ImportanceEntry, Journal, JournalOptions};
+
+/// Say how much each heuristic tells about success
+///
+/// For each type, and each value, that more than ten attempts are tagged with: how far the success rate there is from the rate
+/// of all attempts (gain), and how many bits of the uncertainty about success it takes away. Meant to be run now and then, by
+/// a timer.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The row of a type has no value; its gain is the mean over its attempts, each by its value. With --write the \
+    gains are recorded as importance; the config's [importance] says whether they prune or scale evidence.\n\n\
+    Examples:\n  fetchwise importance --limit 20\n  fetchwise importance --write --json > importance.jsonl"
+)]
+pub(crate) struct ImportanceArgs {
+    /// Record the gains as importance
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Show the first so many types, and the first so many values
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct ImportanceJson<'a> {
+    r#type: &'a str,
+    value: Option<&'a str>,
+    n: u64,
+    baseline: f64,
+    conditional_rate: f64,
+    gain: f64,
+    mutual_information_bits: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ImportanceArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let dir = settings.existing_dir()?;
+    let mut fold = ImportanceFold::default();
+    log_scan::attempts(&dir, |attempt| fold.observe(&attempt))?;
+    let rows = fold.rows();
+    if args.write && !rows.is_empty() {
+        let (journal, _) = Journal::open(&dir, JournalOptions::default())?;
+        let at = settings.clock.now();
+        for row in &rows {
+            let importance = row.gain.clamp(0.0, 1.0) as f32;
+            let entry = ImportanceEntry { kind: row.kind.clone(), value: row.value.clone(), importance, at };
+            journal.append_importance(&entry)?;
+        }
+        journal.close()?;
+    }
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let (types, values): (Vec<&Importance>, Vec<&Importance>) = rows.iter().partition(|row| row.value.is_none());
+    let shown = [&types[..types.len().min(limit)], &values[..values.len().min(limit)]];
+    if out.json {
+        for row in shown.into_iter().flatten() {
+            out.object(&json(row))?;
+        }
+    } else if rows.is_empty() {
+        out.line(format_args!("no heuristic has more than {SAMPLE_MIN} attempts yet"))?;
+    } else {
+        let baseline = rows.first().map_or(0.0, |row| row.baseline);
+        out.line(styled(HEADING, format_args!("{:.1} % of all attempts succeed", 100.0 * baseline)))?;
+        out.line(format_args!("\n{}", table(shown[0])))?;
+        out.line(format_args!("\n{}", table(shown[1])))?;
+    }
+    if args.write {
+        note(format_args!("recorded the importance of {} types and {} values", types.len(), values.len()));
+    }
+    Ok(Exit::Done)
+}
+
+fn json(row: &Importance) -> ImportanceJson<'_> {
+    ImportanceJson {
+        r#type: &row.kind,
+        value: row.value.as_deref(),
+        n: row.n,
+        baseline: row.baseline,
+        conditional_rate: row.conditional_rate,
+        gain: row.gain,
+        mutual_information_bits: row.mutual_information_bits,
+    }
+}
+
+fn table(rows: &[&Importance]) -> Table {
+    let mut table = Table::new(&["type", "value", ">attempts", ">success", ">gain", ">bits"]);
+    for row in rows {
+        table.row([
+            row.kind.clone(),
+            row.value.clone().unwrap_or_else(|| "(any)".to_owned()),
+            row.n.to_string(),
+            format!("{:.1} %", 100.0 * row.conditional_rate),
+            format!("{:.3}", row.gain),
+            format!("{:.4}", row.mutual_information_bits),
+        ]);
+    }
+    table
+}

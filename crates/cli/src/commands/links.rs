@@ -1,0 +1,67 @@
+//! `links`: which links are paused or at risk, and why.
+
+use clap::Args;
+
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, Table, note, plain};
+use crate::terminal::pace_text::span;
+use fetchwise::selector::LinkAtRisk;
+use fetchwise::time::Timestamp;
+use fetchwise_serve::json::LinkJson;
+
+/// Show the links that are paused or failed the last time, with countdown and reason
+///
+/// A link that delivered the last time is not at risk and is not shown. With both options those are shown that fit both.
+#[derive(Debug, Args)]
+#[command(after_help = "risk is how many fetches failed in a row, 5 at most: each one doubles the next pause.\n\n\
+    Examples:\n  fetchwise links --paused\n  fetchwise links --at-risk --json\n  fetchwise links https://example.org/a")]
+pub(crate) struct LinksArgs {
+    /// Only links that are paused now
+    #[arg(long)]
+    pub(crate) paused: bool,
+    /// Only links whose last fetch failed: a pause that their host asked for is no risk of theirs
+    #[arg(long)]
+    pub(crate) at_risk: bool,
+    /// Only these links
+    #[arg(value_name = "LINK")]
+    pub(crate) links: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &LinksArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    settings.existing_dir()?;
+    let (selector, _) = settings.learned()?;
+    let now = settings.clock.now();
+    let mut links = selector.links_at_risk();
+    links.retain(|of| {
+        (args.links.is_empty() || args.links.contains(&of.link))
+            && (!args.paused || of.state.pause_at(now).is_some())
+            && (!args.at_risk || of.state.risk_level > 0)
+    });
+    let host_pause = |of: &LinkAtRisk| {
+        of.domain.as_deref().and_then(|domain| selector.host_pause(domain)).filter(|until| *until > now)
+    };
+    if out.json {
+        for of in &links {
+            out.object(&LinkJson::new(of, host_pause(of), now))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if links.is_empty() {
+        note(if args.links.is_empty() {
+            "no link is paused or at risk"
+        } else {
+            "none of these links is paused or at risk"
+        });
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["link", ">paused for", ">risk", "reason", ">host paused for"]);
+    let left = |until: Option<Timestamp>| until.map_or_else(String::new, |until| span(until.since(now)));
+    for of in &links {
+        let (risk, reason) = (of.state.risk_level.to_string(), of.reason().to_string());
+        table.row([plain(&of.link), left(of.state.pause_at(now)), risk, reason, left(host_pause(of))]);
+    }
+    out.line(table)?;
+    Ok(Exit::Done)
+}

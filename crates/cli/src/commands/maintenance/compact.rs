@@ -1,0 +1,93 @@
+//! `compact`: raw attempts that are too old go, what they taught stays.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{bar, bytes, change};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, note};
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::CompactOptions;
+use fetchwise::rfc3339;
+
+/// Drop raw attempts that are too old, keeping what they taught
+///
+/// Takes snapshots first, so that evidence is the same before and after. Attempts that were forgotten go too, and small segments
+/// are merged. Works beside a running crawler, whose newest segment is left alone; it can be stopped at any point.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  fetchwise compact --dry-run\n  fetchwise compact --retain 30 --json")]
+pub(crate) struct CompactArgs {
+    /// Keep raw attempts for so many days [default: the config's log.retain_days, or 90]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36_500))]
+    pub(crate) retain: Option<u32>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Believe the clock although it is far ahead of the newest record, and of the file system or all files of the log
+    #[arg(long)]
+    pub(crate) trust_clock: bool,
+}
+
+#[derive(Serialize)]
+struct CompactJson {
+    dry_run: bool,
+    cutoff: String,
+    attempts_before: u64,
+    attempts_after: u64,
+    forgotten: u64,
+    segments_before: usize,
+    segments_after: usize,
+    bytes_before: u64,
+    bytes_after: u64,
+    snapshot_bytes: u64,
+    weight_before: f64,
+    weight_after: f64,
+    beside_writer: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &CompactArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let days = args.retain.or(settings.config.log.retain_days).unwrap_or(maintenance::RETAIN_DAYS_DEFAULT);
+    let mut options = CompactOptions::default();
+    let retain = Duration::from_secs(u64::from(days) * 86_400);
+    (options.retain, options.trust_clock, options.dry_run) = (retain, args.trust_clock, args.dry_run);
+    let dir = settings.existing_dir()?;
+    let done = maintenance::compact(&dir, &settings.blank()?, &options, settings.clock.now(), &mut bar())?;
+    let cutoff = rfc3339::format(done.cutoff);
+    if out.json {
+        out.object(&CompactJson {
+            dry_run: args.dry_run,
+            cutoff,
+            attempts_before: done.attempts.0,
+            attempts_after: done.attempts.1,
+            forgotten: done.forgotten,
+            segments_before: done.segments.0,
+            segments_after: done.segments.1,
+            bytes_before: done.bytes.0,
+            bytes_after: done.bytes.1,
+            snapshot_bytes: done.snapshot_bytes,
+            weight_before: done.weight.0,
+            weight_after: done.weight.1,
+            beside_writer: done.beside_writer,
+        })?;
+    } else {
+        let would = if args.dry_run { " (dry run: nothing was changed)" } else { "" };
+        out.line(format_args!("attempts  {}{would}", change(done.attempts.0, done.attempts.1)))?;
+        out.line(format_args!("segments  {}", change(done.segments.0 as u64, done.segments.1 as u64)))?;
+        out.line(format_args!("bytes     {} -> {}", bytes(done.bytes.0), bytes(done.bytes.1)))?;
+        if !args.dry_run {
+            out.line(format_args!("snapshot  {}", bytes(done.snapshot_bytes)))?;
+        }
+        out.line(format_args!(
+            "attempts before {cutoff} are not kept; {} of those dropped were forgotten",
+            done.forgotten
+        ))?;
+    }
+    if done.beside_writer {
+        note("fetchwise: a crawler has the directory open: the segment that it is writing was left as it is");
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,103 @@
+//! Looking after the data directory: `snapshot`, `compact`, `verify`, `repair`, `forget`.
+//!
+//! Owns what these have in common: progress, and how damage is shown. What they do is in `journal::maintain`.
+
+use clap::Subcommand;
+use indicatif::HumanBytes;
+use serde::Serialize;
+
+use crate::setup::settings::{Settings, say_torn};
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{ERROR, Out, plain, styled};
+use crate::terminal::progress::ByteBar;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::Phase;
+use fetchwise::journal::{Damage, Progress};
+
+mod compact;
+mod forget;
+mod repair;
+mod snapshot;
+mod verify;
+
+/// The commands that look after the data directory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MaintainCommand {
+    Snapshot(snapshot::SnapshotArgs),
+    Compact(compact::CompactArgs),
+    Verify(verify::VerifyArgs),
+    Repair(repair::RepairArgs),
+    Forget(forget::ForgetArgs),
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(command: &MaintainCommand, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    // Before a command mends it. What else is wrong with the log the command says itself, and `verify` says this, too.
+    if !matches!(command, MaintainCommand::Verify(_)) {
+        let torn = maintenance::torn_tail(&settings.existing_dir()?).ok().flatten();
+        say_torn(torn.as_ref());
+    }
+    match command {
+        MaintainCommand::Snapshot(args) => snapshot::run(args, settings, out),
+        MaintainCommand::Compact(args) => compact::run(args, settings, out),
+        MaintainCommand::Verify(args) => verify::run(args, settings, out),
+        MaintainCommand::Repair(args) => repair::run(args, settings, out),
+        MaintainCommand::Forget(args) => forget::run(args, settings, out),
+    }
+}
+
+/// A place that is damaged, as JSON has it.
+#[derive(Debug, Serialize)]
+struct DamageJson<'a> {
+    file: &'a str,
+    offset: u64,
+    bytes: u64,
+    first_seq: Option<u64>,
+    /// None as well when it is not known.
+    last_seq: Option<u64>,
+    what: &'a str,
+}
+
+impl<'a> From<&'a Damage> for DamageJson<'a> {
+    fn from(damage: &'a Damage) -> Self {
+        Self {
+            file: &damage.file,
+            offset: damage.offset,
+            bytes: damage.len,
+            first_seq: damage.records.map(|(first, _)| first),
+            last_seq: damage.records.map(|(_, last)| last).filter(|last| *last < u64::MAX),
+            what: damage.what,
+        }
+    }
+}
+
+fn damage_json(damage: &[Damage]) -> Vec<DamageJson<'_>> {
+    damage.iter().map(DamageJson::from).collect()
+}
+
+fn show_damage(out: &mut Out, damage: &[Damage]) -> Result<(), Failure> {
+    damage
+        .iter()
+        .try_for_each(|damage| out.line(format_args!("{}  {}", styled(ERROR, "damaged"), plain(&damage.to_string()))))
+}
+
+/// Shows what maintenance is at.
+fn bar() -> impl FnMut(Phase, Progress) {
+    let mut bar = ByteBar::new();
+    move |phase, progress| {
+        let what = match phase {
+            Phase::Folding => "learning from records",
+            Phase::Compacting => "compacting",
+            _ => "reading",
+        };
+        bar.tell(what, progress);
+    }
+}
+
+fn change(before: u64, after: u64) -> String {
+    format!("{before} -> {after}")
+}
+
+fn bytes(n: u64) -> String {
+    HumanBytes(n).to_string()
+}

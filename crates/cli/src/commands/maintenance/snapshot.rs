@@ -1,0 +1,64 @@
+//! `snapshot`: what all records taught, so that the next start need not read them.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{bar, bytes};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::Out;
+use fetchwise::journal::maintenance;
+
+/// Write down what all attempts have taught, so that the next start is fast
+///
+/// A start reads the newest snapshot and the attempts that came later. Two snapshots are kept; when the newest one is damaged the
+/// one before it is used, and nothing is lost. Works beside a running crawler.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fetchwise snapshot")]
+pub(crate) struct SnapshotArgs {}
+
+#[derive(Serialize)]
+struct SnapshotJson {
+    covers_seq: u64,
+    records: u64,
+    entries: u64,
+    cells: u64,
+    links: u64,
+    hosts: u64,
+    file: Option<String>,
+    bytes: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(_: &SnapshotArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let taken = maintenance::snapshot(&settings.existing_dir()?, &settings.blank()?, settings.clock.now(), &mut bar())?;
+    let file = taken.file.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    if out.json {
+        out.object(&SnapshotJson {
+            covers_seq: taken.covers_seq,
+            records: taken.records,
+            entries: taken.entries,
+            cells: taken.cells,
+            links: taken.links,
+            hosts: taken.hosts,
+            file,
+            bytes: taken.bytes,
+        })?;
+        return Ok(Exit::Done);
+    }
+    match file {
+        Some(file) => out.line(format_args!(
+            "{file}: {} keys, {} cells, {} links, {} hosts; covers records up to {}, {} of them new ({})",
+            taken.entries,
+            taken.cells,
+            taken.links,
+            taken.hosts,
+            taken.covers_seq,
+            taken.records,
+            bytes(taken.bytes)
+        ))?,
+        None if taken.covers_seq == 0 => out.line("nothing has been learned yet")?,
+        None => out.line(format_args!("nothing new since the snapshot that covers record {}", taken.covers_seq))?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,31 @@
+//! One file or folder for each subcommand: its arguments, what it does, and its results.
+//!
+//! Must not know: how the program starts and ends.
+
+pub(crate) mod attempts;
+pub(crate) mod ban_rate;
+pub(crate) mod classify;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod export;
+pub(crate) mod fetch;
+pub(crate) mod fetchers;
+#[cfg(feature = "fleet")]
+pub(crate) mod fleet;
+pub(crate) mod hosts;
+pub(crate) mod import;
+pub(crate) mod importance;
+pub(crate) mod links;
+pub(crate) mod maintenance;
+pub(crate) mod query;
+pub(crate) mod replay_policy;
+pub(crate) mod rollout;
+pub(crate) mod select;
+pub(crate) mod serve;
+pub(crate) mod simulate;
+pub(crate) mod stats;
+pub(crate) mod testbed;
+pub(crate) mod try_url;
+pub(crate) mod unpause;

@@ -1,0 +1,217 @@
+//! `query`: how often each fetcher delivered where all of some heuristics hold.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::setup::log_scan;
+use crate::setup::peer_evidence;
+use crate::setup::peer_evidence::{Folded, Foreign};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, Table, percent};
+use fetchwise::analytics::{Conditional, Query};
+use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::url::domain_of;
+
+/// Say how often each fetcher delivered, given all of some heuristics
+///
+/// Counts the attempts in the log that are tagged with every one of them: exact, where `explain` shows what evidence, which
+/// is kept by single heuristics, makes of it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "attempts are all that match, counted those whose outcome counts: what the fetcher is not to blame for (a 404, say) \
+    does not. Both rates are shares of the counted ones: success_rate with each of them alike, decayed_success_rate by what evidence goes \
+    by, where an attempt weighs half as much after each half-life and a timeout half of others. In a fleet, what other nodes have told \
+    stands beside it in columns of its own; what nobody is to blame for is not told.\n\n\
+    Examples:\n  \
+    fetchwise query --where domain=example.org --where suffix=.pdf\n  \
+    fetchwise query --where status_403=true --json"
+)]
+pub(crate) struct QueryArgs {
+    /// A heuristic that attempts must have, as TYPE=VALUE; repeatable
+    #[arg(long = "where", value_name = "T=V", required = true, value_parser = parse_heuristic)]
+    pub(crate) all_of: Vec<(String, String)>,
+}
+
+#[derive(Serialize)]
+struct ConditionalJson<'a> {
+    fetcher: &'a str,
+    attempts: u64,
+    counted: u64,
+    success_rate: Option<f64>,
+    decayed_success_rate: Option<f64>,
+    decayed_success: f64,
+    decayed_attempts: f64,
+    #[serde(flatten)]
+    fleet: Option<ToldJson>,
+}
+
+/// What other nodes of a fleet have told of a fetcher.
+#[derive(Serialize)]
+struct ToldJson {
+    own_attempts: u64,
+    foreign_attempts: u64,
+    /// Those of them that are known as evidence only: of a domain, where nothing else is asked for.
+    foreign_folded_attempts: u64,
+    foreign_success_rate: Option<f64>,
+    foreign_decayed_success_rate: Option<f64>,
+    foreign_decayed_success: f64,
+    foreign_decayed_attempts: f64,
+    /// Nodes of which older attempts are known as evidence only.
+    foreign_folded_nodes: usize,
+}
+
+/// A fetcher's row of the node's own attempts, and what others have told of the same.
+#[derive(Default)]
+struct Both {
+    own: Conditional,
+    theirs: Conditional,
+    folded: Folded,
+}
+
+impl Both {
+    fn attempts(&self) -> u64 {
+        self.theirs.attempts + self.folded.attempts
+    }
+
+    fn success_rate(&self) -> Option<f64> {
+        self.folded.success_rate(self.theirs.delivered, self.theirs.counted)
+    }
+
+    fn total(&self) -> f64 {
+        self.theirs.total + self.folded.total
+    }
+
+    fn decayed_success_rate(&self) -> Option<f64> {
+        (self.total() > 0.0).then(|| (self.theirs.success + self.folded.success) / self.total())
+    }
+
+    fn json(&self, told: &Foreign) -> ToldJson {
+        ToldJson {
+            own_attempts: self.own.attempts,
+            foreign_attempts: self.attempts(),
+            foreign_folded_attempts: self.folded.attempts,
+            foreign_success_rate: self.success_rate(),
+            foreign_decayed_success_rate: self.decayed_success_rate(),
+            foreign_decayed_success: self.theirs.success + self.folded.success,
+            foreign_decayed_attempts: self.total(),
+            foreign_folded_nodes: told.nodes,
+        }
+    }
+}
+
+/// The domain that is asked for, where nothing else is: of it others' evidence is known, too.
+fn only_domain(all_of: &[Heuristic]) -> Option<&str> {
+    let [one] = all_of else { return None };
+    (one.kind == "domain").then_some(&*one.value)
+}
+
+/// The rows of both: in the order of the node's own, then fetchers that others alone have used.
+fn together(own: &Query, theirs: &Query, domain: Option<&str>, told: Option<&Foreign>) -> Vec<Both> {
+    let mut rows: Vec<Both> = own.rows().into_iter().map(|own| Both { own, ..Both::default() }).collect();
+    let place = |rows: &mut Vec<Both>, fetcher: &str| {
+        rows.iter().position(|row| row.own.fetcher == fetcher).unwrap_or_else(|| {
+            let mut row = Both::default();
+            row.own.fetcher = fetcher.to_owned();
+            rows.push(row);
+            rows.len() - 1
+        })
+    };
+    for other in theirs.rows() {
+        let at = place(&mut rows, &other.fetcher);
+        rows[at].theirs = other;
+    }
+    let said = told.zip(domain).and_then(|(told, domain)| told.share.said_of([domain].into_iter()).remove(domain));
+    for said in said.iter().flatten() {
+        let at = place(&mut rows, &said.fetcher);
+        rows[at].folded = [said].into_iter().collect();
+    }
+    rows
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &QueryArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let all_of: Vec<Heuristic> = args.all_of.iter().map(|(kind, value)| heuristic(kind, value)).collect();
+    let now = settings.clock.now();
+    let mut query = Query::new(all_of.clone(), settings.decay()?, now);
+    let dir = settings.existing_dir()?;
+    log_scan::attempts(&dir, |attempt| query.observe(&attempt))?;
+    let mut theirs = Query::new(all_of.clone(), settings.decay()?, now);
+    let told = peer_evidence::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">decayed", ">of"] } else { &[] };
+    let own = ["fetcher", ">attempts", ">counted", ">success", ">decayed", ">of"];
+    let mut table = Table::new(&[own.as_slice(), others].concat());
+    let domain = only_domain(&all_of);
+    for both in together(&query, &theirs, domain, told.as_ref()) {
+        let row = &both.own;
+        let (success_rate, decayed_success_rate) = (row.success_rate(), row.decayed_success_rate());
+        if out.json {
+            out.object(&ConditionalJson {
+                fetcher: &row.fetcher,
+                attempts: row.attempts,
+                counted: row.counted,
+                success_rate,
+                decayed_success_rate,
+                decayed_success: row.success,
+                decayed_attempts: row.total,
+                fleet: told.as_ref().map(|told| both.json(told)),
+            })?;
+            continue;
+        }
+        let (attempts, counted) = (row.attempts.to_string(), row.counted.to_string());
+        let total = format!("{:.2}", row.total);
+        let own = [row.fetcher.clone(), attempts, counted, percent(success_rate), percent(decayed_success_rate), total];
+        let theirs = [
+            both.attempts().to_string(),
+            percent(both.success_rate()),
+            percent(both.decayed_success_rate()),
+            format!("{:.2}", both.total()),
+        ];
+        table.row(own.into_iter().chain(theirs.into_iter().take(others.len())));
+    }
+    if !out.json {
+        match table.is_empty() {
+            true => {
+                let wanted: Vec<String> = all_of.iter().map(|h| format!("{}={}", h.kind, h.value)).collect();
+                out.line(crate::terminal::output::plain(&format!("no attempt has {}", wanted.join(" and "))))?;
+            }
+            false => out.line(table)?,
+        }
+        if let Some(note) =
+            told.as_ref().filter(|_| domain.is_none()).and_then(|told| told.note("they are not counted"))
+        {
+            out.line(note)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A heuristic as attempts are tagged with it: host names and suffixes in lower case, a domain without `www.`.
+fn heuristic(kind: &str, value: &str) -> Heuristic {
+    let value = match kind {
+        "domain" => domain_of(&value.to_ascii_lowercase()).to_owned(),
+        "site" | "suffix" => value.to_ascii_lowercase(),
+        _ => value.to_owned(),
+    };
+    Heuristic::new(kind.to_owned(), value)
+}
+
+/// Reads `type=value`.
+fn parse_heuristic(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((kind, value)) if !kind.trim().is_empty() => Ok((kind.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{text:?} is no heuristic: expected TYPE=VALUE, as in domain=example.org")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_attempts_are_tagged() {
+        assert_eq!(heuristic("domain", "WWW.Example.org"), Heuristic::new("domain", "example.org"));
+        assert_eq!(heuristic("suffix", ".PDF"), Heuristic::new("suffix", ".pdf"));
+        assert_eq!(heuristic("mine", "As It Is"), Heuristic::new("mine", "As It Is"));
+    }
+}

@@ -1,0 +1,149 @@
+//! `replay-policy`: off-policy evaluation, what a policy would have been worth on the log that another one made.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::setup::log_scan;
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, Table, note, percent, plain};
+use fetchwise::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
+use fetchwise::policy;
+
+/// Evaluate a policy on the log that another one made (off-policy evaluation)
+///
+/// The log is replayed; at each first attempt of a fetch the policy is asked what it would have taken. What the log knows about
+/// that choice is weighed by how likely its own policy was to make it. The estimate is the worth of a fetch, in plain requests.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "estimate is doubly robust: the selector's own expectation, corrected by the log where both agree on the \
+    fetcher. ips is by inverse propensity alone; logged is what the log itself came to. The interval is one of 95 %. Warnings \
+    say why the log cannot support the question: a log says nothing of requests that its policy never made.\n\n\
+    Policies: default, index, confident, published.\n\n\
+    Examples:\n  fetchwise replay-policy --policy index\n  fetchwise replay-policy --policy default,published --json"
+)]
+pub(crate) struct ReplayPolicyArgs {
+    /// Which policy; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct EvaluationJson<'a> {
+    policy: &'a str,
+    estimate: Option<f64>,
+    ci_low: Option<f64>,
+    ci_high: Option<f64>,
+    effective_sample: f64,
+    ips: EstimateJson,
+    logged: EstimateJson,
+    fetches: u64,
+    agreed: u64,
+    unsupported_share: f64,
+    left_out: u64,
+    supported: bool,
+    warnings: &'a [String],
+}
+
+/// An estimate; all null when it rests on no fetch.
+#[derive(Serialize)]
+struct EstimateJson {
+    estimate: Option<f64>,
+    ci_low: Option<f64>,
+    ci_high: Option<f64>,
+}
+
+impl EstimateJson {
+    fn over(fetches: u64, of: Estimate) -> Self {
+        let shown = |value| (fetches > 0).then_some(value);
+        Self { estimate: shown(of.value), ci_low: shown(of.ci_low), ci_high: shown(of.ci_high) }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ReplayPolicyArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let dir = settings.existing_dir()?;
+    let evaluators = args.policy.iter().map(|name| evaluator(name.trim(), settings));
+    let mut evaluators = evaluators.collect::<Result<Vec<_>, _>>()?;
+    let now = settings.clock.now();
+    log_scan::attempts(&dir, |mut attempt| {
+        // As when evidence is read: what the clock was wrong about counts as of now.
+        attempt.attempted_at = attempt.attempted_at.min(now);
+        evaluators.iter_mut().for_each(|evaluator| evaluator.add(&attempt));
+    })?;
+    let evaluations: Vec<Evaluation> = evaluators.into_iter().map(OffPolicyEvaluator::finish).collect();
+    for evaluation in &evaluations {
+        for warning in &evaluation.warnings {
+            note(format_args!("warning: {}: {}", plain(&evaluation.policy), plain(warning)));
+        }
+    }
+    if out.json {
+        return evaluations.iter().try_for_each(|evaluation| out.object(&json(evaluation))).map(|()| Exit::Done);
+    }
+    let mut table = Table::new(&[
+        "policy",
+        ">worth a fetch",
+        ">95 % interval",
+        ">by propensity",
+        ">fetches",
+        ">agreed",
+        ">effective",
+    ]);
+    for evaluation in &evaluations {
+        let of = evaluation.doubly_robust;
+        table.row([
+            evaluation.policy.clone(),
+            shown(evaluation.fetches, of.value),
+            format!("{} to {}", shown(evaluation.fetches, of.ci_low), shown(evaluation.fetches, of.ci_high)),
+            shown(evaluation.agreed, evaluation.inverse_propensity.value),
+            evaluation.fetches.to_string(),
+            percent((evaluation.fetches > 0).then(|| evaluation.agreed as f64 / evaluation.fetches as f64)),
+            format!("{:.0}", evaluation.effective_sample),
+        ]);
+    }
+    if let Some(any) = evaluations.first() {
+        let of = any.logged;
+        let interval = format!("{} to {}", shown(any.fetches, of.ci_low), shown(any.fetches, of.ci_high));
+        let dash = || "-".to_owned();
+        table.row([
+            "(the log)".to_owned(),
+            shown(any.fetches, of.value),
+            interval,
+            dash(),
+            any.fetches.to_string(),
+            dash(),
+            dash(),
+        ]);
+    }
+    out.line(table)?;
+    Ok(Exit::Done)
+}
+
+/// A number that rests on so many fetches; `-` when on none.
+fn shown(fetches: u64, value: f64) -> String {
+    if fetches > 0 { format!("{value:.2}") } else { "-".to_owned() }
+}
+
+fn evaluator(name: &str, settings: &Settings) -> Result<OffPolicyEvaluator, Failure> {
+    let policy = policy::by_name(name).map_err(Failure::usage)?;
+    Ok(OffPolicyEvaluator::new(settings.unlearned(policy)?))
+}
+
+fn json(evaluation: &Evaluation) -> EvaluationJson<'_> {
+    let of = EstimateJson::over(evaluation.fetches, evaluation.doubly_robust);
+    EvaluationJson {
+        policy: &evaluation.policy,
+        estimate: of.estimate,
+        ci_low: of.ci_low,
+        ci_high: of.ci_high,
+        effective_sample: evaluation.effective_sample,
+        ips: EstimateJson::over(evaluation.agreed, evaluation.inverse_propensity),
+        logged: EstimateJson::over(evaluation.fetches, evaluation.logged),
+        fetches: evaluation.fetches,
+        agreed: evaluation.agreed,
+        unsupported_share: evaluation.unsupported_share,
+        left_out: evaluation.left_out,
+        supported: evaluation.warnings.is_empty(),
+        warnings: &evaluation.warnings,
+    }
+}

@@ -1,0 +1,49 @@
+//! `select`: which fetcher would be used, without any network.
+
+use clap::Args;
+
+use crate::setup::decider::{Decider, SituationArgs, each_url, read_url, show_bad_line, show_error};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, plain};
+
+/// Say which fetcher would be used, without any network
+///
+/// Considers the fetchers that `fetch` could use: those of the config, or, without any there, a plain request and the browser if one
+/// is found. When the log speaks for a fetcher that is not to be had, the answer names both. Answers come in the order of the URLs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    fetchwise select https://example.org/docs/a.pdf\n  \
+    fetchwise select --json --tried direct_access --last-failure blocked https://example.org/\n  \
+    fetchwise select - < urls.txt")]
+pub(crate) struct SelectArgs {
+    /// What would be fetched; - reads lines from stdin
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<String>,
+    #[command(flatten)]
+    pub(crate) situation: SituationArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &SelectArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let mut decider = Decider::new(settings, &args.situation)?;
+    let mut exit = Exit::Done;
+    each_url(&args.urls, |text, line| {
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                exit = Exit::Failed;
+                return show_bad_line(out, line, error);
+            }
+        };
+        match read_url(text).and_then(|url| decider.decide(&url)) {
+            Ok(decided) if out.json => out.object(&decider.json(text, &decided)),
+            Ok(decided) => out.line(format_args!("{}  {}", plain(text), decider.words(&decided))),
+            Err(error) => {
+                exit = Exit::Failed;
+                show_error(out, text, &error)
+            }
+        }
+    })?;
+    Ok(exit)
+}

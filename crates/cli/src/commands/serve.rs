@@ -1,0 +1,325 @@
+//! `serve`: decisions, attempts and visits over HTTP, for crawlers in any language.
+//!
+//! Owns how a server is put together from settings, and its beginning and end. What it answers is the crate `fetchwise-serve`'s.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::fetch::args::{PaceArgs, parse_size, parse_time};
+use crate::commands::fetch::build_crawler::{about_guard, journal_options, pace, visits};
+use crate::commands::fetch::crawl_options::Wishes;
+use crate::commands::fetch::shutdown;
+use crate::setup::background_maintenance;
+use crate::setup::fetcher_availability::{Available, BrowserArgs, NoBrowser};
+use crate::setup::listen::{Advice, listen, tokens};
+use crate::setup::reload;
+use crate::setup::reload::Reload;
+use crate::setup::server_discovery::ADDRESS_FILE;
+use crate::setup::settings::{Settings, say_torn};
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, note, plain};
+use fetchwise::detect::Detector;
+use fetchwise::fetch::local_faults::raise_descriptor_limit;
+use fetchwise::journal::{Journal, OnFull};
+use fetchwise::pace::Pace;
+use fetchwise::rollout::Guard;
+use fetchwise::selector::{Selector, SelectorBuilder};
+use fetchwise_serve::{Handle, Options, Parts, Server, Tokens};
+
+/// Where a server listens unless told otherwise.
+const LISTEN: &str = "127.0.0.1:7117";
+/// When it cannot listen.
+const ADVICE: Advice = Advice {
+    example: "--listen 127.0.0.1:7117",
+    token: "make a token with `fetchwise serve --new-token --token-file tokens.txt`, or set FETCHWISE_TOKEN",
+};
+/// Descriptors for everything that is no connection: the log, its segments, the runtime.
+const RESERVED: u64 = 128;
+/// Requests a second of each client, where others than this machine's own can come.
+const RATE: u32 = 2000;
+/// How often what upkeep did is looked at.
+const UPKEEP_TICK: Duration = Duration::from_secs(2);
+
+/// Answer over HTTP: which fetcher, what came of it, why, and how it goes
+///
+/// Crawlers in any language ask which fetcher to use, fetch with their own client, and report what came: a visit, or single decisions
+/// and attempts. The data directory is the server's own while it runs.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Tokens come from --token-file (one a line, as it is or as `sha256:HASH`) or from $FETCHWISE_TOKEN. Unless it \
+    listens on loopback only, a server needs one.\n\n\
+    Examples:\n  fetchwise serve --listen 127.0.0.1:7117\n  \
+    curl -d '{\"urls\": [\"https://example.org/\"]}' http://127.0.0.1:7117/v1/select\n  \
+    fetchwise serve --new-token --token-file tokens.txt       print a new token, and keep its hash\n  \
+    fetchwise serve --listen 0.0.0.0:7117 --token-file tokens.txt"
+)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = LISTEN)]
+    pub(crate) listen: String,
+    /// Tokens that open the server: one a line, or its hash as --new-token writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print a new token, add its hash to --token-file, and stop
+    #[arg(long, requires = "token_file")]
+    pub(crate) new_token: bool,
+    /// Consider every fetcher by name, not only those of the config and those that attempts were told of
+    #[arg(long)]
+    pub(crate) all_fetchers: bool,
+    /// Crawlers have no browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(crate) fleet: super::fleet::FleetArgs,
+    /// The longest body of a request
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
+    pub(crate) max_body: u64,
+    /// Requests a second of each client, 0 for as many as come [default: 0 on loopback, 2000 elsewhere]
+    #[arg(long, value_name = "N")]
+    pub(crate) client_rate: Option<u32>,
+    /// Connections at once; with one more the one that was idle for longest is closed
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
+    /// Visits at once
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_visits: u32,
+    /// A visit ends that nobody comes back to for so long after its deadline
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) visit_patience: Duration,
+    /// What is under way may take so long after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    pub(crate) grace: Duration,
+    /// A name that the server is reached under beside addresses and localhost, where it has no tokens; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ListeningJson<'a> {
+    listening: &'a str,
+    url: &'a str,
+}
+
+#[derive(Serialize)]
+struct TokenJson<'a> {
+    token: &'a str,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ServeArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    if let Some(file) = args.token_file.as_deref().filter(|_| args.new_token) {
+        return new_token(file, out);
+    }
+    let tokens = tokens(args.token_file.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::failed)?;
+    let ended: Result<Arc<Journal>, Failure> = runtime.block_on(async {
+        let mut stop = shutdown::listen().map_err(Failure::failed)?;
+        let listener = listen(&args.listen, &tokens, &ADVICE).await?;
+        let address = listener.local_addr().map_err(Failure::failed)?;
+        let (server, journal) = assemble(args, settings, tokens, address)?;
+        let address_file = tell(journal.dir(), address);
+        let upkeep = background_maintenance::start(settings, journal.dir())?;
+        let handle = server.handle();
+        #[cfg(feature = "fleet")]
+        let fleet = super::fleet::join(settings, &args.fleet, &journal, handle.selector()).await?;
+        #[cfg(feature = "fleet")]
+        let server = match &fleet {
+            Some(fleet) => server.in_fleet(fleet.told()),
+            None => server,
+        };
+        say(out, address)?;
+        let asked = async {
+            let _ = stop.changed().await;
+            note("stopping: answering what is under way");
+        };
+        #[cfg(feature = "fleet")]
+        let forgot = || fleet.as_ref().map_or(0, |fleet| fleet.forgot());
+        #[cfg(not(feature = "fleet"))]
+        let forgot = || 0;
+        let tended = tend(upkeep.as_ref(), &handle, forgot);
+        let ended = tokio::select! {
+            ended = server.run(listener, asked) => ended,
+            () = tended => unreachable!("upkeep is looked after for as long as there is a server"),
+        };
+        if let Some(upkeep) = upkeep {
+            upkeep.stop();
+        }
+        let cut = ended.map_err(|error| {
+            Failure::failed(format_args!("the attempt log cannot be written: {error}"))
+                .advise("what was acknowledged is there; what was not may be lost")
+        })?;
+        drop(address_file);
+        #[cfg(feature = "fleet")]
+        if let Some(fleet) = fleet {
+            fleet.end().await;
+        }
+        if cut > 0 {
+            note(format_args!("{cut} requests were not done within {}: cut", humantime::format_duration(args.grace)));
+        }
+        Ok(journal)
+    });
+    // Reading a long page holds a thread that nobody can stop.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    let journal = ended?;
+    let dir = journal.dir().to_owned();
+    if let Ok(journal) = Arc::try_unwrap(journal) {
+        journal.close()?;
+    }
+    settings.snapshot_if_due(&dir);
+    Ok(Exit::Done)
+}
+
+/// Makes a token, and keeps its hash.
+fn new_token(file: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let token =
+        Tokens::random().map_err(|error| Failure::failed(format_args!("the system has no randomness: {error}")))?;
+    Tokens::append(file, &token)
+        .map_err(|error| Failure::failed(format_args!("cannot write to {}: {error}", file.display())))?;
+    match out.json {
+        true => out.object(&TokenJson { token: &token })?,
+        false => out.line(&token)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Notes in the data directory where the server is, for commands that want something of it. Gone with what is returned.
+fn tell(dir: &Path, address: SocketAddr) -> Told {
+    let file = dir.join(ADDRESS_FILE);
+    if let Err(error) = std::fs::write(&file, format!("http://{address}\n")) {
+        note(format_args!(
+            "warning: {} cannot be written, so that no command finds the server: {error}",
+            file.display()
+        ));
+    }
+    Told(file)
+}
+
+/// The file that says where the server is.
+struct Told(PathBuf);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        // One that stays says where there was a server: whoever asks there finds out.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn say(out: &mut Out, address: SocketAddr) -> Result<(), Failure> {
+    let (address, url) = (address.to_string(), format!("http://{address}"));
+    match out.json {
+        true => out.object(&ListeningJson { listening: &address, url: &url })?,
+        false => out.line(format_args!("listening on {url}"))?,
+    }
+    out.flush()
+}
+
+/// Opens the data directory for writing, learns what is in it, and puts a server together. Called within a runtime.
+fn assemble(
+    args: &ServeArgs,
+    settings: &Settings,
+    tokens: Tokens,
+    address: SocketAddr,
+) -> Result<(Server, Arc<Journal>), Failure> {
+    let hangups = reload::listen(settings).map_err(Failure::failed)?;
+    let router = settings.router()?.clone();
+    let wishes = Wishes { pace: args.pace.clone(), ..Wishes::default() };
+    let (detector, classifier) = detectors(settings)?;
+    let (journal, recovery) = Journal::open(&settings.data_dir()?, journal_options(settings).on_full(OnFull::Error))?;
+    say_torn(recovery.torn.as_ref());
+    let journal = Arc::new(journal);
+    let pace = Pace::new(pace(settings, &wishes)).with_keeper(Box::new(Arc::clone(&journal)));
+    let visits = visits(settings, &wishes);
+    let with = |builder: SelectorBuilder| {
+        builder.visits(visits).router(router.clone()).clock(Arc::clone(&settings.clock)).pace(pace)
+    };
+    let (selector, _) = settings.learned_with(with)?;
+    let (guard, said) = Guard::open(journal.dir(), &selector, settings.config.guard()).map_err(about_guard)?;
+    said.iter().for_each(reload::say);
+    let missing = if args.all_fetchers { Vec::new() } else { missing(args, settings, &selector)? };
+    let parts = Parts {
+        selector,
+        journal: Arc::clone(&journal),
+        detector: Arc::clone(&detector),
+        classifier: Arc::clone(&classifier),
+        missing,
+        tokens,
+        options: options(args, address),
+        guard: Some(Arc::clone(&guard)),
+    };
+    let server = Server::new(parts)?;
+    let handle = server.handle();
+    let again = Reload::new(settings, handle.selector(), &[&detector, &classifier], &guard);
+    // Both end with the runtime.
+    reload::watch(&guard, handle.selector());
+    reload::on_hangup(hangups, again);
+    Ok((server, journal))
+}
+
+/// Says what upkeep has done, and has the log counted anew when it lost attempts: by upkeep, or because some node of the fleet was told
+/// to forget a domain, as `forgot` counts.
+async fn tend(upkeep: Option<&background_maintenance::Running>, server: &Handle, forgot: impl Fn() -> u64) {
+    let mut ticks = tokio::time::interval(UPKEEP_TICK);
+    let mut known = forgot();
+    loop {
+        ticks.tick().await;
+        let said: Vec<String> = upkeep.into_iter().flat_map(background_maintenance::Running::said).collect();
+        said.iter().for_each(|words| note(plain(words)));
+        let forgotten = forgot();
+        if !said.is_empty() || forgotten != known {
+            known = forgotten;
+            server.recount().await;
+        }
+    }
+}
+
+fn options(args: &ServeArgs, address: SocketAddr) -> Options {
+    let files = usize::try_from(raise_descriptor_limit().saturating_sub(RESERVED)).unwrap_or(usize::MAX).max(1);
+    let most = args.max_connections as usize;
+    if files < most {
+        note(format_args!(
+            "warning: {files} connections at once instead of {most}, since this process may open so many files only: raise the limit \
+             (ulimit -n)"
+        ));
+    }
+    let default = if address.ip().to_canonical().is_loopback() { 0 } else { RATE };
+    let mut options = Options::default();
+    options.max_body = usize::try_from(args.max_body).unwrap_or(usize::MAX);
+    options.rate = NonZeroU32::new(args.client_rate.unwrap_or(default));
+    options.max_connections = most.min(files);
+    options.max_visits = args.max_visits as usize;
+    options.visit_patience = args.visit_patience;
+    options.grace = args.grace;
+    options.hosts.clone_from(&args.host);
+    options
+}
+
+/// What reads the pages that visits report, and what reads those that are only to be classified. SIGHUP has both read the rules again.
+fn detectors(settings: &Settings) -> Result<(Arc<Detector>, Arc<Detector>), Failure> {
+    let detector = Arc::new(settings.detector()?);
+    let options = settings.detector_options().counting_all();
+    let classifier = Arc::new(settings.detector()?.with_options(options));
+    Ok((detector, classifier))
+}
+
+/// Candidates that no crawler is known to have. A browser is one that most have, whether there is one on this machine or not.
+fn missing(args: &ServeArgs, settings: &Settings, selector: &Selector) -> Result<Vec<(String, String)>, Failure> {
+    let available = Available::find(settings, &BrowserArgs { chromium: None, no_browser: args.no_browser })?;
+    let of_here = match &available.browser {
+        Err(NoBrowser::Missing(reason)) => Some(reason.clone()),
+        _ => None,
+    };
+    let why = |name: &str| {
+        let why = available.why_not(name).filter(|why| of_here.as_deref() != Some(why))?;
+        Some((name.to_owned(), why.lines().next().unwrap_or_default().to_owned()))
+    };
+    Ok(selector.candidates().filter_map(|(_, spec)| why(&spec.name)).collect())
+}

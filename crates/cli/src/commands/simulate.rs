@@ -1,0 +1,380 @@
+//! `simulate`: policies in invented worlds. Reads no settings, no log and no clock: the same arguments print the same bytes.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use fetchwise_simulate::{
+    CRAWLERS, Contestant, JOINT_WORLDS, JointReport, JointWorld, MORE, NAMES, PACE_WORLDS, PACERS, PaceOptions,
+    PaceReport, PaceWorld, PolicyReport, SHIPPED, SimulateOptions, World, WorldError, html, joint_html, joint_table,
+    pace_html, pace_table, simulate, simulate_joint, simulate_pace, table,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, note};
+
+/// Compare policies in invented worlds, under a virtual clock and without any network
+///
+/// Every policy fetches every URL of the world through the calls that a crawler makes, and meets the same luck. Regret is worth
+/// lost a URL against an oracle that knows all chances. The same worlds, policies and seeds (numbers from which chance is drawn) print
+/// the same bytes.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Policies: default, untagged, index, confident, published, oracle, always_direct, always_browser, ladder, hinted_ladder,\n\
+    hinted_breaker, smart, crawlee, tier_tracker, webpeel, one_probe; or all.\n\n\
+    Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
+    with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
+    Paces of hosts with limits: pace, pace-8h, pace-again, pace-held-out, pace-others. Who takes part there: pace, pace20 (with the shipped\n\
+    rate_max), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, heritrix, nutch; or all.\n\n\
+    Choosing and pacing together, on hosts whose limits depend on who asks: joint-1, joint-2. Who takes part there: fetchwise, unpaced,\n\
+    oracle, aimd, direct_1s, browser_1s, direct_best, browser_best; or all.\n\n\
+    Examples:\n  \
+    fetchwise simulate --world W1 --policy default,hinted_breaker --seeds 9001..9005\n  \
+    fetchwise simulate --world W1,W4,my-world.toml --policy all --html report.html\n  \
+    fetchwise simulate --world pace --policy pace,aimd --html paces.html\n  \
+    fetchwise simulate --world joint-1 --policy all --seeds 1 --html joint.html\n  \
+    fetchwise simulate --world W1 --fleet 10 --delay 2s,1m\n  \
+    fetchwise simulate --show-world W1 > my-world.toml"
+)]
+pub(crate) struct SimulateArgs {
+    /// World files, or names of shipped worlds; repeatable [default: W1 to W7]
+    #[arg(long, value_name = "FILE.toml", value_delimiter = ',')]
+    pub(crate) world: Vec<PathBuf>,
+    /// Who takes part; repeatable
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "default")]
+    pub(crate) policy: Vec<String>,
+    /// One seed, or the first and the last of several
+    #[arg(long, value_name = "A..B", default_value = "9001..9003", value_parser = parse_seeds)]
+    pub(crate) seeds: SeedRange,
+    /// Write a page with plots too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Measure how long decisions take; such results differ from run to run
+    #[arg(long)]
+    pub(crate) timing: bool,
+    /// Threads [default: as many as there are]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) threads: usize,
+    /// Let one node and fleets of so many nodes crawl: apart, divided by site, and learning as one
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    pub(crate) fleet: Vec<u64>,
+    /// How late the nodes of a fleet learn of each other's attempts at most; repeatable [default: 2s]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = humantime::parse_duration, requires = "fleet")]
+    pub(crate) delay: Vec<Duration>,
+    /// Whether a fleet's nodes share one IP address, so that a host which bans it bans them all, or have one each
+    #[arg(long, value_name = "WHICH", value_parser = ["one", "each"], default_value = "one", requires = "fleet")]
+    pub(crate) egress: String,
+    /// Let fleets crawl in scope own, too: each site has its node, and nodes learn from each other what belongs to no one site. Fleets of
+    /// more than 100 nodes always do
+    #[arg(long, requires = "fleet")]
+    pub(crate) own: bool,
+    /// Write a fleet's plots into this folder as SVG files
+    #[arg(long, value_name = "DIR", requires = "fleet")]
+    pub(crate) plots: Option<PathBuf>,
+    /// Print a shipped world file and stop
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show_world: Option<String>,
+}
+
+/// Seeds from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeedRange {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    if let Some(name) = &args.show_world {
+        out.raw(shipped(name).ok_or_else(|| no_such_world(name))?.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    if !args.fleet.is_empty() {
+        return run_fleet(args, out);
+    }
+    if args.world.iter().any(|path| pace_text(path).is_some()) {
+        return run_pace(args, out);
+    }
+    if args.world.iter().any(|path| joint_text(path).is_some()) {
+        return run_joint(args, out);
+    }
+    let worlds = worlds(args)?;
+    let contestants = contestants(args)?;
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let reports: Vec<PolicyReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = SimulateOptions { threads: args.threads, timing: args.timing, progress: Some(progress) };
+            simulate(world, &contestants, &seeds, &options).map_err(Failure::failed)
+        },
+    )?;
+    if !out.json {
+        out.line(table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &html(&reports).map_err(Failure::failed)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs the command for fleets.
+#[cfg(feature = "fleet")]
+fn run_fleet(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    use fetchwise_simulate::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
+    const DELAY: Duration = Duration::from_secs(2);
+    let worlds = worlds(args)?;
+    let [name] = &args.policy[..] else {
+        return Err(Failure::usage("a fleet's nodes have one policy").advise("name one with --policy"));
+    };
+    let contestant = Contestant::by_name(name.trim()).map_err(Failure::usage)?;
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let nodes: Vec<usize> = args.fleet.iter().map(|nodes| usize::try_from(*nodes).unwrap_or(usize::MAX)).collect();
+    let delays = if args.delay.is_empty() { vec![DELAY] } else { args.delay.clone() };
+    let egress = if args.egress == "each" { Egress::Each } else { Egress::One };
+    let reports: Vec<FleetReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let (nodes, delays) = (nodes.clone(), delays.clone());
+            let (threads, own) = (args.threads, args.own);
+            let options = FleetOptions { nodes, delays, egress, own, threads, progress: Some(progress) };
+            simulate_fleet(world, &contestant, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
+    if !out.json {
+        out.line(fleet_table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &fleet_html(&reports).map_err(Failure::failed)?)?;
+    }
+    if let Some(dir) = &args.plots {
+        let made = std::fs::create_dir_all(dir);
+        made.map_err(|error| Failure::failed(format_args!("cannot make {}: {error}", dir.display())))?;
+        let plots = fleet_plots(&reports).map_err(Failure::failed)?;
+        if plots.is_empty() {
+            note("nothing to plot: that takes two sizes of fleets, or two delays");
+        }
+        for (name, svg) in plots {
+            write_page(&dir.join(format!("{name}.svg")), &svg)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs the command for fleets.
+#[cfg(not(feature = "fleet"))]
+fn run_fleet(args: &SimulateArgs, _: &mut Out) -> Result<Exit, Failure> {
+    let SimulateArgs { delay: _, egress: _, own: _, plots: _, .. } = args;
+    Err(Failure::usage("this build has no fleets").advise("build fetchwise-cli with its feature `fleet`"))
+}
+
+/// Runs the command for worlds of hosts with limits.
+fn run_pace(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    let mut worlds = Vec::new();
+    for path in &args.world {
+        let text = pace_text(path).ok_or_else(|| {
+            Failure::usage(format_args!("{} is no world of paces, and the others are", path.display()))
+                .advise("run the two kinds one after the other")
+        })?;
+        worlds.push(text.map_err(Failure::usage)?);
+    }
+    let mut players: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
+    match players[..] {
+        ["default"] => players = vec!["pace"],
+        _ if players.contains(&"all") => players = PACERS.to_vec(),
+        _ => {}
+    }
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let reports: Vec<PaceReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = PaceOptions { threads: args.threads, progress: Some(progress) };
+            simulate_pace(world, &players, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
+    if !out.json {
+        out.line(pace_table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &pace_html(&reports).map_err(Failure::failed)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs the command for worlds of hosts whose limits depend on who asks.
+fn run_joint(args: &SimulateArgs, out: &mut Out) -> Result<Exit, Failure> {
+    let mut worlds = Vec::new();
+    for path in &args.world {
+        let text = joint_text(path).ok_or_else(|| {
+            Failure::usage(format_args!("{} is no joint world, and the others are", path.display()))
+                .advise("run the two kinds one after the other")
+        })?;
+        worlds.push(text.map_err(Failure::usage)?);
+    }
+    let mut crawlers: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
+    match crawlers[..] {
+        ["default"] => crawlers = vec!["fetchwise"],
+        _ if crawlers.contains(&"all") => crawlers = CRAWLERS.to_vec(),
+        _ => {}
+    }
+    let seeds: Vec<u64> = (args.seeds.first..=args.seeds.last).collect();
+    let reports: Vec<JointReport> = each_world(
+        &worlds,
+        |world| &world.name,
+        out,
+        |world, progress| {
+            let options = PaceOptions { threads: args.threads, progress: Some(progress) };
+            simulate_joint(world, &crawlers, &seeds, &options).map_err(Failure::usage)
+        },
+    )?;
+    if !out.json {
+        out.line(joint_table(&reports).trim_end())?;
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &joint_html(&reports).map_err(Failure::failed)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The world at `path`, or the shipped one of that name, if it is one of paces.
+fn pace_text(path: &Path) -> Option<Result<PaceWorld, WorldError>> {
+    let text = text_of(path, &PACE_WORLDS)?;
+    PaceWorld::is_one(&text).then(|| PaceWorld::parse(&text, &path.display().to_string()))
+}
+
+/// The same of those whose limits depend on who asks.
+fn joint_text(path: &Path) -> Option<Result<JointWorld, WorldError>> {
+    let text = text_of(path, &JOINT_WORLDS)?;
+    JointWorld::is_one(&text).then(|| JointWorld::parse(&text, &path.display().to_string()))
+}
+
+/// What the file says, or the shipped world of that name.
+fn text_of(path: &Path, worlds: &[(&str, &str)]) -> Option<String> {
+    let shipped = worlds.iter().find(|(name, _)| path.to_str().is_some_and(|path| name.eq_ignore_ascii_case(path)));
+    match (std::fs::read_to_string(path), shipped) {
+        (Ok(text), _) => Some(text),
+        (Err(_), Some((_, text))) => Some((*text).to_owned()),
+        (Err(_), None) => None,
+    }
+}
+
+fn write_page(path: &Path, page: &str) -> Result<(), Failure> {
+    std::fs::write(path, page)
+        .map_err(|error| Failure::failed(format_args!("cannot write {}: {error}", path.display())))?;
+    note(format_args!("wrote {}", path.display()));
+    Ok(())
+}
+
+fn shipped(name: &str) -> Option<&'static str> {
+    SHIPPED
+        .iter()
+        .chain(&MORE)
+        .chain(&PACE_WORLDS)
+        .chain(&JOINT_WORLDS)
+        .find(|world| world.0.eq_ignore_ascii_case(name))
+        .map(|world| world.1)
+}
+
+fn no_such_world(name: &str) -> Failure {
+    let names: Vec<&str> = SHIPPED.iter().chain(&MORE).chain(&PACE_WORLDS).chain(&JOINT_WORLDS).map(|w| w.0).collect();
+    Failure::usage(format_args!("no shipped world is called {name:?}"))
+        .advise(format!("there are {}", names.join(", ")))
+}
+
+/// The worlds that were asked for: files, or names of shipped ones. A file wins over a name.
+fn worlds(args: &SimulateArgs) -> Result<Vec<World>, Failure> {
+    let read = |path: &Path| match path.to_str().and_then(shipped) {
+        Some(text) if !path.exists() => World::parse(text, &path.display().to_string()),
+        _ => World::read(path),
+    };
+    let shipped = SHIPPED.iter().map(|(name, _)| Path::new(name));
+    let worlds: Result<Vec<World>, _> = match args.world.is_empty() {
+        true => shipped.map(read).collect(),
+        false => args.world.iter().map(|path| read(path)).collect(),
+    };
+    worlds.map_err(|error| {
+        Failure::usage(error).advise("`fetchwise simulate --show-world W1` prints a world file with all keys")
+    })
+}
+
+fn contestants(args: &SimulateArgs) -> Result<Vec<Contestant>, Failure> {
+    let mut names: Vec<&str> = args.policy.iter().map(|name| name.trim()).collect();
+    if names.contains(&"all") {
+        names = NAMES.to_vec();
+    }
+    names.into_iter().map(|name| Contestant::by_name(name).map_err(Failure::usage)).collect()
+}
+
+/// Plays each world and gives all reports; in JSON each of them is printed as soon as its world is done.
+fn each_world<W, R: Serialize>(
+    worlds: &[W],
+    name: impl Fn(&W) -> &str,
+    out: &mut Out,
+    play: impl Fn(&W, &(dyn Fn(usize, usize) + Sync)) -> Result<Vec<R>, Failure>,
+) -> Result<Vec<R>, Failure> {
+    let mut reports = Vec::new();
+    for world in worlds {
+        let bar = progress_bar(name(world));
+        let progress = |done: usize, count: usize| {
+            bar.set_length(count as u64);
+            bar.set_position(done as u64);
+        };
+        let of_world = play(world, &progress)?;
+        bar.finish_and_clear();
+        if out.json {
+            for report in &of_world {
+                out.object(report)?;
+            }
+            out.flush()?;
+        }
+        reports.extend(of_world);
+    }
+    Ok(reports)
+}
+
+/// A bar on stderr, where that is a terminal.
+fn progress_bar(world: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} runs, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(world.to_owned());
+    bar
+}
+
+/// Reads `9001` or `9001..9005`, both ends included; `..=` means the same.
+fn parse_seeds(text: &str) -> Result<SeedRange, String> {
+    const SEEDS_MAX: u64 = 1000;
+    let (first, last) = text.split_once("..").map_or((text, text), |(a, b)| (a, b.strip_prefix('=').unwrap_or(b)));
+    let number = |text: &str| {
+        text.trim().parse::<u64>().map_err(|_| format!("{text:?} is no seed: expected A..B, as in 9001..9005"))
+    };
+    let range = SeedRange { first: number(first)?, last: number(last)? };
+    match range.last.checked_sub(range.first) {
+        Some(more) if more < SEEDS_MAX => Ok(range),
+        _ => Err(format!("{text} are not between 1 and {SEEDS_MAX} seeds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_with_both_ends() {
+        assert_eq!(parse_seeds("9001..9005"), Ok(SeedRange { first: 9001, last: 9005 }));
+        assert_eq!(parse_seeds("1..=2"), Ok(SeedRange { first: 1, last: 2 }));
+        assert_eq!(parse_seeds("7"), Ok(SeedRange { first: 7, last: 7 }));
+        for bad in ["", "..", "5..4", "a..b", "0..99999", "1,2"] {
+            assert!(parse_seeds(bad).is_err(), "{bad}");
+        }
+    }
+}

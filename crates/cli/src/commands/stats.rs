@@ -1,0 +1,191 @@
+//! `stats`: success, blocks and learning.
+
+use std::collections::HashMap;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::setup::log_scan;
+use crate::setup::peer_evidence;
+use crate::setup::peer_evidence::{Folded, Foreign};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::{Out, Table, percent};
+use fetchwise::analytics::{By, Row, Stats};
+use fetchwise_serve::json::StatsJson;
+
+/// Add up success, blocks and how decisions were made
+#[derive(Debug, Args)]
+#[command(
+    after_help = "success_rate and ban_rate are shares of all attempts; learned, inferred, probed and explored are shares of \
+    the attempts whose decision is known. By day or week they show how learning gets on: probes give way to what was \
+    learned, and requests for a delivered page fall towards one. In a fleet, what other nodes have told stands beside it in columns of \
+    its own: their attempts, and how many of these delivered and were blocked. How they were decided is not told.\n\n\
+    Examples:\n  fetchwise stats --by domain\n  fetchwise stats --by day --json"
+)]
+pub(crate) struct StatsArgs {
+    /// A row for each; without it one row for all
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<ByArg>,
+}
+
+/// What a row of statistics is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ByArg {
+    /// A row a domain
+    Domain,
+    /// A row a fetcher
+    Fetcher,
+    /// A row a UTC day
+    Day,
+    /// A row a UTC week, by its Monday
+    Week,
+}
+
+/// A row; in a fleet with what other nodes have told.
+#[derive(Serialize)]
+struct RowJson<'a> {
+    #[serde(flatten)]
+    own: StatsJson<'a>,
+    #[serde(flatten)]
+    fleet: Option<ToldJson>,
+}
+
+/// What other nodes have told of a row.
+#[derive(Serialize)]
+struct ToldJson {
+    own_attempts: u64,
+    foreign_attempts: u64,
+    /// Those of them that are known as evidence only.
+    foreign_folded_attempts: u64,
+    /// Of the others.
+    foreign_delivered: u64,
+    foreign_banned: u64,
+    foreign_success_rate: Option<f64>,
+    foreign_ban_rate: Option<f64>,
+    /// Nodes of which older attempts are known as evidence only.
+    foreign_folded_nodes: usize,
+}
+
+/// A row of the node's own attempts, and what others have told of the same.
+struct Both {
+    key: String,
+    own: Row,
+    theirs: Row,
+    folded: Folded,
+}
+
+impl Both {
+    fn attempts(&self) -> u64 {
+        self.theirs.attempts + self.folded.attempts
+    }
+
+    fn success_rate(&self) -> Option<f64> {
+        self.folded.success_rate(self.theirs.delivered, self.theirs.attempts)
+    }
+
+    fn ban_rate(&self) -> Option<f64> {
+        self.folded.ban_rate(self.theirs.banned, self.theirs.attempts)
+    }
+
+    fn json(&self, told: &Foreign) -> ToldJson {
+        ToldJson {
+            own_attempts: self.own.attempts,
+            foreign_attempts: self.attempts(),
+            foreign_folded_attempts: self.folded.attempts,
+            foreign_delivered: self.theirs.delivered,
+            foreign_banned: self.theirs.banned,
+            foreign_success_rate: self.success_rate(),
+            foreign_ban_rate: self.ban_rate(),
+            foreign_folded_nodes: told.nodes,
+        }
+    }
+}
+
+/// The rows of both: in the order of the node's own, then what others alone have; days and weeks in theirs. What is known as evidence
+/// only has no days, and of domains only those that somebody names.
+fn together(by: By, own: &Stats, theirs: &Stats, told: Option<&Foreign>) -> Vec<Both> {
+    let mut left: HashMap<&str, &Row> = theirs.iter().collect();
+    let mut rows: Vec<Both> = Vec::new();
+    for (key, own) in own.rows() {
+        let theirs = left.remove(key.as_str()).copied().unwrap_or_default();
+        rows.push(Both { key, own, theirs, folded: Folded::default() });
+    }
+    let alone = theirs.rows().into_iter().filter(|(key, _)| left.contains_key(key.as_str()));
+    rows.extend(alone.map(|(key, theirs)| Both { key, own: Row::default(), theirs, folded: Folded::default() }));
+    if matches!(by, By::Day | By::Week) {
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    let Some(share) = told.filter(|told| told.nodes > 0).map(|told| &told.share) else { return rows };
+    let mut folded: HashMap<String, Folded> = match by {
+        By::All => HashMap::from([("all".to_owned(), share.said().iter().collect())]),
+        By::Fetcher => share.said().iter().map(|said| (said.fetcher.clone(), [said].into_iter().collect())).collect(),
+        By::Domain => {
+            let of = share.said_of(rows.iter().map(|row| row.key.as_str()));
+            of.into_iter().map(|(domain, said)| (domain.to_owned(), said.iter().collect())).collect()
+        }
+        _ => HashMap::new(),
+    };
+    for row in &mut rows {
+        row.folded = folded.remove(&row.key).unwrap_or_default();
+    }
+    let mut alone: Vec<(String, Folded)> = folded.into_iter().filter(|(_, folded)| folded.attempts > 0).collect();
+    alone.sort_by(|a, b| b.1.attempts.cmp(&a.1.attempts).then_with(|| a.0.cmp(&b.0)));
+    rows.extend(alone.into_iter().map(|(key, folded)| Both {
+        key,
+        own: Row::default(),
+        theirs: Row::default(),
+        folded,
+    }));
+    rows
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &StatsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
+    let (by, head) = match args.by {
+        None => (By::All, ""),
+        Some(ByArg::Domain) => (By::Domain, "domain"),
+        Some(ByArg::Fetcher) => (By::Fetcher, "fetcher"),
+        Some(ByArg::Day) => (By::Day, "day"),
+        Some(ByArg::Week) => (By::Week, "week of"),
+    };
+    let dir = settings.existing_dir()?;
+    let mut stats = Stats::new(by);
+    log_scan::attempts(&dir, |attempt| stats.observe(&attempt))?;
+    let mut theirs = Stats::new(by);
+    let told = peer_evidence::facts(&dir, settings, |fact| theirs.observe_fact(fact))?;
+    let right =
+        [">attempts", ">success", ">blocked", ">learned", ">inferred", ">probed", ">explored", ">requests/page"];
+    let others: &[&str] = if told.is_some() { &[">others' attempts", ">success", ">blocked"] } else { &[] };
+    let mut table = Table::new(&[&[head], right.as_slice(), others].concat());
+    for both in together(by, &stats, &theirs, told.as_ref()) {
+        let row = &both.own;
+        if out.json {
+            let fleet = told.as_ref().map(|told| both.json(told));
+            out.object(&RowJson { own: StatsJson::new(&both.key, row), fleet })?;
+            continue;
+        }
+        let (learned, inferred) = (row.of_decisions(row.learned), row.of_decisions(row.inferred));
+        let (probed, explored) = (row.of_decisions(row.probed), row.of_decisions(row.explored));
+        let shares = [row.success_rate(), row.ban_rate(), learned, inferred, probed, explored];
+        let per_page = row.requests_per_page().map_or_else(|| "-".to_owned(), |requests| format!("{requests:.2}"));
+        let own = [both.key.clone(), row.attempts.to_string()].into_iter().chain(shares.map(percent)).chain([per_page]);
+        let theirs = [both.attempts().to_string(), percent(both.success_rate()), percent(both.ban_rate())];
+        table.row(own.chain(theirs.into_iter().take(others.len())));
+    }
+    if !out.json {
+        match table.is_empty() {
+            true => out.line("no attempts yet")?,
+            false => out.line(table)?,
+        }
+        let is_left_out = match by {
+            By::Domain => Some("domains that nobody else has named are not listed"),
+            By::Day | By::Week => Some("they have no day, and are not counted"),
+            _ => None,
+        };
+        if let Some(note) = told.as_ref().zip(is_left_out).and_then(|(told, what)| told.note(what)) {
+            out.line(note)?;
+        }
+    }
+    Ok(Exit::Done)
+}

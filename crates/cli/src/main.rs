@@ -1,0 +1,97 @@
+//! The command line program.
+//!
+//! Each command is one file, named after it: what can be written behind it (a struct for clap, with its help text), what it does
+//! (`run`, which takes that, the settings and where results go, and returns how it ended), and what its results look like as
+//! JSON. To add a command, write such a file, name it in the list of commands in `args`, and call it from `run` below.
+//!
+//! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
+//! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
+//! log), `reload` (what can change while a crawler runs), `upkeep` (of the log, beside a crawl), `out` (results and messages),
+//! `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
+//! nothing and work beside a running crawler.
+
+mod commands;
+mod parse;
+mod setup;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::parse::args::{Cli, Command};
+use crate::setup::settings::Settings;
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::output::Out;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::new(cli.global.json);
+    let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
+    let exit = ended.unwrap_or_else(|failure| {
+        // What was found before it failed is still worth having.
+        let _ = out.flush();
+        if !failure.is_quiet() {
+            let label = crate::terminal::output::styled(crate::terminal::output::ERROR, "error");
+            crate::terminal::output::note(format_args!("{label}: {failure}"));
+        }
+        failure.exit()
+    });
+    ExitCode::from(exit as u8)
+}
+
+/// Runs the command, and sends what it tells to a collector where there is one.
+fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+    #[cfg(feature = "otlp")]
+    let sending = crate::setup::otlp::start(cli.global.otlp.as_deref())?;
+    let ended = run(cli, out);
+    #[cfg(feature = "otlp")]
+    if let Some(sending) = sending {
+        sending.finish();
+    }
+    ended
+}
+
+fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Completions(args) => return crate::commands::completions::completions(args, Cli::command(), out),
+        Command::Man(args) => return crate::commands::completions::man(args, Cli::command(), out),
+        Command::Simulate(args) => return crate::commands::simulate::run(args, out),
+        Command::Town(args) => return crate::commands::testbed::run(args, out),
+        // Whoever asks what is wrong with the settings wants more than the first thing.
+        Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
+        _ => {}
+    }
+    let mut global = cli.global.clone();
+    // Every other command reads that table; this one writes it.
+    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
+    let settings = Settings::resolve(&global)?;
+    match &cli.command {
+        Command::Fetch(args) => crate::commands::fetch::run(args, &settings, out),
+        Command::Fetchers(args) => crate::commands::fetchers::run(args, &settings, out),
+        Command::Try(args) => crate::commands::try_url::run(args, &settings, out),
+        Command::Select(args) => crate::commands::select::run(args, &settings, out),
+        Command::Explain(args) => crate::commands::explain::run(args, &settings, out),
+        Command::Attempts(args) => crate::commands::attempts::run(args, &settings, out),
+        Command::Hosts(args) => crate::commands::hosts::run(args, &settings, out),
+        Command::Links(args) => crate::commands::links::run(args, &settings, out),
+        Command::Release(args) => crate::commands::unpause::run(args, &settings, out),
+        Command::Classify(args) => crate::commands::classify::run(args, &settings, out),
+        Command::Import(args) => crate::commands::import::run(args, &settings, out),
+        Command::Export(args) => crate::commands::export::run(args, table.as_deref(), &settings, out),
+        Command::BanRate(args) => crate::commands::ban_rate::run(args, &settings, out),
+        Command::Stats(args) => crate::commands::stats::run(args, &settings, out),
+        Command::Query(args) => crate::commands::query::run(args, &settings, out),
+        Command::Importance(args) => crate::commands::importance::run(args, &settings, out),
+        Command::ReplayPolicy(args) => crate::commands::replay_policy::run(args, &settings, out),
+        Command::Rollout(args) => crate::commands::rollout::run(args, &settings, out),
+        Command::Serve(args) => crate::commands::serve::run(args, &settings, out),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => crate::commands::fleet::run(args, &settings, out),
+        Command::Demo(args) => crate::commands::demo::run(args, &settings, out),
+        Command::Maintain(command) => crate::commands::maintenance::run(command, &settings, out),
+        Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Simulate(_) | Command::Town(_) => {
+            Ok(Exit::Done)
+        }
+    }
+}

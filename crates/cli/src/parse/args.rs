@@ -1,0 +1,94 @@
+//! The command line's syntax: the list of commands. What a command takes stands in its own file, what all of them take in
+//! `global`; `settings` says what it all means together.
+//!
+//! Must not read files, the environment or the clock.
+
+use clap::{Parser, Subcommand};
+
+use super::global::GlobalArgs;
+use crate::commands::{
+    attempts, ban_rate, classify, completions, config, demo, explain, export, fetch, fetchers, hosts, import,
+    importance, links, maintenance, query, replay_policy, rollout, select, serve, simulate, stats, testbed, try_url,
+    unpause,
+};
+
+/// Everything that can be written on the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fetchwise",
+    version,
+    about = "Learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned",
+    long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for which URL, \
+        from the attempts it makes or is told of, and keeps a crawler from getting its IP address banned.\n\n\
+        Results go to stdout, progress and messages to stderr. With --json every result is one JSON object on one line.",
+    after_help = "Examples:\n  \
+        fetchwise fetch https://example.org/ --out pages      fetch a page and learn from it\n  \
+        fetchwise select https://example.org/a.pdf            which fetcher would be used\n  \
+        fetchwise explain https://example.org/a.pdf           why\n  \
+        fetchwise import attempts.jsonl                       learn from attempts made elsewhere\n\n\
+        Exit codes: 0 done, 1 failed, 2 bad usage or config, 3 refused (data directory locked, damaged, of a newer format).",
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Fetch(fetch::FetchArgs),
+    Fetchers(fetchers::FetchersArgs),
+    Try(try_url::TryArgs),
+    Select(select::SelectArgs),
+    Explain(explain::ExplainArgs),
+    Attempts(attempts::AttemptsArgs),
+    Hosts(hosts::HostsArgs),
+    Links(links::LinksArgs),
+    Release(unpause::ReleaseArgs),
+    Classify(classify::ClassifyArgs),
+    Import(import::ImportArgs),
+    Export(export::ExportArgs),
+    BanRate(ban_rate::BanRateArgs),
+    Stats(stats::StatsArgs),
+    Query(query::QueryArgs),
+    Importance(importance::ImportanceArgs),
+    ReplayPolicy(replay_policy::ReplayPolicyArgs),
+    Rollout(rollout::RolloutArgs),
+    Serve(serve::ServeArgs),
+    #[cfg(feature = "fleet")]
+    Fleet(crate::commands::fleet::FleetCommand),
+    Demo(demo::DemoArgs),
+    Town(testbed::TownArgs),
+    #[command(flatten)]
+    Maintain(maintenance::MaintainCommand),
+    Simulate(simulate::SimulateArgs),
+    Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_syntax_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for line in
+            ["fetchwise --json --data-dir d select http://e.org", "fetchwise select http://e.org --data-dir d --json"]
+        {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert!(cli.global.json && cli.global.data_dir == Some("d".into()), "{line}");
+        }
+    }
+}

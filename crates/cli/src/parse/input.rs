@@ -1,0 +1,167 @@
+//! Lines from files and stdin, and URLs among them.
+//!
+//! Invariant: a line longer than its limit costs memory for the limit only, and the line after it is read as ever.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use crate::terminal::exit::Failure;
+use fetchwise::heuristic::url::{UrlFeatures, parse};
+
+/// One line of input.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Counted from 1.
+    pub(crate) number: u64,
+    /// Its text without the line break, or why it has none.
+    pub(crate) text: Result<String, LineError>,
+    /// How many bytes it took, line break included.
+    pub(crate) bytes: u64,
+}
+
+/// Why a line is no text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LineError {
+    /// It is longer than it may be.
+    #[error("longer than {max} bytes: {start}...")]
+    TooLong {
+        /// How long it may be.
+        max: usize,
+        /// How it begins.
+        start: String,
+    },
+    /// It is not UTF-8.
+    #[error("not valid UTF-8")]
+    NotUtf8,
+}
+
+/// So many bytes of a line that is too long are shown.
+const START_BYTES: usize = 80;
+
+/// Reads lines of bounded length.
+pub(crate) struct Lines {
+    from: Box<dyn BufRead + Send>,
+    max: usize,
+    number: u64,
+}
+
+impl Lines {
+    /// Lines of at most `max` bytes of the file at `path`, or of stdin when it is `-`.
+    pub(crate) fn open(path: &Path, max: usize) -> Result<Self, Failure> {
+        let from: Box<dyn BufRead + Send> = if is_stdin(path) {
+            Box::new(BufReader::with_capacity(64 << 10, io::stdin()))
+        } else {
+            Box::new(BufReader::with_capacity(64 << 10, open(path)?))
+        };
+        Ok(Self { from, max, number: 0 })
+    }
+
+    /// The next line.
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line>> {
+        let (mut text, mut bytes, mut too_long) = (Vec::new(), 0, false);
+        loop {
+            let available = match self.from.fill_buf() {
+                Ok(available) => available,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let (piece, is_end, used) = match available.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (&available[..at], true, at + 1),
+                None => (available, available.is_empty(), available.len()),
+            };
+            too_long |= text.len() + piece.len() > self.max;
+            match too_long {
+                true if text.is_empty() => text.extend_from_slice(&piece[..piece.len().min(START_BYTES)]),
+                true => {}
+                false => text.extend_from_slice(piece),
+            }
+            self.from.consume(used);
+            bytes += used as u64;
+            if is_end {
+                break;
+            }
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if text.last() == Some(&b'\r') {
+            text.pop();
+        }
+        if self.number == 1 && text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
+        let text = match too_long {
+            true => Err(LineError::TooLong { max: self.max, start: start_of(&text) }),
+            false => String::from_utf8(text).map_err(|_| LineError::NotUtf8),
+        };
+        Ok(Some(Line { number: self.number, text, bytes }))
+    }
+}
+
+fn start_of(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(START_BYTES)]).into_owned()
+}
+
+/// Whether a path stands for stdin.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Opens a file that the command line names.
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))
+}
+
+/// Why a file could not be read to its end.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format_args!("cannot read {}: {error}", path.display()))
+}
+
+/// The domain as the heuristic has it, from a name or a URL.
+pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
+    let text = text.trim();
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+    let bad = || Failure::usage(format_args!("{text:?} is no domain")).advise("expected a name such as example.org");
+    let url = parse(&url).map_err(|_| bad())?;
+    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8], max: usize) -> Vec<Result<String, LineError>> {
+        let mut lines = Lines { from: Box::new(io::Cursor::new(text.to_vec())), max, number: 0 };
+        let mut out = Vec::new();
+        while let Some(line) = lines.next_line().unwrap() {
+            assert_eq!(line.number, out.len() as u64 + 1);
+            out.push(line.text);
+        }
+        out
+    }
+
+    #[test]
+    fn line_breaks_byte_order_marks_and_last_lines() {
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(lines(b"\xef\xbb\xbfa\r\n\nb", 9), [ok("a"), ok(""), ok("b")]);
+        assert_eq!(lines(b"", 9), []);
+        assert_eq!(lines(b"a\n", 9), [ok("a")]);
+    }
+
+    #[test]
+    fn what_is_no_text_does_not_stop_the_rest() {
+        let text = [b"abcdefghij\n".as_slice(), b"\xff\xfe\n", b"ok"].concat();
+        let too_long = LineError::TooLong { max: 5, start: "abcdefghij".to_owned() };
+        assert_eq!(lines(&text, 5), [Err(too_long), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
+    }
+
+    #[test]
+    fn a_domain_is_read_as_the_heuristic_has_it() {
+        for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
+            assert_eq!(read_domain(text).unwrap(), "example.org", "{text}");
+        }
+        assert!(read_domain("a b").is_err() && read_domain("").is_err());
+    }
+}

@@ -1,0 +1,8 @@
+//! The syntax of the command line, and the parsing of its values.
+//!
+//! Must not know: what a command does.
+
+pub(crate) mod args;
+pub(crate) mod global;
+pub(crate) mod input;
+pub(crate) mod time_arg;

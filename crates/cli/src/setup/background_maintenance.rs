@@ -1,0 +1,97 @@
+//! Upkeep of the attempt log beside a crawl, as the settings want it.
+//!
+//! Owns: what is said of it. What it does is in `journal::maintain`. For every command that writes for long.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use indicatif::HumanBytes;
+
+use super::settings::Settings;
+use crate::terminal::exit::Failure;
+use fetchwise::journal::SEGMENT_BYTES_DEFAULT;
+use fetchwise::journal::maintenance::{COMPACT_AT_DEFAULT, Cause, Compacted, Upkeep, UpkeepOptions, Upkept};
+
+/// Upkeep that is running, and what it has to say.
+pub(crate) struct Running {
+    upkeep: Upkeep,
+    said: Receiver<String>,
+}
+
+impl Running {
+    /// What it did since somebody last asked, for a person.
+    pub(crate) fn said(&self) -> impl Iterator<Item = String> {
+        self.said.try_iter()
+    }
+
+    /// Stops it, before the journal is closed.
+    pub(crate) fn stop(self) {
+        self.upkeep.stop();
+    }
+}
+
+/// Starts upkeep beside the writer of `dir`; none where the settings want none.
+pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, Failure> {
+    let options = options(settings);
+    if options.compact_at.is_none() && options.disk_max.is_none() {
+        return Ok(None);
+    }
+    let (tell, said) = channel();
+    let blank = settings.blank_maker();
+    let tell = move |did| {
+        // Whoever listened may be gone.
+        let _ = words(&did).map(|words| tell.send(words));
+    };
+    let upkeep = Upkeep::start(dir, options, Arc::clone(&settings.clock), blank, tell);
+    let upkeep = upkeep.map_err(|error| Failure::failed(format_args!("no thread for the log's upkeep: {error}")))?;
+    Ok(Some(Running { upkeep, said }))
+}
+
+fn options(settings: &Settings) -> UpkeepOptions {
+    let log = &settings.config.log;
+    let mut options = UpkeepOptions::default();
+    if let Some(days) = log.retain_days {
+        options.retain = Duration::from_secs(u64::from(days) * 86_400);
+    }
+    options.compact_at = log.compact_at.map_or(Some(COMPACT_AT_DEFAULT), |at| at.share());
+    options.disk_max = log.disk_max;
+    options.segment_bytes = segment_bytes(settings);
+    options
+}
+
+/// The size of the log's segments: small enough for the room that it has.
+pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
+    let log = &settings.config.log;
+    UpkeepOptions::segment_bytes_within(log.segment_bytes.unwrap_or(SEGMENT_BYTES_DEFAULT), log.disk_max)
+}
+
+fn words(did: &Upkept) -> Option<String> {
+    match did {
+        Upkept::Compacted { cause, done, took } => {
+            let Compacted { attempts, bytes, .. } = done;
+            let why = match cause {
+                Cause::Old { share } => format!("{:.0} % of it was older than is kept", share * 100.0),
+                Cause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
+                _ => "it was time".to_owned(),
+            };
+            Some(format!(
+                "fetchwise: compacted the attempt log in the background, as {why}: {} -> {} attempts, {} -> {}, in {:.1} s",
+                attempts.0,
+                attempts.1,
+                HumanBytes(bytes.0),
+                HumanBytes(bytes.1),
+                took.as_secs_f64()
+            ))
+        }
+        Upkept::Beyond { taken, disk_max } => Some(format!(
+            "fetchwise: warning: the attempt log takes {} and may take {} (log.disk_max): what it has learned is so large, and is never \
+             dropped",
+            HumanBytes(*taken),
+            HumanBytes(*disk_max)
+        )),
+        Upkept::Failed(error) => Some(format!("fetchwise: warning: the attempt log was not compacted: {error}")),
+        _ => None,
+    }
+}

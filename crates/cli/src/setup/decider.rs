@@ -1,0 +1,315 @@
+//! Decisions as commands show them: what `select` and `explain` have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use url::Url;
+
+use super::settings::Settings;
+use crate::parse::input::{LineError, Lines, unreadable};
+use crate::setup::fetcher_availability::{Available, BrowserArgs};
+use crate::terminal::exit::Failure;
+use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
+use fetchwise::attempt::Hint;
+use fetchwise::decision::Decision;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
+use fetchwise::journal::Loaded;
+use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
+use fetchwise::rfc3339;
+use fetchwise::router::{RouteError, Routed, Router};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::unknown_name::UnknownName;
+use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
+
+/// What a decision depends on beside URL and evidence.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SituationArgs {
+    /// The fetcher that the caller wants
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fetcher: Option<String>,
+    /// What the last failure of the URL looked like
+    #[arg(long, value_name = "KIND")]
+    pub(crate) last_failure: Option<HintArg>,
+    /// A fetcher that was tried for the URL already; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tried: Vec<String>,
+    /// What is known of the URL beside itself, as fetch is given it; repeatable
+    #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
+    pub(crate) tag: Vec<Heuristic>,
+    /// Consider every fetcher by name, also those that `fetch` could not use here: the built-in names, and those in the log
+    #[arg(long, conflicts_with_all = ["chromium", "no_browser"])]
+    pub(crate) all_fetchers: bool,
+    #[command(flatten)]
+    pub(crate) browser: BrowserArgs,
+}
+
+/// Reads `video_platform=vimeo`.
+pub(crate) fn read_tag(text: &str) -> Result<Heuristic, String> {
+    let (kind, value) = text.split_once('=').ok_or("expected TYPE=VALUE, as in video_platform=vimeo")?;
+    Heuristic::of_caller(kind.trim(), value.trim()).map_err(|error| error.to_string())
+}
+
+/// What the last failure looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HintArg {
+    /// A captcha, 403 or 429
+    Blocked,
+    /// An empty page or an application's shell
+    Empty,
+    /// No answer in time
+    Timeout,
+    /// Anything else
+    Unknown,
+}
+
+impl From<Hint> for HintArg {
+    fn from(hint: Hint) -> Self {
+        match hint {
+            Hint::Blocked => Self::Blocked,
+            Hint::Empty => Self::Empty,
+            Hint::Timeout => Self::Timeout,
+            Hint::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<HintArg> for Hint {
+    fn from(arg: HintArg) -> Self {
+        match arg {
+            HintArg::Blocked => Self::Blocked,
+            HintArg::Empty => Self::Empty,
+            HintArg::Timeout => Self::Timeout,
+            HintArg::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// Everything a decision is made with.
+pub(crate) struct Decider<'s> {
+    /// The selector, with all evidence.
+    pub(crate) selector: Selector,
+    /// What the node's own log says alone, where others have told it more.
+    pub(crate) own: Option<Selector>,
+    /// What came with the evidence.
+    pub(crate) loaded: Loaded,
+    /// The caller's name for the URL, where it is another.
+    link: Option<String>,
+    router: &'s Router,
+    settings: &'s Settings,
+    wanted: Option<FetcherId>,
+    tried: FetcherSet,
+    hint: Option<Hint>,
+    /// What the caller knows of the URLs.
+    known: Vec<Heuristic>,
+    /// Candidates that are not to be had here, with the reason.
+    missing: BTreeMap<FetcherId, String>,
+    /// Those of them that stderr has been told of.
+    told: BTreeSet<FetcherId>,
+}
+
+/// A decision, and the candidate that evidence or somebody's wish speaks for although it is not to be had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) routed: Routed,
+    pub(crate) unavailable: Option<FetcherId>,
+}
+
+/// Teaches `selector` what other nodes have told this one, where it is in a fleet, and returns one without that.
+#[cfg(feature = "fleet")]
+fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selector>, Failure> {
+    let dir = settings.data_dir()?;
+    // What was known at an earlier time is rebuilt from the node's own log.
+    if settings.is_past() || !dir.join("peers").is_dir() {
+        return Ok(None);
+    }
+    let (own, _) = settings.learned()?;
+    let told = fetchwise_fleet::peer_store::foreign(&dir, selector);
+    let told = told.map_err(|error| Failure::failed(plain(&error.to_string())))?;
+    Ok(if told > 0 { Some(own) } else { None })
+}
+
+#[cfg(not(feature = "fleet"))]
+#[allow(clippy::unnecessary_wraps, reason = "the same call as with a fleet")]
+fn with_peers(_: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
+    Ok(None)
+}
+
+impl<'s> Decider<'s> {
+    /// Reads the log.
+    pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
+        let router = settings.router()?;
+        settings.warn_if_no_dir();
+        let (selector, loaded) = settings.learned()?;
+        let own = with_peers(settings, &selector)?;
+        settings.put_in_force(&selector)?;
+        let mut missing = BTreeMap::new();
+        if !args.all_fetchers {
+            let available = Available::find(settings, &args.browser)?;
+            // A browser's reason goes on to say how one is installed; its first line is the reason.
+            let why_not = |spec: &FetcherSpec| available.why_not(&spec.name)?.lines().next().map(str::to_owned);
+            missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, why_not(spec)?))));
+        }
+        let wanted = args.fetcher.as_deref().map(|name| candidate(&selector, name)).transpose()?;
+        let mut tried = FetcherSet::EMPTY;
+        for name in &args.tried {
+            tried.insert(candidate(&selector, name)?);
+        }
+        let (hint, told) = (args.last_failure.map(Hint::from), BTreeSet::new());
+        let known = args.tag.clone();
+        let link = None;
+        Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
+    }
+
+    /// The same for a URL whose caller has this name for it.
+    pub(crate) fn for_link(self, link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..self }
+    }
+
+    /// What is known about `url` besides evidence.
+    pub(crate) fn situation(&self, url: &Url) -> Situation<'_> {
+        let mut excluded = self.tried;
+        self.missing.keys().for_each(|id| excluded.insert(*id));
+        Situation { excluded, ..self.situation_with_all(url) }
+    }
+
+    /// The same, if every candidate were to be had.
+    fn situation_with_all(&self, url: &Url) -> Situation<'_> {
+        let name = self.link.as_deref().unwrap_or(url.as_str());
+        let link = self.loaded.links.get(name).copied().unwrap_or_default();
+        Situation {
+            link,
+            hint: self.hint.or(link.hint),
+            wanted: self.wanted,
+            excluded: self.tried,
+            attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
+            heuristics: &self.known,
+            ..Situation::first(self.settings.clock.now())
+        }
+    }
+
+    /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
+    pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
+        let routed = self.selector.route(url, &self.situation(url), None)?;
+        let mut unavailable = None;
+        if !self.missing.is_empty() {
+            let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
+            unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
+        }
+        if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
+            note(format_args!(
+                "warning: {} is called for, and is not available: {} (--all-fetchers considers it all the same)",
+                plain(self.selector.fetcher_name(id)),
+                self.why_not(id).unwrap_or_default()
+            ));
+        }
+        Ok(Decided { routed, unavailable })
+    }
+
+    /// Whether the candidate called `name` is to be had.
+    pub(crate) fn is_available(&self, name: &str) -> bool {
+        self.selector.fetcher_id(name).is_none_or(|id| !self.missing.contains_key(&id))
+    }
+
+    fn why_not(&self, id: FetcherId) -> Option<&str> {
+        self.missing.get(&id).map(String::as_str)
+    }
+
+    /// The decision as JSON; `text` is the URL as it was given.
+    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided) -> DecisionJson<'a> {
+        let unavailable = decided
+            .unavailable
+            .map(|id| Unavailable { fetcher: self.selector.fetcher_name(id), reason: self.why_not(id) });
+        DecisionJson::new(text, &self.selector, self.router.mode, &decided.routed, unavailable)
+    }
+
+    /// The decision in words.
+    pub(crate) fn words(&self, decided: &Decided) -> String {
+        let words = self.words_of(&decided.routed);
+        match decided.unavailable {
+            Some(id) => {
+                let name = plain(self.selector.fetcher_name(id));
+                format!("{words}  {}", styled(ERROR, format_args!("{name} is not available")))
+            }
+            None => words,
+        }
+    }
+
+    fn words_of(&self, routed: &Routed) -> String {
+        match routed.decision {
+            Decision::Take(take) => format!(
+                "{}  {} (confidence {:.2} over {:.1} attempts)",
+                styled(CHOSEN, plain(self.selector.fetcher_name(take.fetcher))),
+                take.source.name(),
+                take.confidence,
+                take.sample_size
+            ),
+            Decision::Paused { until, host } => {
+                let what = if host { "its host is paused" } else { "paused" };
+                format!("{} until {}", styled(ERROR, what), rfc3339::format(until))
+            }
+            Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
+            Decision::NoFetcherGetsPast => styled(ERROR, "no fetcher gets past this host's vendor"),
+        }
+    }
+}
+
+/// Shows an error about one URL.
+pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result<(), Failure> {
+    if out.json {
+        return out.object(&ProblemJson::of_route(url, error));
+    }
+    show(out, &error.to_string())
+}
+
+/// Shows that a line of stdin is no URL.
+pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Result<(), Failure> {
+    let error = format!("stdin, line {number}: {error}");
+    if out.json {
+        return out.object(&ProblemJson::of_url(None, "invalid_line", error));
+    }
+    show(out, &error)
+}
+
+fn show(out: &mut Out, error: &str) -> Result<(), Failure> {
+    out.line(format_args!("{}  {}", styled(ERROR, "error"), plain(error)))
+}
+
+/// Reads a URL as it was given.
+pub(crate) fn read_url(text: &str) -> Result<Url, RouteError> {
+    Ok(parse(text.trim())?)
+}
+
+/// The candidate called `name`.
+pub(crate) fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Failure> {
+    let known = selector.fetcher_id(name).filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id));
+    known.ok_or_else(|| {
+        let names = selector.candidates().map(|(_, spec)| &*spec.name);
+        Failure::usage(UnknownName::new("fetcher", name, names))
+    })
+}
+
+/// Calls `f` with each URL of the arguments, and with each line of stdin where one of them is `-`; a line that cannot be read
+/// comes as the error that it is.
+pub(crate) fn each_url(
+    urls: &[String],
+    mut f: impl FnMut(Result<&str, &LineError>, u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for url in urls {
+        if url != "-" {
+            f(Ok(url), 0)?;
+            continue;
+        }
+        let path = Path::new("-");
+        let mut lines = Lines::open(path, URL_MAX_BYTES * 2)?;
+        while let Some(line) = lines.next_line().map_err(|error| unreadable(path, &error))? {
+            match line.text {
+                Ok(text) if text.trim().is_empty() || text.starts_with('#') => {}
+                Ok(text) => f(Ok(text.trim()), line.number)?,
+                Err(error) => f(Err(&error), line.number)?,
+            }
+        }
+    }
+    Ok(())
+}

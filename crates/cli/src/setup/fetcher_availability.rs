@@ -1,0 +1,168 @@
+//! Which fetchers are to be had here: what `fetch` can use, and why it cannot use the others.
+//!
+//! Owns the one answer for all commands, so that `select` and `explain` consider what `fetch` would. Starts nothing.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::settings::Settings;
+use crate::terminal::exit::Failure;
+use fetchwise::config::{DownloadConfig, FetcherConfig, Means, SearchConfig};
+use fetchwise::fetch::browser::BrowserFetcher;
+use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
+
+/// Which browser there is, for every command that fetches or says how it would.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct BrowserArgs {
+    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
+    pub(crate) chromium: Option<PathBuf>,
+    /// Do without a browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+}
+
+/// The names of the fetchers that are browsers.
+const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];
+
+/// Why `fetch` does not use a fetcher that the config names and somebody else brings.
+const ELSEWHERE: &str = "the config does not say how it gets pages, and fetchwise does not bring it";
+/// Why a fetcher is not to be had that fetchwise brings for those who ask for it.
+const NOT_ASKED_FOR: &str = "it is used when a config lists it as a [[fetcher]]";
+/// Why a fetcher is not to be had that is a name only.
+const UNKNOWN: &str = "fetchwise does not bring it, and no config gives it a command";
+
+/// The fetchers that are to be had.
+#[derive(Debug)]
+pub(crate) struct Available<'s> {
+    configured: &'s [FetcherConfig],
+    /// Why those of the config are not to be had that are not.
+    lacking: BTreeMap<&'s str, String>,
+    /// The browser's program, or why there is none.
+    pub(crate) browser: Result<PathBuf, NoBrowser>,
+}
+
+/// Why there is no browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoBrowser {
+    /// Nobody wants one.
+    Unwanted,
+    /// None is found; the text says how to install one.
+    Missing(String),
+}
+
+impl NoBrowser {
+    /// The reason in words.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Unwanted => "there is to be no browser",
+            Self::Missing(reason) => reason,
+        }
+    }
+}
+
+impl<'s> Available<'s> {
+    /// Looks what there is.
+    ///
+    /// # Errors
+    /// When a browser is named that is not there.
+    pub(crate) fn find(settings: &'s Settings, wanted: &BrowserArgs) -> Result<Self, Failure> {
+        let config = &settings.config;
+        let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(fetcher)?));
+        let lacking = config.fetchers.iter().filter_map(lacks).collect();
+        let found = Self { configured: &config.fetchers, lacking, browser: Err(NoBrowser::Unwanted) };
+        let is_off = wanted.no_browser || wanted.chromium.is_none() && config.browser.enabled == Some(false);
+        let mut likenesses = config.fetchers.iter().map(FetcherConfig::means);
+        let is_wanted = BROWSERS.iter().any(|name| found.is_shipped_and_wanted(name))
+            || likenesses.any(|means| matches!(means, Means::Like(like) if BROWSERS.contains(&like)));
+        if is_off || !is_wanted {
+            return Ok(found);
+        }
+        let browser = match BrowserFetcher::find(wanted.chromium.as_deref().or(settings.browser_path())) {
+            Ok(program) => Ok(program),
+            Err(missing) if missing.named.is_some() => return Err(Failure::usage(missing)),
+            Err(missing) => Err(NoBrowser::Missing(missing.to_string())),
+        };
+        Ok(Self { browser, ..found })
+    }
+
+    /// Whether the fetcher that fetchwise itself brings under this name is to be used: the config names it, or names none.
+    pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
+        let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
+        self.configured.is_empty()
+            || configured.any(|fetcher| matches!(fetcher.means(), Means::Direct | Means::Browser))
+    }
+
+    /// The fetchers of the config that `fetch` leaves out, and why; a browser that is missing is not among them.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
+        let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
+        names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.why_left_out(name)?)))
+    }
+
+    /// Why `fetch` does without the candidate called `name`; none when it uses it.
+    pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
+        let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
+        let is_elsewhere = configured.any(|fetcher| fetcher.means() == Means::Elsewhere);
+        self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
+    }
+
+    /// Why the candidate called `name` is not to be had; none when it is. What the config names without saying how it gets pages, and
+    /// fetchwise does not bring, counts as there: whoever wrote the config has it.
+    pub(crate) fn why_not(&self, name: &str) -> Option<&str> {
+        match name {
+            PROBE_FETCHER => self.lacking.get(name).map(String::as_str),
+            browser if BROWSERS.contains(&browser) && self.is_shipped_and_wanted(browser) => {
+                self.browser.as_ref().err().map(NoBrowser::reason)
+            }
+            _ if !self.configured.is_empty() => {
+                let is_browser = |fetcher: &FetcherConfig| {
+                    canonical(&fetcher.name) == name
+                        && matches!(fetcher.means(), Means::Like(like) if BROWSERS.contains(&like))
+                };
+                let browser = self.browser.as_ref().err().filter(|_| self.configured.iter().any(is_browser));
+                self.lacking.get(name).map(String::as_str).or_else(|| browser.map(NoBrowser::reason))
+            }
+            _ if BUILT_IN.iter().any(|(built_in, _)| *built_in == name) => Some(NOT_ASKED_FOR),
+            _ => Some(UNKNOWN),
+        }
+    }
+}
+
+/// What a fetcher of the config lacks here; none when it can be used as far as can be told without asking anybody.
+fn lack(fetcher: &FetcherConfig) -> Option<String> {
+    let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
+    let own = match fetcher.means() {
+        Means::Command(argv) => no_program(argv.first()?),
+        Means::Download(download) => no_program(&download_program(&download).to_string_lossy()),
+        Means::Search(search) => key_variable(&fetcher.name, &search).and_then(|name| no_variable(name, "its key")),
+        _ => None,
+    };
+    own.or_else(of_proxy)
+}
+
+/// The program that downloads media.
+pub(crate) fn download_program(download: &DownloadConfig) -> PathBuf {
+    download.program.clone().unwrap_or_else(|| "yt-dlp".into())
+}
+
+/// The variable of the environment that has the key of a search interface.
+pub(crate) fn key_variable<'c>(name: &str, search: &'c SearchConfig) -> Option<&'c str> {
+    search.key_env.as_deref().or((canonical(name) == "nytime_searcher").then_some("NYTIMES_API_KEY"))
+}
+
+fn no_variable(name: &str, what: &str) -> Option<String> {
+    let is_set = env::var(name).is_ok_and(|value| !value.is_empty());
+    (!is_set).then(|| format!("the variable {name} is to hold {what}, and is not set"))
+}
+
+/// Why `program` cannot be run: it is found neither at its path nor, where it is a bare name, on the PATH.
+fn no_program(program: &str) -> Option<String> {
+    let is_there = match Path::new(program).components().count() {
+        1 => env::split_paths(&env::var_os("PATH")?).any(|dir| dir.join(program).is_file()),
+        _ => Path::new(program).is_file(),
+    };
+    (!is_there).then(|| format!("there is no program {program}, neither at that path nor on the PATH"))
+}

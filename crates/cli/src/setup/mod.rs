@@ -1,0 +1,15 @@
+//! What commands share before they run: settings, the data directory, fetchers, listeners and reloading.
+//!
+//! Must not know: any single command.
+
+pub(crate) mod background_maintenance;
+pub(crate) mod decider;
+pub(crate) mod fetcher_availability;
+pub(crate) mod listen;
+pub(crate) mod log_scan;
+#[cfg(feature = "otlp")]
+pub(crate) mod otlp;
+pub(crate) mod peer_evidence;
+pub(crate) mod reload;
+pub(crate) mod server_discovery;
+pub(crate) mod settings;

@@ -1,0 +1,9 @@
+//! Output: text and JSON lines, progress bars, messages and exit codes.
+//!
+//! Must not know: what a command computes.
+
+pub(crate) mod exit;
+pub(crate) mod interruptible_writer;
+pub(crate) mod output;
+pub(crate) mod pace_text;
+pub(crate) mod progress;

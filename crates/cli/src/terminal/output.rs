@@ -1,0 +1,195 @@
+//! What goes to stdout and stderr: JSON lines, text in aligned tables, messages.
+//!
+//! Invariant: nothing that came from outside reaches a terminal with its control characters. Colours show on a terminal
+//! only, and not when `NO_COLOR` is set.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, BufWriter, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::terminal::exit::Failure;
+use crate::terminal::interruptible_writer::Patient;
+
+/// A heading.
+pub(crate) const HEADING: Style = Style::new().bold();
+/// What was chosen.
+pub(crate) const CHOSEN: Style = AnsiColor::Green.on_default().bold();
+/// What stands back.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// What failed.
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// Results, on stdout.
+pub(crate) struct Out {
+    to: BufWriter<Box<dyn Write>>,
+    /// Whether results are JSON lines.
+    pub(crate) json: bool,
+}
+
+impl Out {
+    /// Results as JSON lines, or as text.
+    pub(crate) fn new(json: bool) -> Self {
+        let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
+        Self { to: BufWriter::with_capacity(64 << 10, to), json }
+    }
+
+    /// The same results; a reader that stalls holds them up only until somebody asks to stop.
+    pub(crate) fn patient(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        let stdout: Box<dyn Write> = Box::new(Patient(io::stdout()));
+        let to: Box<dyn Write> = match anstream::AutoStream::choice(&io::stdout()) {
+            anstream::ColorChoice::Never if !self.json => Box::new(anstream::StripStream::new(stdout)),
+            _ => stdout,
+        };
+        self.to = BufWriter::with_capacity(64 << 10, to);
+        Ok(())
+    }
+
+    /// The same results, with every byte written as it is: escape sequences are not looked for.
+    pub(crate) fn as_it_is(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        self.to = BufWriter::with_capacity(64 << 10, Box::new(io::stdout()));
+        Ok(())
+    }
+
+    /// One JSON line.
+    pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let line = serde_json::to_string(value).map_err(Failure::failed)?;
+        self.line(line)
+    }
+
+    /// One line of text.
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        writeln!(self.to, "{text}").map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Bytes; after [`Out::as_it_is`] just as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.to.write_all(bytes).map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Hands everything on to whoever reads.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.to.flush().map_err(|error| Failure::stdout(&error))
+    }
+}
+
+/// A message on stderr. When even that fails there is nobody to tell.
+pub(crate) fn note(text: impl fmt::Display) {
+    let line = format!("{text}\n");
+    let line = match anstream::AutoStream::choice(&io::stderr()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(&line).to_string(),
+        _ => line,
+    };
+    let _ = Patient(io::stderr()).write_all(line.as_bytes());
+}
+
+/// `text` with a style around it.
+pub(crate) fn styled(style: Style, text: impl fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// `text` without control characters, for a terminal; what turns text around or is not seen is shown escaped.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => shown.push('\u{fffd}'),
+            c if is_deceptive(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a terminal shows nothing for it and yet shows other characters differently: marks of direction, joiners, breaks of
+/// lines, tags.
+fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// A share as text; `-` when there is none.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+/// Rows in aligned columns.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<(Style, Vec<String>)>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// A table with these column heads; a head that starts with `>` makes its column flush right.
+    pub(crate) fn new(heads: &[&str]) -> Self {
+        let right = heads.iter().map(|head| head.starts_with('>')).collect();
+        let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
+        Self { rows: vec![(HEADING, heads)], right }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.styled_row(Style::new(), cells);
+    }
+
+    /// Adds a row that stands out.
+    pub(crate) fn styled_row(&mut self, style: Style, cells: impl IntoIterator<Item = String>) {
+        self.rows.push((style, cells.into_iter().map(|cell| plain(&cell)).collect()));
+    }
+
+    /// Whether there is nothing under the heads.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.right.len();
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|(_, row)| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for (index, (style, row)) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate().take(columns) {
+                let gap = if column == 0 { "" } else { "  " };
+                match self.right[column] {
+                    true => write!(line, "{gap}{cell:>width$}", width = widths[column])?,
+                    false => write!(line, "{gap}{cell:<width$}", width = widths[column])?,
+                }
+            }
+            let end = if index + 1 == self.rows.len() { "" } else { "\n" };
+            write!(f, "{style}{}{style:#}{end}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_text_around_is_shown_escaped() {
+        assert_eq!(plain("http://e.org/\u{202e}gpj.exe"), "http://e.org/\\u{202e}gpj.exe");
+        for c in ["\u{200b}", "\u{2066}", "\u{feff}", "\u{e0041}", "\u{2028}"] {
+            assert!(plain(c).is_ascii(), "{}", plain(c));
+        }
+        assert_eq!(plain("grün 日本 😀"), "grün 日本 😀");
+    }
+
+    #[test]
+    fn columns_align_and_control_characters_do_not_reach_the_terminal() {
+        let mut table = Table::new(&["name", ">n"]);
+        table.row(["a\x1b[31m".to_owned(), "1000".to_owned()]);
+        table.row(["longer".to_owned(), "7".to_owned()]);
+        let text = anstream::adapter::strip_str(&table.to_string()).to_string();
+        assert_eq!(text, "name       n\na\u{fffd}[31m  1000\nlonger     7");
+    }
+}

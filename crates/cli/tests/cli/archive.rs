@@ -1,0 +1,258 @@
+//! `fetch --warc --cdx`, read by the programs that others read archives with: warcio checks each digest and length, pywb replays pages.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Place, lines};
+
+/// A site with pages, redirects to them, pages that are all the same, and a file; on a loopback port of its own.
+struct Site {
+    port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+impl Site {
+    fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let (port, stop) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Ok(stream) = stream {
+                    std::thread::spawn(move || drop(answer(stream)));
+                }
+            }
+        });
+        Self { port, stop }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+    }
+}
+
+/// What the site has at a path: its type and bytes.
+fn page(path: &str) -> (&'static str, Vec<u8>) {
+    let text = |about: &str| {
+        let words =
+            format!("{about} has a paragraph of its own, and a few more words so that there is something to read. ")
+                .repeat(6);
+        format!("<!doctype html><title>{about}</title><article><p>{words}</p></article>").into_bytes()
+    };
+    match path {
+        "/paper.pdf" => ("application/pdf", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".repeat(50)),
+        path if path.starts_with("/same/") => ("text/html", text("The page that all have")),
+        path => ("text/html; charset=utf-8", text(path)),
+    }
+}
+
+fn answer(stream: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut line, mut stream) = (String::new(), stream);
+    reader.read_line(&mut line)?;
+    let path = line.split(' ').nth(1).unwrap_or("/").to_owned();
+    while line.trim() != "" {
+        line.clear();
+        reader.read_line(&mut line)?;
+    }
+    // Slow enough to be killed in the middle of.
+    std::thread::sleep(Duration::from_millis(5));
+    if let Some(rest) = path.strip_prefix("/go/") {
+        return write!(
+            stream,
+            "HTTP/1.1 302 Found\r\nLocation: /p/{rest}\r\nSet-Cookie: seen=1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
+    let (mime, body) = page(&path);
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: {mime}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    )?;
+    stream.write_all(&body)
+}
+
+/// A program of those that `.ci/warc-tools` installs.
+fn tool(name: &str) -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/warc-tools/bin");
+    let path = tools.join(name);
+    assert!(path.exists(), "there is no {}: .ci/warc-tools installs it", path.display());
+    path
+}
+
+/// The records of an archive by their type, as warcio reads them; fails where it finds a digest or a length that is wrong.
+fn checked(files: &[PathBuf]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for file in files {
+        let check = Command::new(tool("warcio")).arg("check").arg("-v").arg(file).output().unwrap();
+        let said = String::from_utf8_lossy(&check.stdout);
+        assert!(check.status.success() && said.contains("digest pass") && !said.contains("not present"), "{said}");
+        let index = Command::new(tool("warcio")).args(["index", "-f", "warc-type"]).arg(file).output().unwrap();
+        for line in String::from_utf8(index.stdout).unwrap().lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            *counts.entry(record["warc-type"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The urls that the site has, as an input file.
+fn input(site: &Site, pages: usize) -> (Vec<String>, String) {
+    let mut paths: Vec<String> = (0..pages)
+        .map(|n| match n % 4 {
+            0 => format!("/go/{n}"),
+            1 => format!("/same/{n}"),
+            _ => format!("/p/{n}?b={n}&A=1"),
+        })
+        .collect();
+    paths.push("/paper.pdf".to_owned());
+    let text = paths.iter().map(|path| site.url(path) + "\n").collect();
+    (paths, text)
+}
+
+const FETCH: [&str; 16] = [
+    "fetch",
+    "--input",
+    "urls.txt",
+    "--warc",
+    "crawl.warc.gz",
+    "--cdx",
+    "index.cdxj",
+    "--allow-private-network",
+    "--no-browser",
+    "--concurrency",
+    "4",
+    "--json",
+    "--pace",
+    "off",
+    "--robots",
+    "ignore",
+];
+
+#[test]
+fn an_archive_of_a_crawl_that_was_killed_in_the_middle_is_checked_by_warcio_and_replayed_by_pywb() {
+    let (place, site) = (Place::new(), Site::start());
+    let (paths, text) = input(&site, 80);
+    place.write("urls.txt", &text);
+    let mut first = place.spawn(&FETCH);
+    let results = lines(first.stdout.take().unwrap());
+    for _ in 0..25 {
+        results.recv_timeout(PATIENCE).unwrap();
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(!place.path("index.cdxj").exists(), "it was killed before it came to that");
+    let rest = place.run(&FETCH);
+    assert_eq!(rest.code, 0, "{}", rest.stderr);
+    let archive = place.path("crawl.warc.gz");
+    let counts = checked(std::slice::from_ref(&archive));
+    assert!(counts["revisit"] >= 10, "pages that are the same are kept once a run: {counts:?}");
+    assert!(counts["request"] >= paths.len() + 20 && counts["metadata"] >= paths.len(), "{counts:?}");
+    let index = std::fs::read_to_string(place.path("index.cdxj")).unwrap();
+    assert!(index.lines().is_sorted() && index.lines().count() == counts["response"] + counts["revisit"], "{counts:?}");
+    let before = index.clone();
+    assert_eq!(place.run(&FETCH.iter().copied().chain(["--restart"]).collect::<Vec<_>>()).code, 0);
+    let index = std::fs::read_to_string(place.path("index.cdxj")).unwrap();
+    assert!(
+        index.lines().is_sorted() && index.lines().count() > before.lines().count(),
+        "an index grows with its archive"
+    );
+    replays(&place, &site, &paths);
+}
+
+/// Has pywb serve the archive, and compares what it gives with what the site has.
+fn replays(place: &Place, site: &Site, paths: &[String]) {
+    for folder in ["archive", "indexes"] {
+        std::fs::create_dir_all(place.path(&format!("web/collections/test/{folder}"))).unwrap();
+    }
+    std::fs::copy(place.path("crawl.warc.gz"), place.path("web/collections/test/archive/crawl.warc.gz")).unwrap();
+    std::fs::copy(place.path("index.cdxj"), place.path("web/collections/test/indexes/index.cdxj")).unwrap();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let mut command = Command::new(tool("wayback"));
+    command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-d"]).arg(place.path("web"));
+    let mut pywb = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let until = Instant::now() + PATIENCE;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until && pywb.0.try_wait().unwrap().is_none(), "pywb does not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for path in paths {
+        let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(path)));
+        match path.strip_prefix("/go/") {
+            // The page that it leads to is there under its own URL.
+            Some(rest) => {
+                assert!(head.contains(" 302 ") || head.contains(" 307 "), "{path}: {head}");
+                let (head, body) = get(port, &format!("/test/2030id_/{}", site.url(&format!("/p/{rest}"))));
+                assert!(head.starts_with("HTTP/1.1 200") && body == page(&format!("/p/{rest}")).1, "{path}: {head}");
+            }
+            None => assert!(head.starts_with("HTTP/1.1 200") && body == page(path).1, "{path}: {head}"),
+        }
+    }
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The head and the body of an answer.
+fn get(port: u16, path: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn an_archive_goes_on_in_a_new_file_once_one_is_long_enough() {
+    let (place, site) = (Place::new(), Site::start());
+    let (paths, text) = input(&site, 40);
+    place.write("urls.txt", &text);
+    let mut args = FETCH.to_vec();
+    args.extend(["--warc-size", "8kB"]);
+    assert_eq!(place.run(&args).code, 0);
+    let files: Vec<PathBuf> = (0..)
+        .map(|n| place.path(&if n == 0 { "crawl.warc.gz".to_owned() } else { format!("crawl-{n:05}.warc.gz") }))
+        .take_while(|path| path.exists())
+        .collect();
+    assert!(files.len() > 2, "{files:?}");
+    let counts = checked(&files);
+    assert_eq!(counts["warcinfo"], files.len(), "each file says what it is");
+    let index = std::fs::read_to_string(place.path("index.cdxj")).unwrap();
+    assert_eq!(index.lines().count(), counts["response"] + counts["revisit"]);
+    assert!(
+        counts["metadata"] == paths.len()
+            && files
+                .iter()
+                .all(|file| { index.contains(&format!("\"{}\"", file.file_name().unwrap().to_string_lossy())) })
+    );
+    // A second run goes on in the last file.
+    args.push("--restart");
+    assert_eq!(place.run(&args).code, 0);
+    assert_eq!(checked(&files[..1])["warcinfo"], 1);
+}

@@ -1,0 +1,328 @@
+//! `snapshot`, `compact`, `verify`, `repair`, `forget`: on a log that is whole, damaged, in use, or cut off in the middle.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use fetchwise::journal::{Journal, JournalOptions};
+use serde_json::{Value, json};
+
+use crate::support::{DAY, Place, lines, now, segments, wait_for};
+
+/// `count` attempts at ten hosts, every other one 120 days old.
+fn history(count: i64) -> impl Iterator<Item = Value> {
+    (0..count).map(|n| {
+        let age = if n % 2 == 0 { 120 * DAY } else { 3_600_000 };
+        let error = (n % 5 == 0).then_some("blocked_captcha");
+        let fetcher = if n / 10 % 2 == 0 { "direct_access" } else { "playwright" };
+        json!({
+            "url": format!("https://h{}.e.org/p{}/{n}", n % 10, n % 3), "fetcher": fetcher,
+            "success": error.is_none(), "error_type": error, "attempted_at": now() - age - n,
+        })
+    })
+}
+
+fn place_with(count: i64) -> Place {
+    let place = Place::new();
+    place.import(history(count));
+    place
+}
+
+/// The numbers of a decision as of tomorrow: weights fade while a test runs, and what is compared must not.
+fn choice(place: &Place) -> Value {
+    static TOMORROW: LazyLock<String> =
+        LazyLock::new(|| fetchwise::rfc3339::format(fetchwise::time::Timestamp::from_millis(now() + DAY)));
+    place.run(&["explain", "--json", "--now", &TOMORROW, "https://h1.e.org/p1/new"]).one()["candidates"].clone()
+}
+
+fn exported(place: &Place) -> usize {
+    place.run(&["export"]).json().len()
+}
+
+/// Whether two explanations have the same numbers, to rounding.
+fn assert_near(a: &Value, b: &Value) {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).for_each(|(a, b)| assert_near(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => a.iter().for_each(|(key, a)| assert_near(a, &b[key])),
+        (Value::Number(x), Value::Number(y)) => {
+            let (x, y) = (x.as_f64().unwrap(), y.as_f64().unwrap());
+            assert!((x - y).abs() <= 1e-6 * x.abs().max(y.abs()).max(1.0), "{x} and {y}");
+        }
+        _ => assert_eq!(a, b),
+    }
+}
+
+#[test]
+fn maintenance_has_the_fields_that_programs_rely_on_and_changes_no_decision() {
+    let place = place_with(1000);
+    let before = choice(&place);
+    let taken = place.run(&["snapshot", "--json"]).one();
+    assert_eq!((taken["covers_seq"].as_u64(), taken["records"].as_u64()), (Some(1000), Some(1000)));
+    assert!(taken["bytes"].as_u64() > Some(4096) && taken["file"].as_str().unwrap().starts_with("snap-"));
+    assert_near(&before, &choice(&place));
+    let again = place.run(&["snapshot", "--json"]).one();
+    assert_eq!(again["file"], Value::Null, "nothing is new");
+
+    let verified = place.run(&["verify", "--json"]);
+    let found = verified.one();
+    assert_eq!((verified.code, found["sound"].as_bool(), found["attempts"].as_u64()), (0, Some(true), Some(1000)));
+    assert_eq!((found["refold"].as_str(), found["refolded_records"].as_u64()), (Some("same"), Some(1000)));
+
+    let dry = place.run(&["compact", "--dry-run", "--json"]).one();
+    assert_eq!((dry["attempts_before"].as_u64(), dry["attempts_after"].as_u64()), (Some(1000), Some(500)));
+    assert_eq!(exported(&place), 1000, "a dry run changes nothing");
+    let done = place.run(&["compact", "--json"]).one();
+    for pair in ["attempts_before", "attempts_after"] {
+        assert_eq!(done[pair], dry[pair]);
+    }
+    let bytes = |name: &str| done[name].as_u64().unwrap();
+    assert!(bytes("bytes_after") < bytes("bytes_before") * 7 / 10, "{done}");
+    let on_disk: u64 = segments(&place.data()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert_eq!(bytes("bytes_after"), on_disk);
+    assert_near(&before, &choice(&place));
+    assert_eq!((exported(&place), place.run(&["verify"]).code), (500, 0));
+    let text = place.run(&["compact"]);
+    assert!(text.stdout.contains("attempts  500 -> 500") && text.stdout.contains("segments  "), "{}", text.stdout);
+}
+
+#[test]
+fn what_was_compacted_is_not_imported_again() {
+    let place = place_with(40);
+    place.run(&["compact"]);
+    let lines: String = history(40).map(|line| format!("{line}\n")).collect();
+    let ran = place.run_with(&["import", "-", "--json"], lines);
+    let sum = ran.one();
+    // The other half differ in their ids by the time of this call, and are new.
+    assert_eq!((ran.code, sum["failed"].as_u64()), (1, Some(20)));
+    assert!(ran.stderr.contains("stdin:1: made before"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_jumped_clock_is_refused_unless_trusted() {
+    let place = place_with(10);
+    let later = "2099-01-01T00:00:00Z";
+    let ran = place.run(&["compact", "--now", later]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("hours old") && ran.stderr.contains("--trust-clock"), "{}", ran.stderr);
+    assert_eq!(exported(&place), 10);
+    assert_eq!(place.run(&["compact", "--now", later, "--trust-clock"]).code, 0);
+    assert_eq!(exported(&place), 0);
+}
+
+#[test]
+fn a_forgotten_domain_is_nowhere_afterwards() {
+    let place = place_with(100);
+    place.run(&["snapshot"]);
+    let forgot = place.run(&["forget", "--domain", "WWW.h3.e.org", "--json"]).one();
+    assert_eq!((forgot["domain"].as_str(), forgot["attempts"].as_u64()), (Some("h3.e.org"), Some(10)));
+    assert_eq!(exported(&place), 90);
+    let by = place.run(&["stats", "--by", "domain", "--json"]).json();
+    assert!(by.len() == 9 && by.iter().all(|row| row["key"] != "h3.e.org"));
+    let steps = place.run(&["explain", "--json", "https://h3.e.org/p1/x"]).one()["steps"].to_string();
+    assert!(!steps.contains("h3.e.org"), "{steps}");
+    let done = place.run(&["compact", "--json"]).one();
+    assert_eq!(done["forgotten"].as_u64(), Some(10));
+    assert!(segments(&place.data()).iter().all(|path| !contains(path, b"h3.e.org/p")));
+
+    let link = place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);
+    assert!(link.stdout.contains("forgotten; its 1 attempts"), "{}", link.stdout);
+    let nothing = place.run(&["forget", "--domain", "never.seen"]);
+    assert!(nothing.code == 0 && nothing.stdout.contains("nothing is known"), "{}", nothing.stdout);
+    for wrong in [&["forget"][..], &["forget", "--domain", "a", "--link", "b"], &["forget", "--domain", "a b"]] {
+        assert_eq!(place.run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+fn contains(path: &Path, needle: &[u8]) -> bool {
+    std::fs::read(path).unwrap().windows(needle.len()).any(|window| window == needle)
+}
+
+#[test]
+fn damage_is_verified_kept_apart_and_repaired_with_what_is_lost_named() {
+    let place = place_with(2000);
+    let segment = segments(&place.data()).remove(0);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 0x10;
+    std::fs::write(&segment, &bytes).unwrap();
+
+    let ran = place.run(&["verify", "--json"]);
+    let found = ran.one();
+    assert_eq!((ran.code, found["sound"].as_bool()), (3, Some(false)));
+    let damage = &found["damage"][0];
+    let (first, last) = (damage["first_seq"].as_u64().unwrap(), damage["last_seq"].as_u64().unwrap());
+    assert!(1 <= first && first <= last && last <= 2000, "{damage}");
+    let select = place.run(&["select", "https://h1.e.org/"]);
+    assert!(select.code == 3 && select.stderr.contains("repair --salvage"), "{}", select.stderr);
+
+    let apart = place.run(&["repair", "--json"]);
+    assert_eq!((apart.code, apart.one()["quarantined"].as_array().unwrap().len()), (3, 1));
+    assert_eq!(std::fs::read(&segment).unwrap(), bytes, "without --salvage nothing is changed");
+    let mended = place.run(&["repair", "--salvage", "--json"]);
+    assert_eq!((mended.code, mended.one()["segments_rewritten"].as_u64()), (0, Some(1)));
+    assert_eq!(exported(&place) as u64, 2000 - (last - first + 1));
+    assert_eq!(place.run(&["verify"]).code, 0);
+    let nothing = place.run(&["repair", "--salvage"]);
+    assert!(nothing.code == 0 && nothing.stdout.contains("nothing is damaged"), "{}", nothing.stdout);
+}
+
+#[test]
+fn a_damaged_manifest_is_made_anew() {
+    let place = place_with(50);
+    place.run(&["snapshot"]);
+    for name in ["SEGMENTS", "SNAPSHOT"] {
+        let path = place.data().join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[50] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(place.run(&["verify"]).code, 3, "{name}");
+        let ran = place.run(&["repair", "--rebuild-manifest", "--json"]);
+        assert_eq!((ran.code, ran.one()["manifests_rewritten"][0].as_str()), (0, Some(name)), "{}", ran.stderr);
+        assert_eq!((place.run(&["verify"]).code, exported(&place)), (0, 50), "{name}");
+    }
+}
+
+#[test]
+fn beside_a_writer_snapshots_and_compaction_work_and_the_rest_is_refused_with_its_name() {
+    let place = place_with(300);
+    let (journal, _) = Journal::open(&place.data(), JournalOptions::default()).unwrap();
+    for command in [&["snapshot"][..], &["verify"], &["compact", "--dry-run"], &["compact"]] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, 0, "{command:?}: {}", ran.stderr);
+    }
+    let ran = place.run(&["compact"]);
+    assert!(ran.stderr.contains("a crawler has the directory open"), "{}", ran.stderr);
+    let holder = format!("pid {}", std::process::id());
+    for command in [&["repair"][..], &["forget", "--domain", "h1.e.org"], &["import", "/dev/null"]] {
+        let ran = place.run(command);
+        assert!(ran.code == 3 && ran.stderr.contains(&holder), "{command:?}: {} {}", ran.code, ran.stderr);
+    }
+    journal.close().unwrap();
+    assert_eq!(place.run(&["forget", "--domain", "h1.e.org"]).code, 0);
+}
+
+#[test]
+fn every_command_that_meets_a_torn_tail_says_so_and_keeps_every_record() {
+    for command in [
+        &["snapshot"][..],
+        &["compact"],
+        &["compact", "--dry-run"],
+        &["verify"],
+        &["repair"],
+        &["forget", "--domain", "h1.e.org"],
+    ] {
+        let place = place_with(50);
+        // The mark that closed it is cut in two: what a crash at the very end leaves.
+        let segment = segments(&place.data()).pop().unwrap();
+        let len = segment.metadata().unwrap().len();
+        std::fs::File::options().write(true).open(&segment).unwrap().set_len(len - 10).unwrap();
+        let ran = place.run(command);
+        assert_eq!(ran.code, 0, "{command:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("torn tail") && ran.stderr.contains("50"), "{command:?}: {}", ran.stderr);
+        assert_eq!(place.run(&["verify", "--json"]).one()["sound"].as_bool(), Some(true), "{command:?}");
+    }
+}
+
+#[test]
+fn maintenance_makes_no_directory() {
+    let place = Place::new();
+    for command in [&["snapshot"][..], &["verify"], &["compact"], &["repair"], &["forget", "--domain", "a.org"]] {
+        let ran = place.run(command);
+        assert!(ran.code == 2 && ran.stderr.contains("no data directory"), "{command:?}: {}", ran.stderr);
+    }
+    assert!(!place.data().exists());
+}
+
+#[test]
+fn much_work_ends_with_a_snapshot() {
+    let place = Place::new();
+    place.import((0..99_999).map(|n| {
+        json!({"url": format!("https://h{}.e.org/{n}", n % 100), "fetcher": "direct_access", "success": true, "attempted_at": now() - n})
+    }));
+    let snapshot = || place.run(&["verify", "--json"]).one()["snapshot_seq"].as_u64();
+    assert_eq!(snapshot(), None, "so much is replayed in no time");
+    place
+        .import([json!({"url": "https://h1.e.org/", "fetcher": "playwright", "success": true, "attempted_at": now()})]);
+    assert_eq!(snapshot(), Some(100_000));
+}
+
+/// Killed at any moment, a compaction leaves a directory that opens with the same evidence.
+#[test]
+fn a_compaction_that_is_killed_leaves_a_sound_log() {
+    let rounds = match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 200,
+        Ok("ci") => 40,
+        _ => 8,
+    };
+    let place = place_with(4000);
+    let (mut killed, mut known) = (0, choice(&place));
+    for round in 0..rounds {
+        let mut child = place.spawn(&["compact", "--retain", "30"]);
+        std::thread::sleep(Duration::from_millis(round * 97 % 400));
+        // It may have ended by itself.
+        let _ = child.kill();
+        let ended = child.wait().unwrap().code() == Some(0);
+        killed += u64::from(!ended);
+        let verified = place.run(&["verify", "--json"]);
+        assert_eq!(verified.code, 0, "round {round}: {} {}", verified.stdout, verified.stderr);
+        assert_near(&known, &choice(&place));
+        if ended {
+            // There is something to do again.
+            let more = history(4000).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY));
+            place.import(more);
+            known = choice(&place);
+        }
+    }
+    assert!(killed > 0, "none was killed in time");
+    println!("FAULTS | + | compaction killed by SIGKILL, {killed} of {rounds} before its end | {rounds} | 0 | 0 |");
+}
+
+#[test]
+fn the_format_page_is_enough_for_a_reader_of_its_own() {
+    let place = place_with(500);
+    place.run(&["compact"]);
+    place.import(history(30).filter(|line| line["attempted_at"].as_i64() > Some(now() - DAY)));
+    place.run(&["forget", "--domain", "h4.e.org"]);
+    place.run(&["forget", "--link", "https://h1.e.org/p1/1"]);
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/read_log.py");
+    let output = Command::new("python3").arg(script).arg(place.data()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let read: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let own = place.run(&["export"]).json();
+    assert!(own.len() > 200 && own.len() == read.len(), "{} and {}", own.len(), read.len());
+    for (mut read, mut own) in read.into_iter().zip(own) {
+        let millis = read.as_object_mut().unwrap().remove("attempted_at_ms").unwrap().as_i64().unwrap();
+        let text = own.as_object_mut().unwrap().remove("attempted_at").unwrap();
+        let at = fetchwise::rfc3339::parse(text.as_str().unwrap()).unwrap();
+        assert_eq!(millis, at.as_millis());
+        assert_eq!(read, own);
+    }
+}
+
+#[test]
+fn a_crawl_compacts_by_itself_what_is_older_than_is_kept() {
+    let place = Place::new();
+    place.write("c.toml", "[log]\nsegment_bytes = '64KiB'\n");
+    // As a log comes to be: what is older stands before what is newer.
+    let (old, new): (Vec<Value>, Vec<Value>) =
+        history(4000).partition(|of| of["attempted_at"].as_i64().unwrap() < now() - 90 * DAY);
+    for part in [old, new] {
+        let text: String = part.iter().map(|line| format!("{line}\n")).collect();
+        assert_eq!(place.run_with(&["import", "-", "--config", "c.toml"], text).code, 0);
+    }
+    let before = choice(&place);
+    let fetch = ["fetch", "-", "--no-browser", "--json", "--config", "c.toml"];
+    let mut crawl = place.command(&fetch).stdin(Stdio::piped()).spawn().unwrap();
+    let said = lines(crawl.stderr.take().unwrap());
+    wait_for(&said, "compacted the attempt log in the background");
+    drop(crawl.stdin.take());
+    assert_eq!(crawl.wait().unwrap().code(), Some(0));
+    // Whole segments go: the last one of the old attempts has new ones in it.
+    let left = exported(&place);
+    assert!((2000..2500).contains(&left), "{left} of 4000 are left");
+    assert_near(&before, &choice(&place));
+}

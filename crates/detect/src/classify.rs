@@ -1,0 +1,380 @@
+//! The decision: what was found in a page, weighed in one fixed order.
+//!
+//! Headers by which a vendor says that it answered, then markers, titles, sentences, widgets and shells, then the status,
+//! then shells of applications and emptiness. With more visible text than a rule allows, it proves nothing.
+
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::cues::PageRead;
+use crate::collect::{
+    NO_LIMIT, NOSCRIPT_CONTENT_CHARS, lower, read_body, read_cue_words, read_headers, read_redirect, read_words,
+    script_bytes, vendor_bit,
+};
+use crate::html::charset::Charset;
+use crate::html::page_facts::{Facts, HARDLY_ANY_TEXT};
+use crate::rules::condition::Seen;
+
+use super::verdict::{Match, Vendors, Verdict};
+use super::{At, CONTENT_CHARS, Detector, DetectorOptions, Scratch, cues};
+use crate::html::{redirect, sniff};
+use crate::rules::compiled::{Rule, Table};
+use crate::rules::strength::Grade;
+use fetchwise_types::fetch_result::BlockKind;
+use fetchwise_types::response::{Page, header};
+
+/// Visible characters under which a page with a password field may be a log-in wall.
+const LOGIN_WALL_CHARS: u32 = 600;
+/// A page with status 200 that is furnished as a site's pages are is a wall only with so little to read ...
+const FURNISHED_CHARS: u32 = 250;
+/// ... and so few links, as far as words are the evidence.
+const FURNISHED_LINKS: u32 = 4;
+/// Characters of hidden text from which a page has content that a script only has to show.
+const HIDDEN_CONTENT: usize = 1_000;
+/// Words that hold beside no more visible characters than this are no evidence where something else explains them: a form that asks who one is, a status 404.
+const VAGUE_CHARS: u32 = 500;
+
+/// Reads one page with the rules of `detector`.
+pub(super) fn inspect(
+    detector: &Detector,
+    table: &Table,
+    page: &Page<'_>,
+    scratch: &mut Scratch,
+    explain: bool,
+) -> Verdict {
+    scratch.found.clear(table.rules.len());
+    scratch.title.clear();
+    scratch.folded_title.clear();
+    scratch.folded.clear();
+    scratch.text_hash = 0;
+    scratch.meanings = 0;
+    scratch.weighing.clear();
+    let content_type = header(page.headers, "content-type");
+    let body = &page.body[..page.body.len().min(detector.options.max_bytes)];
+    let charset = lower(content_type, body, scratch);
+
+    let mut verdict = Verdict {
+        is_html: sniff::is_html(content_type, &scratch.lower),
+        bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
+        text_complete: true,
+        ..Verdict::default()
+    };
+    read_headers(table, page, &mut scratch.found);
+    let mut presence = 0;
+    if verdict.is_html {
+        presence = read_body(detector, table, charset, body, scratch);
+        verdict.text_chars = scratch.facts.visible.chars;
+        verdict.text_complete = scratch.facts.complete;
+        verdict.noscript_chars = scratch.facts.noscript.chars;
+        let facts = &scratch.facts;
+        let rest = scratch.lower.get(facts.end..).unwrap_or_default();
+        verdict.high_script_ratio = (facts.script_bytes + script_bytes(detector, rest)) * 2 > scratch.lower.len();
+    } else {
+        scratch.facts.forget();
+    }
+    for n in 0..scratch.found.touched.len() {
+        let index = scratch.found.touched[n];
+        if holds(&table.rules[index as usize], scratch.found.bits[index as usize], page, scratch) {
+            scratch.found.held.push(index);
+        }
+    }
+    read_words(table, scratch);
+    let is_wording = |rule: &Rule| rule.vendor.is_none() && matches!(rule.grade, Grade::Title | Grade::Sentence);
+    let blocks = |of: &dyn Fn(&Rule) -> bool| {
+        scratch.found.held.iter().map(|&index| &table.rules[index as usize]).any(|rule| rule.grade.blocks() && of(rule))
+    };
+    let doubtful = table.vocabulary.is_about(scratch.meanings) && !blocks(&|rule| !is_wording(rule));
+    let may_be_wall = verdict.is_html && !asks_for_credentials(page) && table.concepts.may_be_wall(scratch.meanings);
+    if may_be_wall && (explain || doubtful || !blocks(&|_| true)) {
+        weigh_cues(detector, table, page, charset, scratch);
+        // What is written about walls uses their words.
+        if doubtful && scratch.weighing.is_about_walls() {
+            scratch.found.held.retain(|&index| !is_wording(&table.rules[index as usize]));
+        }
+    }
+    weigh(table, page, &detector.options, scratch, &mut verdict);
+    verdict.text_hash = scratch.text_hash;
+    if is_thin(&verdict) {
+        read_thin(table, page, (charset, body), scratch, &mut verdict);
+    }
+    for &index in &scratch.found.touched {
+        let rule = &table.rules[index as usize];
+        if rule.grade == Grade::Presence || scratch.found.held.contains(&index) {
+            presence |= vendor_bit(rule);
+        }
+    }
+    if presence != 0 {
+        verdict.waf = Vendors { names: Some(Arc::clone(&table.vendors)), bits: presence };
+    }
+    verdict
+}
+
+/// Adds up what the page says of a wall. Must come after its rules were tested.
+fn weigh_cues(detector: &Detector, table: &Table, page: &Page<'_>, charset: Charset, scratch: &mut Scratch) {
+    let (found, facts) = (&scratch.found, &scratch.facts);
+    // A site's pages use these words in many ways, as a title, a name or a quotation.
+    let explained = is_furnished(page, facts) && facts.visible.chars > FURNISHED_CHARS;
+    let has_known_words = !explained
+        && found.touched.iter().any(|&index| {
+            let rule = &table.rules[index as usize];
+            let bits = found.bits[index as usize];
+            // What holds on the thinnest pages only is no more than a word.
+            matches!(rule.grade, Grade::Title | Grade::Sentence)
+                && bits & rule.needs == rule.needs
+                && rule.max_visible_chars > HARDLY_ANY_TEXT
+        });
+    let read = PageRead {
+        status: page.status,
+        lower: &scratch.lower,
+        charset,
+        finders: &detector.finders,
+        facts: &scratch.facts,
+        folded_title: &scratch.folded_title,
+        has_known_words,
+        kept: &mut scratch.kept,
+        buffer: &mut scratch.buffer,
+    };
+    cues::weigh(table, read, &mut scratch.weighing);
+}
+
+/// Whether a page came as a site's pages do.
+fn is_furnished(page: &Page<'_>, facts: &Facts) -> bool {
+    page.status == 200 && facts.furnished
+}
+
+/// Whether HTTP's own log-in answers, which refuses in the words that walls use.
+fn asks_for_credentials(page: &Page<'_>) -> bool {
+    page.status == 401 && header(page.headers, "www-authenticate").is_some()
+}
+
+/// Whether a rule that was seen holds on this page.
+fn holds(rule: &Rule, bits: u8, page: &Page<'_>, scratch: &Scratch) -> bool {
+    if bits & rule.needs != rule.needs {
+        return false;
+    }
+    let facts = &scratch.facts;
+    let (mut max_visible_chars, mut max_links) = match page.status {
+        200 => (rule.max_visible_chars_200, rule.max_links.min(rule.max_links_200)),
+        _ => (rule.max_visible_chars, rule.max_links),
+    };
+    let wording = match rule.grade {
+        Grade::Title | Grade::Sentence => true,
+        Grade::Queue => rule.vendor.is_none(),
+        _ => false,
+    };
+    if is_furnished(page, facts) && wording {
+        max_visible_chars = max_visible_chars.min(FURNISHED_CHARS);
+        max_links = max_links.min(FURNISHED_LINKS);
+    }
+    if facts.asks_who && (rule.grade == Grade::Weak || (wording && rule.max_visible_chars <= VAGUE_CHARS)) {
+        return false;
+    }
+    // A page that is not there may say so in any words.
+    if matches!(page.status, 404 | 410) && wording && rule.max_visible_chars <= VAGUE_CHARS {
+        return false;
+    }
+    // What refuses for want of credentials, as HTTP knows them, is no wall, whatever its words.
+    if wording && rule.vendor.is_none() && asks_for_credentials(page) {
+        return false;
+    }
+    (rule.max_visible_chars >= NO_LIMIT || (facts.complete && facts.visible.chars <= max_visible_chars))
+        && facts.links <= max_links
+        && rule.conditions.hold(Seen { page, facts })
+}
+
+/// Fills in the verdict from what was found.
+fn weigh(table: &Table, page: &Page<'_>, options: &DetectorOptions, scratch: &Scratch, verdict: &mut Verdict) {
+    let holding = || scratch.found.held.iter().map(|&index| (index, &table.rules[index as usize]));
+    let strongest = |of: &dyn Fn(&Rule) -> bool| {
+        holding().filter(|(_, r)| of(r)).min_by_key(|(index, r)| (r.grade, r.vendor.is_none(), *index)).map(|(_, r)| r)
+    };
+    let first = |of: &dyn Fn(Grade) -> bool| strongest(&|r| of(r.grade));
+    // A widget's script beside an application's own is that application's; to explain more, it takes a framework.
+    let explains = |a: &Rule, of: &Rule| a.application && (of.grade == Grade::Weak || a.framework.is_some());
+    let is_explained = |r: &Rule| r.conditions.mount == Some(false) && holding().any(|(_, a)| explains(a, r));
+    let is_sure = |r: &Rule| r.confidence >= options.block_threshold;
+    let block = strongest(&|r| r.grade.blocks() && is_sure(r) && !is_explained(r));
+    let queue = first(&|g| g == Grade::Queue);
+    let refused = matches!(page.status, 403 | 429);
+    match (block, queue) {
+        (Some(b), q) if q.is_none() || b.grade == Grade::Mitigated => {
+            verdict.is_blocked = true;
+            let challenges = holding().any(|(_, r)| r.grade.blocks() && is_sure(r) && !r.refusal && !is_explained(r));
+            verdict.block_type = Some(if challenges { BlockKind::Challenge } else { BlockKind::Refusal });
+            decided_by(table, b, verdict);
+            if b.vendor.is_none() {
+                let named =
+                    holding().find(|(_, r)| (r.grade.blocks() || r.grade == Grade::Refusal) && r.vendor.is_some());
+                verdict.vendor = named.and_then(|(_, r)| table.vendor(r.vendor));
+            }
+        }
+        (_, Some(queue)) => {
+            verdict.is_queued = true;
+            decided_by(table, queue, verdict);
+        }
+        _ if scratch.weighing.confidence() >= options.block_threshold => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some(scratch.weighing.kind());
+            verdict.confidence = scratch.weighing.confidence();
+            verdict.rule = Some(Arc::from(cues::RULE));
+        }
+        _ if refused => {
+            verdict.is_blocked = true;
+            verdict.block_type = Some(BlockKind::Refusal);
+            verdict.confidence = 0.9;
+            if let Some(refusal) = first(&|g| g == Grade::Refusal) {
+                decided_by(table, refusal, verdict);
+            }
+        }
+        _ => {}
+    }
+    verdict.has_paywall = first(&|g| g == Grade::Paywall).is_some();
+    if !verdict.is_html {
+        return;
+    }
+    verdict.soft_404 = (200..300).contains(&page.status) && first(&|g| g == Grade::NotFound).is_some();
+    verdict.has_login_wall = scratch.facts.password
+        && verdict.text_complete
+        && verdict.text_chars < LOGIN_WALL_CHARS
+        && matches!((page.url, page.final_url), (Some(asked), Some(got)) if asked != got);
+    if verdict.is_blocked || verdict.is_queued {
+        return;
+    }
+    if !is_thin(verdict) {
+        return;
+    }
+    let facts = &scratch.facts;
+    let is_cut = verdict.bytes as usize >= options.max_bytes;
+    // What a script only has to show is there, and of what does not fit into what is looked at nothing is known.
+    if facts.hidden >= HIDDEN_CONTENT && facts.scripts > 0 || is_cut && !facts.body {
+        return;
+    }
+    let spa = first(&|g| g == Grade::Spa).filter(|_| (facts.scripts > 0 || facts.components > 0) && !facts.moved);
+    match spa {
+        Some(rule) => {
+            verdict.has_spa = true;
+            decided_by(table, rule, verdict);
+            let named =
+                holding().filter(|(_, r)| r.grade == Grade::Spa && r.framework.is_some()).min_by_key(|(i, _)| *i);
+            verdict.framework = named.and_then(|(_, r)| r.framework.clone());
+        }
+        None => verdict.is_empty = !shows_something(facts),
+    }
+}
+
+/// Whether there is next to nothing to read in a page that is no wall.
+fn is_thin(verdict: &Verdict) -> bool {
+    verdict.is_html
+        && !(verdict.is_blocked || verdict.is_queued)
+        && verdict.text_complete
+        && verdict.text_chars < CONTENT_CHARS
+        && verdict.noscript_chars < NOSCRIPT_CONTENT_CHARS
+}
+
+/// Whether there is something for a reader beside text: a form, a picture, a player, a frame.
+fn shows_something(facts: &Facts) -> bool {
+    facts.inputs > 0 || facts.shown > 0
+}
+
+/// What else there is to tell of a page with next to nothing to read: where it sends its reader, and hints at a wall.
+fn read_thin(
+    table: &Table,
+    page: &Page<'_>,
+    (charset, body): (Charset, &[u8]),
+    scratch: &mut Scratch,
+    verdict: &mut Verdict,
+) {
+    let found = &scratch.found;
+    // All of a rule's evidence is there, and only its conditions do not hold. What rests on a shell's conditions alone, or on
+    // what any script may do, hints at nothing without them.
+    let lost = |index: &u16| {
+        let rule = &table.rules[*index as usize];
+        rule.grade.is_of_walls()
+            && !matches!(rule.grade, Grade::Shell | Grade::Cue)
+            && found.bits[*index as usize] & rule.needs == rule.needs
+            && !table.always.contains(index)
+    };
+    if scratch.facts.to_challenge || found.touched.iter().any(lost) {
+        verdict.wall_cues = true;
+        return;
+    }
+    // Who has a form to fill in is not sent away.
+    let stays = scratch.facts.inputs > 0 || !(200..300).contains(&page.status);
+    let redirect = read_redirect(charset, body, scratch).filter(|_| !stays);
+    if let Some(target) = redirect {
+        // A cookie that a script sets is lost on who runs none, and the page would come again.
+        if sets_cookie(&scratch.lower) && redirect::leads_back(&target, page.final_url.or(page.url)) {
+            verdict.wall_cues = true;
+            return;
+        }
+        // Whatever application there is, its reader leaves it.
+        (verdict.has_spa, verdict.is_empty) = (false, true);
+        (verdict.framework, verdict.vendor, verdict.rule) = (None, None, None);
+        (verdict.grade, verdict.confidence) = (None, 0.0);
+        verdict.redirect = Some(target);
+        return;
+    }
+    // Without a visible character there is nothing to believe.
+    if verdict.text_chars == 0 {
+        return;
+    }
+    read_cue_words(table, scratch);
+    let cue = |index: &u16| {
+        let rule = &table.rules[*index as usize];
+        rule.grade == Grade::Cue && holds(rule, scratch.found.bits[*index as usize], page, scratch)
+    };
+    verdict.wall_cues = scratch.found.touched.iter().any(cue);
+}
+
+/// Whether something in a page in lower case sets a cookie.
+fn sets_cookie(lower: &[u8]) -> bool {
+    // All of the ways have the word in them, and most pages do not.
+    memmem::find(lower, b"cookie").is_some()
+        && [&b"document.cookie"[..], b"http-equiv=\"set-cookie", b"cookiestore.set"]
+            .iter()
+            .any(|how| memmem::find(lower, how).is_some())
+}
+
+fn decided_by(table: &Table, rule: &Rule, verdict: &mut Verdict) {
+    verdict.vendor = table.vendor(rule.vendor);
+    verdict.rule = Some(Arc::clone(&rule.id));
+    verdict.grade = Some(rule.grade);
+    verdict.confidence = rule.confidence;
+}
+
+/// All that was found in the page that was inspected last.
+pub(super) fn matches(table: &Table, page: &Page<'_>, scratch: &Scratch) -> Vec<Match> {
+    let shorten = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect::<String>();
+    let slice = |bytes: &[u8], start: u32, end: u32| {
+        let end = (end as usize).min(bytes.len());
+        shorten(&bytes[(start as usize).min(end)..end])
+    };
+    scratch
+        .found
+        .pieces
+        .iter()
+        .map(|piece| {
+            let rule = &table.rules[piece.rule as usize];
+            let (offset, text) = match piece.at {
+                At::Body(start, end) => (Some(start), slice(&scratch.lower, start, end)),
+                At::Folded(start, end) => (None, slice(scratch.folded.as_bytes(), start, end)),
+                At::Title => (None, shorten(scratch.title.as_bytes())),
+                At::Header(index) => match page.headers.get(index as usize) {
+                    Some(h) => (None, shorten(format!("{}: {}", h.name, h.value).as_bytes())),
+                    None => (None, "host".to_owned()),
+                },
+            };
+            Match {
+                rule: Arc::clone(&rule.id),
+                vendor: table.vendor(rule.vendor),
+                grade: rule.grade,
+                place: piece.place,
+                offset,
+                text,
+                counted: holds(rule, scratch.found.bits[piece.rule as usize], page, scratch),
+                note: Arc::clone(&rule.note),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,408 @@
+//! The gathering: all in a page that may prove something, with where it stands, before any of it is weighed.
+//!
+//! Headers, markers, titles, sentences, where it refreshes to. What no rule can ask for with as much text as the page has is
+//! not searched for. Must not know what follows from what is found.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::cues::FRAMED_TEXT;
+use super::{At, CONTENT_CHARS, Detector, Found, Scratch};
+use crate::html::charset::Charset;
+use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use crate::html::visibility::Place;
+use crate::html::{redirect, text};
+use crate::rules::compiled::{Rule, Table, fold_title};
+use crate::rules::scan::{Hit, Scan};
+use crate::rules::strength::Grade;
+use fetchwise_types::response::Page;
+
+/// Noscript characters from which a page without visible text is content all the same (Discourse, Flarum).
+pub(super) const NOSCRIPT_CONTENT_CHARS: u32 = 400;
+/// From here on a limit of visible characters is none: the rule holds whatever text there is.
+pub(super) const NO_LIMIT: u32 = 100_000;
+/// Visible characters up to which an article is so short that all of it is near its end.
+const TEASER_CHARS: u32 = 600;
+/// How much of a page with little text is searched for late markers: so many bytes from its beginning ...
+const LATE_HEAD: usize = 256 << 10;
+/// ... and so many before its end.
+const LATE_TAIL: usize = 64 << 10;
+/// More bytes than a marker can have.
+const MARKER_MAX: usize = 512;
+/// Bytes that are turned into lower case at once.
+const LOWER_AT_ONCE: usize = 16 << 10;
+/// Longest title that is read, in bytes.
+const TITLE_MAX: usize = 1024;
+
+/// A vendor as a set of one.
+pub(super) fn vendor_bit(rule: &Rule) -> u128 {
+    rule.vendor.map_or(0, |v| 1 << v)
+}
+
+/// Fills `scratch.lower`, and `scratch.decoded` where decoding is needed.
+pub(super) fn lower(content_type: Option<&str>, body: &[u8], scratch: &mut Scratch) -> Charset {
+    let charset = Charset::of(content_type, body);
+    let body = &body[charset.bom..];
+    scratch.lower.clear();
+    scratch.decoded.clear();
+    if charset.needs_decoding() {
+        charset.decode_into(body, &mut scratch.decoded);
+        scratch.lower.extend_from_slice(&scratch.decoded);
+        scratch.lower.make_ascii_lowercase();
+    } else {
+        // A piece at a time, while it is in the cache.
+        for piece in body.chunks(LOWER_AT_ONCE) {
+            let from = scratch.lower.len();
+            scratch.lower.extend_from_slice(piece);
+            scratch.lower[from..].make_ascii_lowercase();
+        }
+    }
+    charset
+}
+
+pub(super) fn read_headers(table: &Table, page: &Page<'_>, found: &mut Found) {
+    for (index, h) in page.headers.iter().enumerate() {
+        let at = At::Header(index as u32);
+        let mut value = None;
+        for test in table.headers_of(&h.name) {
+            // A name that ends with a hyphen stands for all that begin so.
+            let named = match test.name.strip_suffix('-') {
+                Some(stem) => {
+                    h.name.len() > stem.len()
+                        && h.name.as_bytes()[..stem.len()].eq_ignore_ascii_case(stem.as_bytes())
+                        && h.name.as_bytes()[stem.len()] == b'-'
+                }
+                None => h.name.eq_ignore_ascii_case(&test.name),
+            };
+            if named
+                && (test.value.is_empty()
+                    || value.get_or_insert_with(|| h.value.to_ascii_lowercase()).contains(&*test.value))
+            {
+                found.add(test.rule, 1, Place::Header, at);
+            }
+        }
+        if h.name.eq_ignore_ascii_case("set-cookie") {
+            let cookie = h.value.trim_start().as_bytes();
+            for (rule, prefix) in &table.cookies {
+                if cookie.get(..prefix.len()).is_some_and(|c| c.eq_ignore_ascii_case(prefix.as_bytes())) {
+                    found.add(*rule, 1, Place::Header, at);
+                }
+            }
+        }
+    }
+    if !table.hosts.is_empty()
+        && let Some(host) = page.final_url.or(page.url).and_then(host)
+    {
+        for (rule, wanted) in &table.hosts {
+            let is = match wanted.strip_prefix("*.") {
+                Some(suffix) => {
+                    host.len() > suffix.len()
+                        && host.as_bytes()[host.len() - suffix.len() - 1] == b'.'
+                        && host.as_bytes()[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
+                }
+                None => host.eq_ignore_ascii_case(wanted),
+            };
+            if is {
+                found.add(*rule, 1, Place::Header, At::Header(u32::MAX));
+            }
+        }
+    }
+}
+
+/// The host of a URL, without user info and port.
+fn host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, h)| h);
+    Some(host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(h, _)| h))
+}
+
+/// Walks and searches the body. Returns the vendors that are present.
+pub(super) fn read_body(
+    detector: &Detector,
+    table: &Table,
+    charset: Charset,
+    body: &[u8],
+    scratch: &mut Scratch,
+) -> u128 {
+    let limits = scratch.found.touched.iter().map(|rule| table.rules[*rule as usize].max_visible_chars);
+    let mut enough = limits.filter(|limit| *limit < NO_LIMIT).fold(LITTLE_TEXT, u32::max);
+    if detector.options.count_all {
+        enough = u32::MAX;
+    }
+    scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+    let mut wanted = enough.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
+    let little = scratch.facts.complete && scratch.facts.visible.chars <= LITTLE_TEXT;
+    let (presence, limit) = search(table, little, scratch);
+    wanted = wanted.max(limit);
+    // A marker or a title may prove more than the text seen so far rules out.
+    while !scratch.facts.complete && wanted > enough {
+        enough = wanted;
+        let untitled = scratch.facts.title.is_none();
+        scratch.facts.read(&scratch.lower, &detector.finders, charset.counting, enough);
+        if untitled {
+            wanted = wanted.max(read_title(table, charset, body, scratch)).max(title_hint(table, scratch));
+        }
+    }
+    if little {
+        let asks_for_short = |hit: &Hit| {
+            let part = table.parts[hit.pattern as usize];
+            part.bit == 1 && table.rules[part.rule as usize].short
+        };
+        if table.short_always || scratch.hits.iter().any(asks_for_short) {
+            let (head, tail) = ends(scratch.lower.len());
+            for from_to in [0..head, tail..scratch.lower.len()] {
+                collect(&table.short, table, little, from_to, scratch);
+            }
+        }
+        read_sentences(table, charset, scratch);
+        hash_text(scratch);
+        for &rule in &table.always {
+            scratch.found.add(rule, 1, Place::Code, At::Body(0, 0));
+        }
+    }
+    // The frame may be large around a wall.
+    if !little && scratch.facts.complete && scratch.facts.visible.chars <= FRAMED_TEXT && title_hint(table, scratch) > 0
+    {
+        read_sentences(table, charset, scratch);
+    }
+    read_refresh(table, scratch);
+    locate(detector, table, charset, scratch);
+    presence
+}
+
+/// Searches the body for all that may still prove something: in a page with little text, for more. Returns the vendors that
+/// are present, and the most visible characters beside which one of those found holds.
+fn search(table: &Table, little: bool, scratch: &mut Scratch) -> (u128, u32) {
+    scratch.hits.clear();
+    let len = scratch.lower.len();
+    if !little {
+        return collect(&table.early, table, little, 0..len, scratch);
+    }
+    let all = if scratch.facts.visible.chars <= HARDLY_ANY_TEXT { &table.thin } else { &table.late };
+    let (head, tail) = ends(len);
+    let mut found = collect(all, table, little, 0..head, scratch);
+    if head < len {
+        let middle = head.saturating_sub(MARKER_MAX)..len.min(tail + MARKER_MAX);
+        for (scan, window) in [(&table.early, middle), (all, tail..len)] {
+            let (presence, limit) = collect(scan, table, little, window, scratch);
+            found = (found.0 | presence, found.1.max(limit));
+        }
+    }
+    found
+}
+
+/// A page with little text and a long body keeps most markers near the ends: where its head ends, where its tail begins.
+fn ends(len: usize) -> (usize, usize) {
+    let head = len.min(LATE_HEAD);
+    (head, head.max(len.saturating_sub(LATE_TAIL)))
+}
+
+/// Keeps the hits of `scan` that may prove something with as much text as the page has. Returns the vendors that are present,
+/// and the most visible characters beside which one of them holds.
+fn collect(scan: &Scan, table: &Table, little: bool, window: Range<usize>, scratch: &mut Scratch) -> (u128, u32) {
+    let Scratch { hits, lower, facts, buffer, .. } = scratch;
+    let chars = facts.visible.chars;
+    let thin = chars < CONTENT_CHARS && facts.noscript.chars < NOSCRIPT_CONTENT_CHARS;
+    let from = window.start as u32;
+    let (mut presence, mut limit) = (0, 0);
+    scan.each(&lower[window], &table.patterns, buffer, |hit| {
+        let rule = &table.rules[table.parts[hit.pattern as usize].rule as usize];
+        if rule.grade == Grade::Presence {
+            let before = presence;
+            presence |= vendor_bit(rule);
+            return before != presence;
+        }
+        let may_hold = !little || (chars <= rule.max_visible_chars && (rule.grade != Grade::Spa || thin));
+        if may_hold {
+            limit = limit.max(if rule.max_visible_chars < NO_LIMIT { rule.max_visible_chars } else { 0 });
+            hits.push(Hit { start: hit.start + from, end: hit.end + from, ..hit });
+        }
+        may_hold
+    });
+    (presence, limit)
+}
+
+/// Finds out where the hits stand and keeps those that stand where their rules want them.
+fn locate(detector: &Detector, table: &Table, charset: Charset, scratch: &mut Scratch) {
+    let Scratch { hits, offsets, lower, found, facts, .. } = scratch;
+    if hits.is_empty() {
+        return;
+    }
+    hits.sort_unstable_by_key(|h: &Hit| (h.start, h.pattern));
+    // Windows of a long page overlap.
+    hits.dedup();
+    offsets.clear();
+    offsets.extend(hits.iter().map(|h| h.start));
+    let total = facts.visible.chars;
+    facts.locate(lower, &detector.finders, charset.counting, offsets, |index, place, visible_before| {
+        let hit = hits[index];
+        let part = table.parts[hit.pattern as usize];
+        let rule = &table.rules[part.rule as usize];
+        if !rule.places.contains(&place) {
+            return;
+        }
+        // A paywall cuts an article off; what its header says about subscriptions is on every page.
+        let early = total > TEASER_CHARS && visible_before.saturating_mul(3) < total;
+        if rule.grade == Grade::Paywall && place == Place::Text && early {
+            return;
+        }
+        found.add(part.rule, part.bit, place, At::Body(hit.start, hit.end));
+    });
+}
+
+/// Compares the title. Returns the most visible characters beside which one of its rules holds.
+fn read_title(table: &Table, charset: Charset, body: &[u8], scratch: &mut Scratch) -> u32 {
+    let Some(range) = scratch.facts.title.clone() else { return 0 };
+    let range = range.start..range.end.min(range.start + TITLE_MAX);
+    let raw = original(charset, body, &scratch.decoded, range);
+    scratch.title.clear();
+    text::decode_entities_into(charset.text(raw).trim(), &mut scratch.title);
+    text::fold_into(&scratch.title, &mut scratch.folded_title);
+    let title = fold_title(&scratch.folded_title);
+    let tests = &table.titles;
+    let mut limit = 1;
+    let mut is = |rule: u16| {
+        limit = limit.max(table.rules[rule as usize].max_visible_chars);
+        scratch.found.add(rule, 1, Place::Title, At::Title);
+    };
+    tests.whole.get(title).into_iter().flatten().for_each(|rule| is(*rule));
+    tests.starts.iter().filter(|(_, start)| title.starts_with(&**start)).for_each(|(rule, _)| is(*rule));
+    if title.bytes().any(|b| matches!(b, b'|' | b'-' | b':' | b'/' | 0x80..)) {
+        tests.part.iter().filter(|(_, part)| is_part(title, part)).for_each(|(rule, _)| is(*rule));
+    }
+    limit
+}
+
+/// How much text a wall with such a title may stand in: none where nothing in the title hints at one.
+fn title_hint(table: &Table, scratch: &mut Scratch) -> u32 {
+    let Scratch { folded_title, buffer, .. } = scratch;
+    let bytes = folded_title.as_bytes();
+    let mut meanings = 0;
+    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
+        meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
+        false
+    });
+    if table.vocabulary.is_title(meanings) { FRAMED_TEXT } else { 0 }
+}
+
+/// What stands between the parts of a title.
+const SEPARATORS: [&str; 6] = [" | ", " - ", ": ", " \u{B7} ", " \u{BB} ", " / "];
+
+/// Whether `part` is what stands before the first or after the last separator of `title`.
+fn is_part(title: &str, part: &str) -> bool {
+    let before = title.strip_prefix(part).is_some_and(|rest| {
+        let rest = rest.trim_start_matches(['.', '!', '?']);
+        SEPARATORS.iter().any(|s| rest.starts_with(s))
+    });
+    let after = title.strip_suffix(part).is_some_and(|rest| SEPARATORS.iter().any(|s| rest.ends_with(s)));
+    before || after
+}
+
+/// Looks for sentences in what little text there is: title, visible text, noscript text.
+fn read_sentences(table: &Table, charset: Charset, scratch: &mut Scratch) {
+    let Scratch { facts, folded, folded_title, found, lower, kept, buffer, meanings, .. } = scratch;
+    folded.clear();
+    for part in [&facts.visible, &facts.noscript] {
+        part.kept_into(lower, charset.counting, kept);
+        text::append_collapsed(&charset.text(kept), folded);
+        folded.push('\n');
+    }
+    folded.push_str(folded_title);
+    let bytes = folded.as_bytes();
+    table.sentences.each(bytes, &table.patterns, buffer, |hit| {
+        if hit.pattern >= table.concepts.patterns().start {
+            *meanings |= table.concepts.meanings_at(hit.pattern, bytes, hit.start as usize).unwrap_or(0);
+            return false;
+        }
+        let part = table.parts[hit.pattern as usize];
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
+        true
+    });
+}
+
+/// Reads all words in what was folded, where some of them hint at a wall.
+pub(super) fn read_words(table: &Table, scratch: &mut Scratch) {
+    let Scratch { folded, buffer, meanings, .. } = scratch;
+    if table.concepts.hint_at_wall(*meanings) {
+        table.each_word(folded.as_bytes(), buffer, |_, more| *meanings |= more);
+    }
+}
+
+/// The hash of the visible text, which is the first line of what was folded.
+fn hash_text(scratch: &mut Scratch) {
+    let visible = scratch.folded.split('\n').next().unwrap_or_default();
+    scratch.text_hash = if visible.is_empty() { 0 } else { xxh3_64(visible.as_bytes()) };
+}
+
+/// Looks for words that only hint at a wall, in a page with next to no text. Must come after [`read_body`].
+pub(super) fn read_cue_words(table: &Table, scratch: &mut Scratch) {
+    let Scratch { folded, found, buffer, .. } = scratch;
+    table.cue_words.each(folded.as_bytes(), &table.patterns, buffer, |hit| {
+        let part = table.parts[hit.pattern as usize];
+        found.add(part.rule, part.bit, Place::Text, At::Folded(hit.start, hit.end));
+        true
+    });
+}
+
+/// Compares what the page refreshes to, and what a script sends its reader to.
+fn read_refresh(table: &Table, scratch: &mut Scratch) {
+    let Scratch { facts, found, lower, buffer, .. } = scratch;
+    for range in [facts.refresh.clone(), facts.sent_to.clone()].into_iter().flatten() {
+        let start = range.start as u32;
+        let target = &lower[range];
+        // A bare delay has no target.
+        if memchr::memchr2(b'/', b'?', target).is_none() {
+            continue;
+        }
+        table.refreshes.each(target, &table.patterns, buffer, |hit| {
+            let at = hit.start as usize;
+            if target[at] == b'/' && begins_host(&target[..at]) {
+                return true;
+            }
+            let part = table.parts[hit.pattern as usize];
+            facts.to_challenge |= table.rules[part.rule as usize].grade.is_of_walls();
+            found.add(part.rule, part.bit, Place::Inert, At::Body(start + hit.start, start + target.len() as u32));
+            true
+        });
+    }
+}
+
+/// Whether a slash behind this is the second one before a host (`https://`, or `//` where the target begins). A pattern that begins with
+/// a slash is a segment of a path, and the name of a host says nothing.
+fn begins_host(before: &[u8]) -> bool {
+    matches!(before, [b'/'] | [.., b':' | b'=' | b' ' | b'\'' | b'"', b'/'])
+}
+
+/// Where the page sends its reader, as it is written.
+pub(super) fn read_redirect(charset: Charset, body: &[u8], scratch: &Scratch) -> Option<Box<str>> {
+    let facts = &scratch.facts;
+    let written = |range: &Range<usize>| charset.text(original(charset, body, &scratch.decoded, range.clone()));
+    let by_script = facts.sent_to.as_ref().and_then(|range| redirect::of_literal(&written(range)));
+    // A script runs before a refresh does.
+    by_script.or_else(|| {
+        let refresh = facts.refresh.as_ref().filter(|_| facts.moved)?;
+        redirect::of_refresh(&written(refresh))
+    })
+}
+
+/// A stretch of the page before it was turned into lower case.
+fn original<'a>(charset: Charset, body: &'a [u8], decoded: &'a [u8], range: Range<usize>) -> &'a [u8] {
+    let whole = if charset.needs_decoding() { decoded } else { body.get(charset.bom..).unwrap_or_default() };
+    whole.get(range).unwrap_or_default()
+}
+
+/// Bytes between `<script` and `</script`, wherever they stand.
+pub(super) fn script_bytes(detector: &Detector, lower: &[u8]) -> usize {
+    let mut sum = 0;
+    let mut rest = lower;
+    while let Some(at) = detector.finders.script_open.find(rest) {
+        let from = &rest[at..];
+        let Some(begin) = memchr::memchr(b'>', from) else { break };
+        let inner = &from[begin + 1..];
+        let len = detector.finders.script.find(inner).unwrap_or(inner.len());
+        sum += len;
+        rest = &inner[len..];
+    }
+    sum
+}

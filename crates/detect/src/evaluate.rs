@@ -1,0 +1,421 @@
+//! Judging the detector on labelled pages: a confusion table, precision, recall, and every miss and false alarm with its rule.
+//!
+//! Each page is judged twice: with the status it came with, and as if it had come with status 200. A 403 tells of a wall whatever
+//! the page says, so that only the second judgement shows what is read in the body.
+//!
+//! A corpus is a file of JSON lines, `{"label", "status", "headers", "url", "body_path"}` and anything else, bodies in files of
+//! their own (a relative path is relative to the JSONL file). Labels: `block`, `spa_shell` and `queue` are what they say,
+//! `empty` is a page without content, every other label is a page with content.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Detector, Scratch, Verdict};
+use fetchwise_types::response::{Header, Page};
+
+/// Why a corpus cannot be judged on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// The file, or a body it names, cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// A line is not what it should be.
+    #[error("{path}, line {line}: {message}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// One line of a corpus.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Labelled {
+    /// What the page is.
+    pub label: String,
+    /// More about it, for reports.
+    #[serde(default)]
+    pub detail: String,
+    /// The HTTP status; 200 when absent.
+    #[serde(default = "ok")]
+    pub status: u16,
+    /// The response headers.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The URL.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// Where the body is.
+    pub body_path: PathBuf,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+/// What a page was taken for, or should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Class {
+    /// A challenge or a refusal.
+    Blocked,
+    /// A waiting room.
+    Queued,
+    /// An application's shell.
+    Shell,
+    /// Nothing to read.
+    Empty,
+    /// Content.
+    Content,
+}
+
+impl Class {
+    /// Every class, in the order of the table's columns.
+    pub const ALL: [Self; 5] = [Self::Blocked, Self::Queued, Self::Shell, Self::Empty, Self::Content];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Queued => "queued",
+            Self::Shell => "shell",
+            Self::Empty => "empty",
+            Self::Content => "content",
+        }
+    }
+
+    /// What `verdict` takes its page for.
+    pub fn of(verdict: &Verdict) -> Self {
+        if verdict.is_queued {
+            Self::Queued
+        } else if verdict.is_blocked {
+            Self::Blocked
+        } else if verdict.has_spa {
+            Self::Shell
+        } else if verdict.is_empty {
+            Self::Empty
+        } else {
+            Self::Content
+        }
+    }
+
+    fn labelled(label: &str) -> Self {
+        match label {
+            "block" | "blocked" => Self::Blocked,
+            "queue" | "queued" => Self::Queued,
+            "spa_shell" | "shell" => Self::Shell,
+            "empty" => Self::Empty,
+            _ => Self::Content,
+        }
+    }
+}
+
+/// A page that was taken for something it is not.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mistake {
+    /// Where the body is, as the corpus names it.
+    pub body_path: PathBuf,
+    /// The label it has.
+    pub label: String,
+    /// The detail it has.
+    pub detail: String,
+    /// What it was taken for.
+    pub taken_for: Class,
+    /// The rule that decided, if one did.
+    pub rule: Option<String>,
+    /// The verdict in words.
+    pub reason: String,
+}
+
+/// How often one class was recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Score {
+    /// Pages of the class that were taken for it.
+    pub hits: usize,
+    /// Pages of the class that were not.
+    pub misses: usize,
+    /// Pages of other classes that were taken for it.
+    pub false_alarms: usize,
+    /// Pages of other classes.
+    pub others: usize,
+}
+
+impl Score {
+    /// Of the pages of the class, the share that was recognised; none without pages.
+    pub fn recall(&self) -> Option<f64> {
+        share(self.hits, self.hits + self.misses)
+    }
+
+    /// Of the pages taken for the class, the share that was right; none when none was.
+    pub fn precision(&self) -> Option<f64> {
+        share(self.hits, self.hits + self.false_alarms)
+    }
+
+    /// Of the pages of other classes, the share taken for this one; none without pages.
+    pub fn false_alarm_rate(&self) -> Option<f64> {
+        share(self.false_alarms, self.others)
+    }
+}
+
+fn share(part: usize, whole: usize) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Wilson's interval for a share of `part` in `whole`, at 95 %: the shares that would not be surprising to have brought it.
+/// None without anything to share.
+pub fn wilson(part: usize, whole: usize) -> Option<(f64, f64)> {
+    const Z: f64 = 1.96;
+    let share = share(part, whole)?;
+    let n = whole as f64;
+    let centre = share + Z * Z / (2.0 * n);
+    let spread = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + Z * Z / n;
+    Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+}
+
+/// Verdicts of one kind whose confidence lies in one band, and how many of them were right.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// What the pages were taken for.
+    pub class: Class,
+    /// The lowest confidence of the band.
+    pub from: f32,
+    /// Verdicts.
+    pub verdicts: usize,
+    /// Those of them that were right.
+    pub right: usize,
+    /// The mean of what they claimed.
+    pub claimed: f64,
+}
+
+/// Where the bands of confidence begin.
+const BANDS: [f32; 6] = [0.0, 0.5, 0.7, 0.85, 0.93, 0.97];
+/// The verdicts that claim a confidence.
+const CLAIMING: [Class; 3] = [Class::Blocked, Class::Queued, Class::Shell];
+
+/// How the pages were judged with one status or the other.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Judged {
+    /// For each label, how many of its pages were taken for each class, in the order of [`Class::ALL`].
+    pub table: BTreeMap<String, [usize; 5]>,
+    /// Blocks.
+    pub block: Score,
+    /// Shells.
+    pub shell: Score,
+    /// Pages without content, of which a labelled corpus may have none: then what counts is its false alarms.
+    pub empty: Score,
+    /// How many verdicts of each confidence were right.
+    pub reliability: Vec<Band>,
+    /// Pages taken for something they are not. A shell taken for an empty page is one, and the other way round.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// How a detector judged the pages of a corpus.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Evaluation {
+    /// Pages judged.
+    pub pages: usize,
+    /// With the statuses that they came with.
+    pub given: Judged,
+    /// As if each had come with status 200: with what the body tells, and headers.
+    pub at_200: Judged,
+}
+
+impl Evaluation {
+    /// The two judgements, each with what it is called.
+    fn both(&self) -> [(&'static str, &Judged); 2] {
+        [("given", &self.given), ("200", &self.at_200)]
+    }
+}
+
+/// A share as a person reads it, with its interval.
+fn percent(part: usize, whole: usize) -> String {
+    match (share(part, whole), wilson(part, whole)) {
+        (Some(share), Some((low, high))) => {
+            format!("{:.2} % ({part} of {whole}; {:.1} to {:.1})", share * 100.0, low * 100.0, high * 100.0)
+        }
+        _ => "none".to_owned(),
+    }
+}
+
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<16}{:>7}", "label", "status")?;
+        for class in Class::ALL {
+            write!(f, "{:>9}", class.name())?;
+        }
+        writeln!(f, "   right, and the interval of 95 %")?;
+        for label in self.given.table.keys() {
+            for (status, judged) in self.both() {
+                let Some(row) = judged.table.get(label) else { continue };
+                write!(f, "{label:<16}{status:>7}")?;
+                for count in row {
+                    write!(f, "{count:>9}")?;
+                }
+                let right = Class::ALL.iter().position(|class| *class == Class::labelled(label)).map_or(0, |n| row[n]);
+                writeln!(f, "   {}", percent(right, row.iter().sum()))?;
+            }
+        }
+        for (status, judged) in self.both() {
+            for (name, score) in [("block", &judged.block), ("shell", &judged.shell), ("empty", &judged.empty)] {
+                writeln!(
+                    f,
+                    "{name} at status {status}: recall {}, precision {}, false alarms {}",
+                    percent(score.hits, score.hits + score.misses),
+                    percent(score.hits, score.hits + score.false_alarms),
+                    percent(score.false_alarms, score.others),
+                )?;
+            }
+        }
+        writeln!(
+            f,
+            "{:<10}{:>7}{:>12}{:>10}   right, and the interval of 95 %",
+            "verdict", "status", "confidence", "claimed"
+        )?;
+        for (status, judged) in self.both() {
+            for band in &judged.reliability {
+                let from = format!("from {:.2}", band.from);
+                write!(f, "{:<10}{status:>7}{from:>12}{:>10.3}", band.class.name(), band.claimed)?;
+                writeln!(f, "   {}", percent(band.right, band.verdicts))?;
+            }
+        }
+        for (status, judged) in self.both() {
+            for m in &judged.mistakes {
+                let detail = if m.detail.is_empty() { "-" } else { &m.detail };
+                let (path, label, taken_for) = (m.body_path.display(), &m.label, m.taken_for.name());
+                writeln!(f, "{path} ({label}, {detail}), status {status}: taken for {taken_for}: {}", m.reason)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Judges `detector` on the corpus at `path`.
+///
+/// # Errors
+///
+/// A file that cannot be read, or a line that is no labelled page, with its number.
+pub fn evaluate(detector: &Detector, path: &Path) -> Result<Evaluation, EvaluateError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |source| EvaluateError::Io { path, source }
+    };
+    let file = fs::File::open(path).map_err(io(path))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut evaluation = Evaluation::default();
+    let mut scratch = Scratch::default();
+    for (index, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(io(path))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let page: Labelled = serde_json::from_str(&line).map_err(|e| EvaluateError::Line {
+            path: path.to_owned(),
+            line: index + 1,
+            message: e.to_string(),
+        })?;
+        let body_path = folder.join(&page.body_path);
+        let body = fs::read(&body_path).map_err(io(&body_path))?;
+        let headers: Vec<Header> = page.headers.iter().map(|(n, v)| Header::new(n, v)).collect();
+        let given =
+            Page { url: page.url.as_deref(), final_url: None, status: page.status, headers: &headers, body: &body };
+        let verdict = detector.inspect(&given, &mut scratch);
+        evaluation.given.add(&page, &verdict);
+        evaluation.at_200.add(&page, &detector.inspect(&Page { status: 200, ..given }, &mut scratch));
+        evaluation.pages += 1;
+    }
+    Ok(evaluation)
+}
+
+impl Judged {
+    /// Counts one page in.
+    pub fn add(&mut self, page: &Labelled, verdict: &Verdict) {
+        let (is, taken_for) = (Class::labelled(&page.label), Class::of(verdict));
+        let row = self.table.entry(page.label.clone()).or_default();
+        row[Class::ALL.iter().position(|c| *c == taken_for).unwrap_or(4)] += 1;
+        let scores =
+            [(Class::Blocked, &mut self.block), (Class::Shell, &mut self.shell), (Class::Empty, &mut self.empty)];
+        for (class, score) in scores {
+            match (is == class, taken_for == class) {
+                (true, true) => score.hits += 1,
+                (true, false) => score.misses += 1,
+                (false, true) => score.false_alarms += 1,
+                (false, false) => {}
+            }
+            score.others += usize::from(is != class);
+        }
+        if CLAIMING.contains(&taken_for) {
+            self.claim(taken_for, verdict.confidence, is == taken_for);
+        }
+        if is != taken_for {
+            self.mistakes.push(Mistake {
+                body_path: page.body_path.clone(),
+                label: page.label.clone(),
+                detail: page.detail.clone(),
+                taken_for,
+                rule: verdict.rule.as_deref().map(str::to_owned),
+                reason: verdict.reason(),
+            });
+        }
+    }
+
+    /// Counts a verdict in among those of its confidence.
+    fn claim(&mut self, class: Class, confidence: f32, is_right: bool) {
+        let from = BANDS.into_iter().rfind(|from| *from <= confidence).unwrap_or_default();
+        let at = match self.reliability.iter().position(|band| band.class == class && band.from == from) {
+            Some(at) => at,
+            None => {
+                self.reliability.push(Band { class, from, verdicts: 0, right: 0, claimed: 0.0 });
+                self.reliability
+                    .sort_by(|a, b| (a.class, b.from).partial_cmp(&(b.class, a.from)).unwrap_or(Ordering::Equal));
+                return self.claim(class, confidence, is_right);
+            }
+        };
+        let band = &mut self.reliability[at];
+        band.claimed = (band.claimed * band.verdicts as f64 + f64::from(confidence)) / (band.verdicts + 1) as f64;
+        band.verdicts += 1;
+        band.right += usize::from(is_right);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_holds_its_share_and_narrows_with_more() {
+        let (low, high) = wilson(45, 50).unwrap_or_default();
+        assert!((low - 0.786).abs() < 0.001 && (high - 0.957).abs() < 0.001, "{low} {high}");
+        assert_eq!(wilson(0, 10).map(|(low, _)| low), Some(0.0));
+        assert_eq!(wilson(10, 10).map(|(_, high)| high), Some(1.0));
+        let width = |n| wilson(n / 2, n).map(|(low, high)| high - low).unwrap_or_default();
+        assert!(width(1000) < width(100) && width(100) < width(10));
+        assert_eq!(wilson(0, 0), None);
+    }
+
+    #[test]
+    fn verdicts_are_counted_among_those_of_their_confidence() {
+        let mut judged = Judged::default();
+        for (confidence, right) in [(0.98, true), (0.6, false), (0.98, true), (0.69, true)] {
+            judged.claim(Class::Blocked, confidence, right);
+        }
+        let rows: Vec<_> = judged.reliability.iter().map(|band| (band.from, band.right, band.verdicts)).collect();
+        assert_eq!(rows, [(0.97, 2, 2), (0.5, 1, 2)]);
+    }
+}

@@ -1,0 +1,196 @@
+//! The character set of a body, as far as reading it for blocks needs to know it.
+//!
+//! Almost every charset on the web is ASCII-compatible: markup can be tokenised without decoding, and only counting
+//! characters and comparing sentences needs more. UTF-16 and ISO-2022-JP are the exceptions: they are turned into UTF-8
+//! first. This file knows nothing of HTML beyond the `charset` a `<meta>` may declare.
+
+use std::sync::LazyLock;
+
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, ISO_2022_JP, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE};
+use memchr::memmem::Finder;
+
+/// How far into a body a `<meta charset>` is looked for, in bytes.
+const META_WINDOW: usize = 1024;
+
+/// How characters are counted in a run of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// UTF-8: continuation bytes do not count.
+    Utf8,
+    /// One byte, one character.
+    Single,
+    /// A lead byte at or above 0x81 takes the byte after it along.
+    Double,
+    /// As `Double`, but 0xA1 to 0xDF stand alone (half-width katakana).
+    ShiftJis,
+}
+
+/// A charset and how its bytes are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charset {
+    pub(crate) encoding: &'static Encoding,
+    pub(crate) counting: Counting,
+    /// Bytes of byte order mark at the start.
+    pub(crate) bom: usize,
+}
+
+impl Charset {
+    /// The charset of `body`: byte order mark, then the `Content-Type` header, then zero bytes that betray UTF-16, then
+    /// `<meta>`, then UTF-8.
+    pub(crate) fn of(content_type: Option<&str>, body: &[u8]) -> Self {
+        if let Some((encoding, bom)) = Encoding::for_bom(body) {
+            return Self { bom, ..Self::with(encoding) };
+        }
+        if let Some(encoding) = content_type.and_then(header_charset) {
+            return Self::with(encoding);
+        }
+        if let Some(encoding) = bare_utf16(body) {
+            return Self::with(encoding);
+        }
+        let window = &body[..body.len().min(META_WINDOW)];
+        match meta_charset(window) {
+            // A page that could be read this far is not in UTF-16, whatever it says.
+            Some(e) if e != UTF_16LE && e != UTF_16BE => Self::with(e),
+            _ => Self::with(UTF_8),
+        }
+    }
+
+    fn with(encoding: &'static Encoding) -> Self {
+        let counting = if encoding == UTF_8 || encoding == UTF_16LE || encoding == UTF_16BE || encoding == ISO_2022_JP {
+            Counting::Utf8
+        } else if encoding == SHIFT_JIS {
+            Counting::ShiftJis
+        } else if [GBK, GB18030, BIG5, EUC_KR, EUC_JP].contains(&encoding) {
+            Counting::Double
+        } else {
+            Counting::Single
+        };
+        Self { encoding, counting, bom: 0 }
+    }
+
+    /// Whether the bytes must be decoded before they can be tokenised.
+    pub(crate) fn needs_decoding(self) -> bool {
+        !self.encoding.is_ascii_compatible()
+    }
+
+    /// Decodes `body` into `out` as UTF-8 (replacing what is malformed).
+    pub(crate) fn decode_into(self, body: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        if self.encoding == UTF_16LE {
+            utf16_into(body, u16::from_le_bytes, out);
+        } else if self.encoding == UTF_16BE {
+            utf16_into(body, u16::from_be_bytes, out);
+        } else {
+            let (text, _) = self.encoding.decode_without_bom_handling(body);
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    /// A short run of bytes as text.
+    pub(crate) fn text(self, bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+        let encoding = if self.needs_decoding() { UTF_8 } else { self.encoding };
+        encoding.decode_without_bom_handling(bytes).0
+    }
+}
+
+/// UTF-16 to UTF-8 by way of a small buffer of units, so that ASCII goes at vector speed.
+fn utf16_into(body: &[u8], unit: fn([u8; 2]) -> u16, out: &mut Vec<u8>) {
+    const UNITS: usize = 2048;
+    let mut units = [0u16; UNITS];
+    let mut utf8 = [0u8; UNITS * 3];
+    let mut rest = body;
+    let mut kept = 0;
+    while rest.len() >= 2 {
+        let take = (rest.len() / 2).min(UNITS - kept);
+        for (slot, pair) in units[kept..kept + take].iter_mut().zip(rest.chunks_exact(2)) {
+            *slot = unit([pair[0], pair[1]]);
+        }
+        rest = &rest[take * 2..];
+        let filled = kept + take;
+        // A high surrogate at the end waits for its partner.
+        let whole = if rest.len() >= 2 && (0xD800..0xDC00).contains(&units[filled - 1]) { filled - 1 } else { filled };
+        let written = encoding_rs::mem::convert_utf16_to_utf8(&units[..whole], &mut utf8);
+        out.extend_from_slice(&utf8[..written]);
+        kept = filled - whole;
+        if kept == 1 {
+            units[0] = units[filled - 1];
+        }
+    }
+}
+
+/// The charset a `Content-Type` value names.
+fn header_charset(content_type: &str) -> Option<&'static Encoding> {
+    let at = find_ascii(content_type.as_bytes(), b"charset")?;
+    label_after(&content_type.as_bytes()[at + 7..])
+}
+
+/// The charset a `<meta>` in `window` names.
+fn meta_charset(window: &[u8]) -> Option<&'static Encoding> {
+    static CHARSET: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"charset"));
+    let mut lower = [0; META_WINDOW];
+    let lower = lower.get_mut(..window.len())?;
+    lower.copy_from_slice(window);
+    lower.make_ascii_lowercase();
+    CHARSET.find_iter(lower).find_map(|at| label_after(&window[at + 7..]))
+}
+
+/// Reads `= "label"` with optional spaces and quotes.
+fn label_after(bytes: &[u8]) -> Option<&'static Encoding> {
+    let rest = bytes.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let rest = rest.strip_prefix(b"\"").or_else(|| rest.strip_prefix(b"'")).unwrap_or(rest);
+    let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || b"-_:.".contains(b))).unwrap_or(rest.len());
+    Encoding::for_label(&rest[..end])
+}
+
+/// UTF-16 without any mark: markup whose every other byte is zero.
+fn bare_utf16(body: &[u8]) -> Option<&'static Encoding> {
+    match body {
+        [b'<', 0, _, 0, ..] => Some(UTF_16LE),
+        [0, b'<', 0, _, ..] => Some(UTF_16BE),
+        _ => None,
+    }
+}
+
+fn find_ascii(haystack: &[u8], lower_needle: &[u8]) -> Option<usize> {
+    haystack.windows(lower_needle.len()).position(|w| w.eq_ignore_ascii_case(lower_needle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_order_mark_beats_the_header_and_the_header_beats_the_meta() {
+        let bom = Charset::of(Some("text/html; charset=windows-1251"), b"\xEF\xBB\xBF<p>");
+        assert_eq!((bom.encoding.name(), bom.bom), ("UTF-8", 3));
+        let header = Charset::of(Some("text/html; Charset=\"windows-1251\""), b"<meta charset=koi8-r>");
+        assert_eq!(header.encoding.name(), "windows-1251");
+        let meta =
+            Charset::of(Some("text/html"), b"<meta http-equiv='Content-Type' content='text/html; charset=Shift_JIS'>");
+        assert_eq!((meta.encoding.name(), meta.counting), ("Shift_JIS", Counting::ShiftJis));
+        assert_eq!(Charset::of(None, b"<p>").encoding.name(), "UTF-8");
+        assert_eq!(Charset::of(Some("text/html; charset=klingon"), b"<p>").encoding.name(), "UTF-8");
+    }
+
+    #[test]
+    fn utf16_is_decoded_with_and_without_a_mark_across_chunks() {
+        let text: String = "<p>\u{1F600}é".repeat(3000);
+        let le: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let charset = Charset::of(None, &le);
+        let mut out = Vec::new();
+        charset.decode_into(&le, &mut out);
+        assert!(out == text.as_bytes());
+        let be: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        Charset::of(Some("text/html; charset=utf-16be"), &be).decode_into(&be, &mut out);
+        assert!(out == text.as_bytes());
+    }
+
+    #[test]
+    fn utf16_that_is_cut_in_a_pair_or_a_byte_still_reads() {
+        let mut cut: Vec<u8> = "<p>ab\u{1F600}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        cut.truncate(cut.len() - 1);
+        let mut out = Vec::new();
+        Charset::of(None, &cut).decode_into(&cut, &mut out);
+        assert!(out.starts_with(b"<p>ab"));
+    }
+}

@@ -1,0 +1,386 @@
+//! What one walk over a page finds out: text, links, forms, the title, where it refreshes to.
+//!
+//! The walk may stop as soon as more visible text was seen than any rule cares about. Facts are about the page alone; what
+//! they mean is decided elsewhere.
+
+use std::ops::Range;
+
+use memchr::memmem;
+
+use super::attributes::{self, Attributes};
+use super::charset::Counting;
+use super::redirect;
+use super::text::Text;
+use crate::html::element::Tag;
+use crate::html::tokenizer::{Finders, Open, Raw, Shape};
+use crate::html::visibility::{Place, Reader, Walk};
+
+/// Visible characters up to which a page has little text. Rules that hold beside no more are looked for in such pages only.
+pub(crate) const LITTLE_TEXT: u32 = 1_500;
+
+/// Visible characters up to which a page has hardly any text. Rules that hold beside no more, and those for shells of
+/// applications, are looked for in such pages only.
+pub(crate) const HARDLY_ANY_TEXT: u32 = 250;
+
+/// Tokens that any page may have before reading stops.
+const TOKENS_FREE: usize = 8 * 1024;
+/// Beyond those, one token for so many bytes of page.
+const BYTES_PER_TOKEN: usize = 40;
+
+/// What is known of a page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Visible characters, up to where the walk stopped.
+    pub(crate) visible: Text,
+    /// Characters inside `<noscript>`.
+    pub(crate) noscript: Text,
+    /// Whether the walk reached the end of the page.
+    pub(crate) complete: bool,
+    /// The first title, unless much text stands before it.
+    pub(crate) title: Option<Range<usize>>,
+    /// Where `<meta http-equiv=refresh>` points, the first that names a URL or a delay.
+    pub(crate) refresh: Option<Range<usize>>,
+    /// The literal that the first script which does nothing else sets the location to, without its quotes.
+    pub(crate) sent_to: Option<Range<usize>>,
+    /// What it refreshes or is sent to is what a rule knows for a challenge or a waiting room.
+    pub(crate) to_challenge: bool,
+    pub(crate) links: u32,
+    pub(crate) images: u32,
+    /// Pictures, players and frames that a reader sees, larger than a dot.
+    pub(crate) shown: u32,
+    /// Characters of hidden text, roughly.
+    pub(crate) hidden: usize,
+    /// The body began.
+    pub(crate) body: bool,
+    pub(crate) inputs: u32,
+    pub(crate) frames: u32,
+    /// Scripts that run, in the page or loaded.
+    pub(crate) scripts: u32,
+    pub(crate) password: bool,
+    pub(crate) noindex: bool,
+    /// A field asks who one is: address, number, name of an account, password, one-time password.
+    pub(crate) asks_who: bool,
+    /// It has what a site's pages have and walls do not: a navigation, an article, a description for social networks.
+    pub(crate) furnished: bool,
+    /// Its first `<meta http-equiv=refresh>` names a URL, and not only for those without scripts.
+    pub(crate) moved: bool,
+    /// Elements in the body with a hyphen in their name: components that a script fills.
+    pub(crate) components: u32,
+    /// Elements with an id and nothing in them.
+    pub(crate) mounts: u32,
+    /// Bytes inside `<script>`, up to where the walk stopped.
+    pub(crate) script_bytes: usize,
+    /// Where the walk stopped.
+    pub(crate) end: usize,
+    /// Where tokens stand, when there were few enough to be remembered; see [`Facts::locate`].
+    places: Vec<Stretch>,
+}
+
+/// A stretch of the page that stands in one place.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    end: u32,
+    place: Place,
+    /// Visible characters before it.
+    visible: u32,
+}
+
+/// Stretches that are remembered.
+const PLACES_MAX: usize = 1 << 14;
+
+impl Facts {
+    fn clear(&mut self) {
+        let (mut visible, mut noscript) = (std::mem::take(&mut self.visible), std::mem::take(&mut self.noscript));
+        let mut places = std::mem::take(&mut self.places);
+        visible.clear();
+        noscript.clear();
+        places.clear();
+        *self = Self { visible, noscript, places, ..Self::default() };
+    }
+
+    /// Nothing is known: for bodies that are not HTML.
+    pub(crate) fn forget(&mut self) {
+        self.clear();
+        self.complete = true;
+    }
+
+    /// Walks `text` (in lower case) until more than `enough` visible characters were seen, or more tokens than a page of
+    /// its length could need for so little text.
+    pub(crate) fn read(&mut self, text: &[u8], finders: &Finders, counting: Counting, enough: u32) {
+        self.clear();
+        let mut walk = Walk::new(text, finders);
+        let mut tokens_left = if enough == u32::MAX { usize::MAX } else { TOKENS_FREE + text.len() / BYTES_PER_TOKEN };
+        let mut reading = Reading { facts: self, text, counting, enough, mount: None };
+        while walk.step(&mut reading) {
+            tokens_left -= 1;
+            if reading.facts.visible.chars > enough || tokens_left == 0 {
+                return;
+            }
+        }
+        self.complete = true;
+    }
+
+    /// Remembers that the token that ends at `end` stands in `place`.
+    #[inline(always)]
+    fn remember(&mut self, place: Place, end: u32) {
+        // Text is kept apart, because visible characters are counted before each.
+        if let Some(last) = self.places.last_mut()
+            && last.place == place
+            && place != Place::Text
+        {
+            last.end = end;
+        } else if self.places.len() < PLACES_MAX {
+            self.places.push(Stretch { end, place, visible: self.visible.chars });
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, place: Place, text: &[u8], range: Range<usize>, counting: Counting, enough: u32) {
+        match place {
+            Place::Text => self.visible.push(text, range, counting, enough),
+            Place::Noscript => self.noscript.push(text, range, counting, enough),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, tag: Tag, text: &[u8], range: Range<usize>, place: Place) {
+        let attrs = &text[range.clone()];
+        match tag {
+            Tag::Img => self.images += 1,
+            Tag::Meta => self.meta(text, range),
+            Tag::Input => self.input(attrs),
+            Tag::Nav | Tag::Article => self.furnished = true,
+            Tag::Select | Tag::Textarea => self.inputs += 1,
+            Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio => self.frames += 1,
+            Tag::Component if place == Place::Code => self.components += 1,
+            Tag::Body => self.body = true,
+            _ => {}
+        }
+    }
+
+    /// Block elements separate words.
+    #[inline]
+    fn space(&mut self, tag: Tag, place: Place) {
+        if place == Place::Code && !tag.is_inline() {
+            self.visible.break_word();
+            self.noscript.break_word();
+        }
+    }
+
+    fn input(&mut self, attrs: &[u8]) {
+        let (mut kind, mut name): (&[u8], &[u8]) = (b"text", b"");
+        for (key, value) in Attributes::new(attrs) {
+            match key {
+                b"type" => kind = value,
+                b"name" => name = value,
+                _ => {}
+            }
+        }
+        self.password |= kind == b"password";
+        self.inputs += u32::from(kind != b"hidden");
+        self.asks_who |= matches!(kind, b"email" | b"tel" | b"password") || (kind != b"hidden" && is_of_person(name));
+    }
+
+    fn meta(&mut self, text: &[u8], range: Range<usize>) {
+        let attrs = &text[range.clone()];
+        let (mut equiv, mut name, mut content): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        let mut property: &[u8] = b"";
+        for (key, value) in Attributes::new(attrs) {
+            match key {
+                b"http-equiv" => equiv = value,
+                b"name" => name = value,
+                b"content" => content = value,
+                b"property" => property = value,
+                _ => {}
+            }
+        }
+        self.furnished |= property.starts_with(b"og:");
+        if equiv == b"refresh" && self.refresh.is_none() {
+            let delay = memchr::memchr2(b';', b',', content).map_or(content.len(), |end| end + 1);
+            self.moved = !content[delay..].trim_ascii().is_empty() && !in_noscript(&text[..range.start]);
+            // The value is a part of the attributes: without it, there is nothing to point at.
+            let start = range.start + (content.as_ptr() as usize).saturating_sub(attrs.as_ptr() as usize);
+            self.refresh =
+                Some(if content.is_empty() { range.start..range.start } else { start..start + content.len() });
+        } else if name == b"robots" {
+            self.noindex |= content.windows(7).any(|w| w == b"noindex");
+        }
+    }
+}
+
+/// A page that is being read.
+struct Reading<'a> {
+    facts: &'a mut Facts,
+    text: &'a [u8],
+    counting: Counting,
+    enough: u32,
+    /// An element that had nothing in it so far, by its attributes.
+    mount: Option<(usize, usize)>,
+}
+
+impl Reader for Reading<'_> {
+    #[inline(always)]
+    fn token(&mut self, place: Place, end: usize) {
+        self.facts.end = end;
+        self.facts.remember(place, end as u32);
+    }
+
+    #[inline(always)]
+    fn text(&mut self, place: Place, start: usize, end: usize, shape: Shape) {
+        if !(shape.known && shape.letters == 0) {
+            self.mount = None;
+        }
+        if place == Place::Hidden {
+            self.facts.hidden += if shape.known { shape.letters as usize } else { (end - start) / 2 };
+        }
+        if shape.known && place == Place::Text {
+            self.facts.visible.push_known(start..end, shape);
+        } else {
+            self.facts.text(place, self.text, start..end, self.counting, self.enough);
+        }
+    }
+
+    #[inline(always)]
+    fn open(&mut self, place: Place, open: Open, json: bool) {
+        let tag = open.tag;
+        self.mount = tag.is_mount().then_some((open.name_end, open.attrs_end));
+        let facts = &mut *self.facts;
+        facts.space(tag, place);
+        facts.links += u32::from(tag == Tag::A);
+        facts.scripts += u32::from(tag == Tag::Script && !json);
+        if tag.is_counted() {
+            facts.count(tag, self.text, open.name_end..open.attrs_end, place);
+            facts.shown += u32::from(open.shown && shows(tag, &self.text[open.name_end..open.attrs_end]));
+        }
+    }
+
+    #[inline(always)]
+    fn close(&mut self, place: Place, tag: Tag) {
+        if let Some((start, end)) = self.mount.take() {
+            self.facts.mounts += u32::from(has_id(&self.text[start..end]));
+        }
+        self.facts.space(tag, place);
+    }
+
+    fn raw(&mut self, place: Place, element: Raw, start: usize, end: usize) {
+        if element == Raw::Script {
+            self.facts.script_bytes += end - start;
+            if place == Place::Code && self.facts.sent_to.is_none() {
+                let literal = redirect::literal_in(&self.text[start..end]);
+                self.facts.sent_to = literal.map(|range| start + range.start..start + range.end);
+            }
+        }
+        match place {
+            // Behind more text than this, reading may have stopped before it: then it is no title for anybody.
+            Place::Title if self.facts.visible.chars > LITTLE_TEXT => {}
+            Place::Title => self.facts.title = Some(start..end),
+            _ => self.facts.text(place, self.text, start..end, self.counting, self.enough),
+        }
+    }
+}
+
+impl Facts {
+    /// Says of each of `offsets` (ascending) where it stands in the page that was read last, and how many visible characters
+    /// stand before. Walks the page again when it was not read far enough to know.
+    pub(crate) fn locate(
+        &self,
+        text: &[u8],
+        finders: &Finders,
+        counting: Counting,
+        offsets: &[u32],
+        mut at: impl FnMut(usize, Place, u32),
+    ) {
+        let known = self.places.last().map_or(0, |last| last.end);
+        if self.places.len() == PLACES_MAX || offsets.last().is_some_and(|last| *last >= known) {
+            return locate_again(text, finders, counting, offsets, at);
+        }
+        let mut stretches = self.places.iter();
+        let mut current = stretches.next();
+        for (index, offset) in offsets.iter().enumerate() {
+            while let Some(stretch) = current
+                && stretch.end <= *offset
+            {
+                current = stretches.next();
+            }
+            let Some(stretch) = current else { return };
+            at(index, stretch.place, stretch.visible);
+        }
+    }
+}
+
+fn locate_again(
+    text: &[u8],
+    finders: &Finders,
+    counting: Counting,
+    offsets: &[u32],
+    at: impl FnMut(usize, Place, u32),
+) {
+    let mut walk = Walk::new(text, finders);
+    let mut locating = Locating { text, counting, offsets, next: 0, visible: Text::default(), at };
+    while locating.next < offsets.len() && walk.step(&mut locating) {}
+}
+
+/// A page that is walked again to find out where things stand.
+struct Locating<'a, F> {
+    text: &'a [u8],
+    counting: Counting,
+    offsets: &'a [u32],
+    next: usize,
+    visible: Text,
+    at: F,
+}
+
+impl<F: FnMut(usize, Place, u32)> Reader for Locating<'_, F> {
+    fn token(&mut self, place: Place, end: usize) {
+        while self.offsets.get(self.next).is_some_and(|offset| (*offset as usize) < end) {
+            (self.at)(self.next, place, self.visible.chars);
+            self.next += 1;
+        }
+    }
+
+    fn text(&mut self, place: Place, start: usize, end: usize, _shape: Shape) {
+        if place == Place::Text {
+            self.visible.push(self.text, start..end, self.counting, u32::MAX);
+        }
+    }
+
+    fn open(&mut self, _place: Place, _open: Open, _json: bool) {}
+
+    fn close(&mut self, _place: Place, _tag: Tag) {}
+
+    fn raw(&mut self, _place: Place, _element: Raw, _start: usize, _end: usize) {}
+}
+
+/// Whether an element is a picture, a player or a frame that is larger than a dot.
+fn shows(tag: Tag, attrs: &[u8]) -> bool {
+    if !matches!(tag, Tag::Img | Tag::Iframe | Tag::Frame | Tag::Object | Tag::Embed | Tag::Video | Tag::Audio) {
+        return false;
+    }
+    let dot = |(name, value): (&[u8], &[u8])| match name {
+        b"width" | b"height" => matches!(value, b"0" | b"1" | b"0px" | b"1px"),
+        b"style" => memmem::find(value, b"-9999").is_some(),
+        _ => false,
+    };
+    Attributes::new(attrs).any(|(name, _)| matches!(name, b"src" | b"data" | b"srcset" | b"data-src"))
+        && !Attributes::new(attrs).any(dot)
+}
+
+/// Whether an element of that name is open where `before` ends.
+fn in_noscript(before: &[u8]) -> bool {
+    memmem::rfind(before, b"<noscript") > memmem::rfind(before, b"</noscript")
+}
+
+/// Whether a field of this name asks who one is. What a captcha calls its own may sound alike.
+fn is_of_person(name: &[u8]) -> bool {
+    let tells = |part: &[u8]| {
+        matches!(part, b"user" | b"username" | b"userid" | b"login" | b"otp")
+            || part.ends_with(b"mail")
+            || part.ends_with(b"phone")
+    };
+    memmem::find(name, b"captcha").is_none() && name.split(|b| !b.is_ascii_alphanumeric()).any(tells)
+}
+
+#[inline]
+fn has_id(attrs: &[u8]) -> bool {
+    attrs.len() > 3 && attributes::value(attrs, b"id").is_some_and(|id| !id.is_empty())
+}

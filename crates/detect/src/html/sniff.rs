@@ -1,0 +1,164 @@
+//! Whether a body is HTML at all. Everything else is judged by its status alone: never empty, never a shell.
+
+/// How far into a body its kind is looked for, in bytes.
+const WINDOW: usize = 2048;
+
+/// Tags that only HTML has and that stand near its beginning.
+const HTML_TAGS: &[&[u8]] = &[
+    b"<html",
+    b"<!doctype html",
+    b"<head",
+    b"<body",
+    b"<title",
+    b"<meta",
+    b"<script",
+    b"<div",
+    b"<p>",
+    b"<h1",
+    b"<iframe",
+    b"<a ",
+];
+
+/// Beginnings of files that are no text, whatever the header says.
+const BINARY: &[&[u8]] = &[
+    b"%PDF-",
+    b"\x89PNG",
+    b"GIF8",
+    b"\xFF\xD8\xFF",
+    b"PK\x03\x04",
+    b"\x1F\x8B",
+    b"\x28\xB5\x2F\xFD",
+    b"RIFF",
+    b"OggS",
+    b"ID3",
+    b"\0\0\0\x18ftyp",
+    b"\0\0\0\x20ftyp",
+    b"\0asm",
+    b"wOFF",
+    b"wOF2",
+];
+
+/// Whether `body` is HTML: by its bytes where they are clear, else by the declared type, else by a look for tags.
+/// `body` starts after any byte order mark and is not in UTF-16.
+pub(crate) fn is_html(content_type: Option<&str>, body: &[u8]) -> bool {
+    if BINARY.iter().any(|magic| body.starts_with(magic)) {
+        return false;
+    }
+    let head = &body[..body.len().min(WINDOW)];
+    let essence = content_type.map(essence).filter(|e| !e.is_empty());
+    match essence {
+        Some(e) if is(e, "text/html") || is(e, "application/xhtml+xml") => !is_data(head),
+        // XML that has an html root is XHTML under another name.
+        Some(e) if is(e, "text/xml") || is(e, "application/xml") => has_html_root(head),
+        Some(e) if is(e, "application/octet-stream") || is(e, "unknown/unknown") || is(e, "*/*") => has_html_root(head),
+        Some(_) => false,
+        None => body.is_empty() || (!is_data(head) && looks_like_html(head)),
+    }
+}
+
+/// The media type without its parameters.
+pub(crate) fn essence(content_type: &str) -> &str {
+    content_type.split([';', ',']).next().unwrap_or("").trim()
+}
+
+fn is(essence: &str, name: &str) -> bool {
+    essence.eq_ignore_ascii_case(name)
+}
+
+/// JSON, or XML without an html root.
+fn is_data(head: &[u8]) -> bool {
+    let start = after_prolog(head);
+    match start {
+        [b'{', rest @ ..] if begins_with_key(rest) => true,
+        [b'[', rest @ ..] if rest.trim_ascii_start().strip_prefix(b"{").is_some_and(begins_with_key) => true,
+        [b'{' | b'[', rest @ ..] => {
+            let next = rest.trim_ascii_start().first();
+            matches!(next, None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'-' | b'0'..=b'9')) && !looks_like_html(head)
+        }
+        [b'<', ..] => {
+            (starts_with(head.trim_ascii_start(), b"<?xml") && !has_html_root(start) && !looks_like_html(start))
+                || [&b"<rss"[..], b"<feed", b"<urlset", b"<sitemapindex", b"<rdf:rdf", b"<svg"]
+                    .iter()
+                    .any(|root| starts_with(start, root))
+        }
+        _ => false,
+    }
+}
+
+/// What follows white space, processing instructions (`<?xml ..?>`) and comments.
+fn after_prolog(head: &[u8]) -> &[u8] {
+    let mut rest = head.trim_ascii_start();
+    while let Some(end) = match rest {
+        [b'<', b'?', ..] => memchr::memmem::find(rest, b"?>").map(|at| at + 2),
+        [b'<', b'!', b'-', b'-', ..] => memchr::memmem::find(rest, b"-->").map(|at| at + 3),
+        _ => None,
+    } {
+        rest = rest[end..].trim_ascii_start();
+    }
+    rest
+}
+
+/// Whether an object's first key follows, in which case tags further on stand in its strings.
+fn begins_with_key(rest: &[u8]) -> bool {
+    let Some(key) = rest.trim_ascii_start().strip_prefix(b"\"") else { return false };
+    let Some(end) = memchr::memchr2(b'"', b'<', key) else { return false };
+    key[end] == b'"' && key[end + 1..].trim_ascii_start().first() == Some(&b':')
+}
+
+fn has_html_root(head: &[u8]) -> bool {
+    contains(head, b"<html") || contains(head, b"<!doctype html")
+}
+
+fn looks_like_html(head: &[u8]) -> bool {
+    HTML_TAGS.iter().any(|tag| contains(head, tag))
+}
+
+fn starts_with(bytes: &[u8], lower: &[u8]) -> bool {
+    bytes.get(..lower.len()).is_some_and(|b| b.eq_ignore_ascii_case(lower))
+}
+
+fn contains(bytes: &[u8], lower: &[u8]) -> bool {
+    bytes.windows(lower.len()).any(|w| w.eq_ignore_ascii_case(lower))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declared_type_decides_unless_the_bytes_are_clear() {
+        assert!(is_html(Some("text/html; charset=utf-8"), b"hello"));
+        assert!(is_html(Some("application/xhtml+xml"), b"<?xml version='1.0'?><html>"));
+        assert!(is_html(Some("application/xml"), b"<?xml version='1.0'?>\n<html xmlns='...'>"));
+        assert!(!is_html(Some("application/xml"), b"<?xml version='1.0'?><rss>"));
+        assert!(!is_html(Some("text/plain"), b"<html>"));
+        assert!(!is_html(Some("text/html"), b"%PDF-1.7"));
+        assert!(!is_html(Some("application/json"), b"{}"));
+    }
+
+    #[test]
+    fn json_and_feeds_under_a_wrong_name_are_no_html() {
+        assert!(!is_html(Some("text/html"), b" {\"a\": 1}"));
+        assert!(!is_html(Some("text/html"), b"[]"));
+        assert!(!is_html(Some("text/html"), b"<?xml version=\"1.0\"?><rss version=\"2.0\">"));
+        assert!(!is_html(
+            Some("text/html"),
+            b"<?xml version=\"1.0\"?>\n<!-- by hand --><rss><channel><title>x</title></channel></rss>"
+        ));
+        assert!(!is_html(Some("text/html"), b"{\"a\": \"<title>x</title><html>\"}"));
+        assert!(!is_html(Some("text/html"), b"[{\"a\": \"<div>\"}]"));
+        assert!(!is_html(Some("text/html"), b"[\n  {\"a\": \"<div>\"}\n]"));
+        assert!(is_html(Some("text/html"), b"<!-- {\"a\": 1} --><html>"));
+        assert!(is_html(Some("text/html"), b"{literal} <div>braces of a template</div>"));
+        assert!(is_html(Some("text/html"), b"[\"oops\"] <body>"));
+    }
+
+    #[test]
+    fn without_a_type_the_bytes_tell() {
+        assert!(is_html(None, b""));
+        assert!(is_html(None, b"<!-- x --><HTML>"));
+        assert!(!is_html(None, b"plain words"));
+        assert!(!is_html(None, b"{\"html\": \"<div>\"") || is_html(None, b"<div>"));
+        assert!(!is_html(None, b"\x89PNG\r\n"));
+    }
+}

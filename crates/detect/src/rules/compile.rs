@@ -1,0 +1,286 @@
+//! Compiling rules: from what is written to what is searched for. A rule that cannot be used is refused with its line and the
+//! field; nothing here reads pages.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::pattern::{Pattern, PatternError};
+use super::scan::{Class, Scan};
+use super::vocabulary::Vocabulary;
+use crate::concepts::Concepts;
+use crate::html::page_facts::{HARDLY_ANY_TEXT, LITTLE_TEXT};
+use crate::html::text;
+use crate::html::visibility::Place;
+use crate::rules::compiled::{HeaderTest, Part, Rule, Table, TitleTests, fold_title, is_title_edge};
+use crate::rules::file::{Lines, RuleError, Written, WrittenPlace, value};
+use crate::rules::strength::Grade;
+
+/// Patterns of pages with little text that have fewer bytes than this before any wildcard are looked for only where another
+/// part of their rule was found: short ones stand in many places.
+const SHORT: usize = 6;
+/// The same for pages with next to no text.
+const SHORT_THIN: usize = 5;
+
+/// Most vendors a rule table can name.
+const VENDORS_MAX: usize = 128;
+
+/// Which scan a pattern goes into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Early,
+    Late,
+    Thin,
+    Short,
+    Sentence,
+    Cue,
+    CueWord,
+    Refresh,
+}
+
+/// A table under construction.
+#[derive(Default)]
+struct Build {
+    rules: Vec<Rule>,
+    vendors: Vec<Arc<str>>,
+    patterns: Vec<Pattern>,
+    parts: Vec<Part>,
+    places: Vec<Where>,
+    headers: Vec<HeaderTest>,
+    cookies: Vec<(u16, Box<str>)>,
+    hosts: Vec<(u16, Box<str>)>,
+    titles: TitleTests,
+    always: Vec<u16>,
+    short_always: bool,
+}
+
+/// Compiles what is written, each with its line.
+pub(crate) fn compile(written: Lines) -> Result<Table, RuleError> {
+    let mut build = Build::default();
+    for (line, rule) in written.rules {
+        build.add(line, rule)?;
+    }
+    let concepts = Concepts::compile(written.concepts, written.words, &mut build.patterns)?;
+    Ok(build.finish(concepts))
+}
+
+impl Build {
+    fn add(&mut self, line: usize, w: Written) -> Result<(), RuleError> {
+        let index = u16::try_from(self.rules.len()).map_err(|_| value(line, &w.id, "id", "too many rules"))?;
+        check(line, &w)?;
+        let conditions = w.conditions();
+        if let Some((field, problem)) = conditions.problem() {
+            return Err(value(line, &w.id, field, problem));
+        }
+        let vendor = w.vendor.as_deref().map(|v| self.vendor(line, &w.id, v)).transpose()?;
+        let max_visible_chars = w.max_visible_chars.unwrap_or(w.grade.default_max_visible_chars());
+        let set = match w.grade {
+            Grade::Presence | Grade::Paywall => Where::Early,
+            Grade::Spa => Where::Thin,
+            Grade::Cue => Where::Cue,
+            _ if max_visible_chars > LITTLE_TEXT => Where::Early,
+            _ if max_visible_chars <= HARDLY_ANY_TEXT => Where::Thin,
+            _ => Where::Late,
+        };
+        let first_pattern = self.places.len();
+        self.add_patterns(line, &w, index, ("find", set), 1, &w.find)?;
+        for (n, group) in w.also.iter().enumerate() {
+            self.add_patterns(line, &w, index, ("also", set), 2 << n, group)?;
+        }
+        let words = if w.grade == Grade::Cue { Where::CueWord } else { Where::Sentence };
+        self.add_patterns(line, &w, index, ("text", words), 1, &w.text)?;
+        self.add_patterns(line, &w, index, ("refresh", Where::Refresh), 1, &w.refresh)?;
+        self.add_tests(&w, index);
+        self.rules.push(Rule {
+            needs: (0..=w.also.len()).fold(0, |bits, n| bits | (1 << n)),
+            id: w.id.into(),
+            vendor,
+            grade: w.grade,
+            places: places(&w.places),
+            max_visible_chars,
+            max_visible_chars_200: w.max_visible_chars_200.unwrap_or(max_visible_chars).min(max_visible_chars),
+            max_links: w.max_links.unwrap_or(u32::MAX),
+            max_links_200: w.max_links_200.unwrap_or(u32::MAX),
+            conditions,
+            refusal: w.refusal,
+            short: self.places[first_pattern..].contains(&Where::Short),
+            application: w.application,
+            confidence: w.confidence.unwrap_or(w.grade.default_confidence()),
+            framework: w.framework.map(Into::into),
+            note: w.note.into(),
+        });
+        Ok(())
+    }
+
+    fn vendor(&mut self, line: usize, rule: &str, name: &str) -> Result<u8, RuleError> {
+        if let Some(known) = self.vendors.iter().position(|v| &**v == name) {
+            return Ok(known as u8);
+        }
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
+            return Err(value(
+                line,
+                rule,
+                "vendor",
+                "write it with a-z, 0-9 and _: it becomes part of a heuristic's name",
+            ));
+        }
+        if self.vendors.len() == VENDORS_MAX {
+            return Err(value(line, rule, "vendor", format!("at most {VENDORS_MAX} vendors")));
+        }
+        self.vendors.push(name.into());
+        Ok((self.vendors.len() - 1) as u8)
+    }
+
+    fn add_patterns(
+        &mut self,
+        line: usize,
+        w: &Written,
+        rule: u16,
+        (field, set): (&'static str, Where),
+        bit: u8,
+        written: &[String],
+    ) -> Result<(), RuleError> {
+        for pattern in written {
+            let parsed = Pattern::parse(pattern).map_err(|e| {
+                let problem = match e {
+                    PatternError::TooShort => "needs at least four bytes before any wildcard",
+                    PatternError::UnknownWildcard => "cannot begin with a wildcard",
+                };
+                value(line, &w.id, field, format!("`{pattern}` {problem}"))
+            })?;
+            let len = parsed.first().len();
+            let short = (set == Where::Late && len < SHORT) || (set == Where::Thin && len < SHORT_THIN);
+            let set = if short { Where::Short } else { set };
+            // Evidence outside the body may ask for a short pattern, too.
+            let elsewhere =
+                [&w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
+            self.short_always |= set == Where::Short && (bit == 1 || elsewhere.iter().any(|e| !e.is_empty()));
+            self.patterns.push(parsed);
+            self.parts.push(Part { rule, bit });
+            self.places.push(set);
+        }
+        Ok(())
+    }
+
+    fn add_tests(&mut self, w: &Written, rule: u16) {
+        if w.always {
+            self.always.push(rule);
+        }
+        for test in &w.header {
+            let (name, value) = test.split_once(':').unwrap_or((test, ""));
+            self.headers.push(HeaderTest { rule, name: name.trim().into(), value: value.trim().to_lowercase().into() });
+        }
+        self.cookies.extend(w.cookie.iter().map(|c| (rule, c.to_lowercase().into())));
+        self.hosts.extend(w.host.iter().map(|h| (rule, h.to_lowercase().into())));
+        let mut folded = String::new();
+        let mut fold = |title: &str| -> Box<str> {
+            text::fold_into(title, &mut folded);
+            fold_title(&folded).into()
+        };
+        for title in w.title.iter().chain(&w.title_part) {
+            let rules = self.titles.whole.entry(fold(title)).or_default();
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        self.titles.part.extend(w.title_part.iter().map(|t| (rule, fold(t))));
+        // What a beginning ends with is part of it, other than what a whole title ends with.
+        self.titles.starts.extend(w.title_starts.iter().map(|t| {
+            text::fold_into(t, &mut folded);
+            (rule, folded.trim_start_matches(is_title_edge).into())
+        }));
+    }
+
+    fn finish(self, concepts: Concepts) -> Table {
+        let of = |sets: &'static [Where]| {
+            let placed = self.patterns.iter().zip(&self.places).enumerate();
+            placed.filter(move |(_, (_, place))| sets.contains(place)).map(|(i, (pattern, place))| {
+                let class = match place {
+                    Where::Late | Where::Thin => Class::Word,
+                    Where::Cue => Class::Cue,
+                    _ => Class::Marker,
+                };
+                (i as u32, class, pattern)
+            })
+        };
+        let scan = |sets| Scan::new(of(sets));
+        let words = concepts.hinting().map(|word| (word, Class::Word, &self.patterns[word as usize]));
+        let mut headers = self.headers;
+        headers.sort_by_key(HeaderTest::letter);
+        let mut header_letters = [const { 0..0 }; 256];
+        for (n, test) in headers.iter().enumerate() {
+            let range: &mut Range<u16> = &mut header_letters[usize::from(test.letter())];
+            *range = if range.start == range.end { n as u16..n as u16 + 1 } else { range.start..n as u16 + 1 };
+        }
+        Table {
+            early: scan(&[Where::Early]),
+            // One search for all that a page may hold.
+            late: scan(&[Where::Early, Where::Late]),
+            thin: scan(&[Where::Early, Where::Late, Where::Thin, Where::Cue]),
+            short: scan(&[Where::Short]),
+            short_always: self.short_always,
+            sentences: Scan::with_words(of(&[Where::Sentence]), words),
+            cue_words: scan(&[Where::CueWord]),
+            refreshes: scan(&[Where::Refresh]),
+            rules: self.rules,
+            vendors: self.vendors.into(),
+            patterns: self.patterns,
+            parts: self.parts,
+            headers,
+            header_letters,
+            cookies: self.cookies,
+            hosts: self.hosts,
+            titles: self.titles,
+            always: self.always,
+            words: OnceLock::new(),
+            vocabulary: Vocabulary::of(&concepts),
+            concepts,
+        }
+    }
+}
+
+fn check(line: usize, w: &Written) -> Result<(), RuleError> {
+    let err = |field, problem: &str| Err(value(line, &w.id, field, problem));
+    if w.id.is_empty() {
+        return err("id", "is empty");
+    }
+    if w.note.trim().is_empty() {
+        return err("note", "say where it was seen");
+    }
+    if w.also.len() > 6 {
+        return err("also", "at most six groups");
+    }
+    if w.also.iter().any(Vec::is_empty) {
+        return err("also", "a group is empty");
+    }
+    if w.confidence.is_some_and(|c| !(0.0..=1.0).contains(&c)) {
+        return err("confidence", "must be from 0 to 1");
+    }
+    let evidence =
+        [&w.find, &w.title, &w.title_starts, &w.title_part, &w.text, &w.refresh, &w.header, &w.cookie, &w.host];
+    if !w.always && evidence.iter().all(|e| e.is_empty()) {
+        return err(
+            "find",
+            "a rule needs one of find, title, title_starts, title_part, text, refresh, header, cookie, host",
+        );
+    }
+    if evidence.iter().any(|e| e.iter().any(|p| p.trim().is_empty())) {
+        return err("find", "an empty pattern matches everything");
+    }
+    Ok(())
+}
+
+fn places(written: &[WrittenPlace]) -> Vec<Place> {
+    if written.is_empty() {
+        return vec![Place::Code];
+    }
+    written
+        .iter()
+        .map(|p| match p {
+            WrittenPlace::Code => Place::Code,
+            WrittenPlace::Text => Place::Text,
+            WrittenPlace::Noscript => Place::Noscript,
+            WrittenPlace::Hidden => Place::Hidden,
+            WrittenPlace::Inert => Place::Inert,
+        })
+        .collect()
+}

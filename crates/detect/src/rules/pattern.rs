@@ -1,0 +1,171 @@
+//! Byte patterns with wildcards: how they are read from a rule file, and whether one stands at a place. Finding places where one may
+//! stand is not known here.
+
+/// Bytes of literal text that a pattern begins with, at least: what a search looks for.
+pub(crate) const FIRST_MIN: usize = 4;
+
+/// Why a pattern cannot be searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatternError {
+    /// The first literal piece has fewer than four bytes.
+    TooShort,
+    /// A `{...}` that is none of the known ones.
+    UnknownWildcard,
+}
+
+/// A piece of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Box<[u8]>),
+    /// One decimal digit or more.
+    Digits,
+    /// One hexadecimal digit or more.
+    Hex,
+    /// One of `a-z0-9_-` or more.
+    Word,
+    /// At most 80 bytes of anything but `<` and `>`, as few as will do.
+    Gap,
+    /// Nothing, where a word ends: at the end, or before what is none of `a-z0-9_-`.
+    End,
+}
+
+/// The wildcards, as they are written.
+const WILDCARDS: [(&str, Piece); 5] = [
+    ("{digits}", Piece::Digits),
+    ("{hex}", Piece::Hex),
+    ("{word}", Piece::Word),
+    ("{gap}", Piece::Gap),
+    ("{end}", Piece::End),
+];
+
+/// A byte pattern: literal text with `{digits}`, `{hex}`, `{word}`, `{gap}` and `{end}` in it, in lower case.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pieces: Box<[Piece]>,
+}
+
+impl Pattern {
+    /// Reads a pattern as it is written in a rule file. Letter case is folded.
+    pub(crate) fn parse(written: &str) -> Result<Self, PatternError> {
+        let mut pieces = Vec::new();
+        let lower = written.to_lowercase();
+        let mut rest = lower.as_str();
+        while !rest.is_empty() {
+            let wildcard = WILDCARDS.into_iter().find(|(name, _)| rest.starts_with(name));
+            if let Some((name, piece)) = wildcard {
+                pieces.push(piece);
+                rest = &rest[name.len()..];
+                continue;
+            }
+            let end = WILDCARDS.iter().filter_map(|(name, _)| rest.find(name)).min();
+            let literal = &rest[..end.unwrap_or(rest.len())];
+            pieces.push(Piece::Literal(literal.as_bytes().into()));
+            rest = &rest[literal.len()..];
+        }
+        match pieces.first() {
+            Some(Piece::Literal(first)) if first.len() >= FIRST_MIN => Ok(Self { pieces: pieces.into() }),
+            Some(Piece::Literal(_)) | None => Err(PatternError::TooShort),
+            Some(_) => Err(PatternError::UnknownWildcard),
+        }
+    }
+
+    /// What it begins with, up to any wildcard.
+    pub(crate) fn first(&self) -> &[u8] {
+        match self.pieces.first() {
+            Some(Piece::Literal(first)) => first,
+            _ => &[],
+        }
+    }
+
+    /// The end of the match that starts at `start`, if there is one.
+    pub(crate) fn end_at(&self, text: &[u8], start: usize) -> Option<usize> {
+        end_of(&self.pieces, text, start)
+    }
+}
+
+fn end_of(pieces: &[Piece], text: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    for (i, piece) in pieces.iter().enumerate() {
+        let rest = text.get(at..)?;
+        at += match piece {
+            Piece::Literal(literal) => rest.starts_with(literal).then_some(literal.len())?,
+            Piece::Digits => run(rest, |b| b.is_ascii_digit())?,
+            Piece::Hex => run(rest, |b| b.is_ascii_hexdigit())?,
+            Piece::Word => run(rest, is_of_word)?,
+            Piece::End => (!goes_on(rest)).then_some(0)?,
+            Piece::Gap => {
+                let after = &pieces[i + 1..];
+                let begins = |n: usize| match after.first() {
+                    Some(Piece::Literal(literal)) => rest.get(n) == literal.first(),
+                    _ => true,
+                };
+                return (0..=80.min(rest.len()))
+                    .take_while(|&n| n == 0 || !matches!(rest[n - 1], b'<' | b'>'))
+                    .filter(|&n| begins(n))
+                    .find_map(|n| end_of(after, text, at + n));
+            }
+        };
+    }
+    Some(at)
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Whether a word goes on in `rest`, a letter of another script than ours included.
+fn goes_on(rest: &[u8]) -> bool {
+    match rest {
+        [] => false,
+        [byte, ..] if byte.is_ascii() => is_of_word(*byte),
+        _ => {
+            let len = (2..=4.min(rest.len())).find(|len| std::str::from_utf8(&rest[..*len]).is_ok());
+            let next = len.and_then(|len| std::str::from_utf8(&rest[..len]).ok()?.chars().next());
+            next.is_some_and(|c| c.is_alphabetic() && has_words(c))
+        }
+    }
+}
+
+/// Whether words of the script that `c` is of stand apart and begin with what they mean. Where they do not, one may begin anywhere:
+/// Chinese, Japanese, Korean and Thai write no space, Arabic and Hebrew join articles and prepositions to the word.
+pub(crate) fn has_words(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{58F}' | '\u{1E00}'..='\u{1FFF}')
+}
+
+fn run(bytes: &[u8], of: impl Fn(u8) -> bool) -> Option<usize> {
+    let len = bytes.iter().take(64).take_while(|b| of(**b)).count();
+    (len > 0).then_some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn patterns_that_cannot_be_searched_are_refused() {
+        assert_eq!(Pattern::parse("abc").err(), Some(PatternError::TooShort));
+        assert_eq!(Pattern::parse("{hex}abcd").err(), Some(PatternError::UnknownWildcard));
+        assert_eq!(Pattern::parse("").err(), Some(PatternError::TooShort));
+    }
+
+    #[test]
+    fn an_end_is_where_a_word_ends() {
+        let pattern = Pattern::parse("/verify{end}").unwrap();
+        for ends in ["/verify", "/verify/", "/verify?x", "/verify.php", "/verify'"] {
+            assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(7), "{ends}");
+        }
+        for goes_on in ["/verify-your-work", "/verify_x", "/verifying", "/verify2", "/verif"] {
+            assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
+        }
+        // Letters of other scripts go on with a word, punctuation and what is no text do not; Chinese has no words that stand apart.
+        let pattern = Pattern::parse("a bot{end}").unwrap();
+        for ends in ["a bot", "a bot\u{a0}", "a bot…", "a bot机"] {
+            assert_eq!(pattern.end_at(ends.as_bytes(), 0), Some(5), "{ends}");
+        }
+        assert_eq!(pattern.end_at(b"a bot\xff", 0), Some(5));
+        for goes_on in ["a botânica", "a botботаник"] {
+            assert_eq!(pattern.end_at(goes_on.as_bytes(), 0), None, "{goes_on}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Cores: for a set of literals, a few short pieces of them that are rare in ordinary pages and of which each literal holds one.
+//!
+//! A search for the cores finds every place where a literal may stand, and looks for far fewer strings than there are literals. Which
+//! cores are taken decides how fast a search is, never what it finds.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::Xxh3DefaultBuilder;
+
+/// Length of a core, in bytes.
+pub(crate) const CORE: usize = 4;
+
+/// A core of a literal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Which of the cores it is.
+    pub(crate) core: usize,
+    /// Where it stands in the literal.
+    pub(crate) at: usize,
+}
+
+/// Chooses cores for `literals`, each of which has [`CORE`] bytes at least. Returns the cores, and a place for each literal.
+///
+/// Greedy: the next core is the one that costs least for each literal that has none yet. Its cost is how often it is met, and a
+/// little for being looked for at all.
+pub(crate) fn choose(literals: &[&[u8]]) -> (Vec<[u8; CORE]>, Vec<Place>) {
+    let ordinary = ordinary();
+    let mut holders: HashMap<[u8; CORE], Vec<usize>, Xxh3DefaultBuilder> = HashMap::default();
+    for (number, literal) in literals.iter().enumerate() {
+        distinct(literal, |piece| holders.entry(piece).or_default().push(number));
+    }
+    let mut pieces: Vec<_> = holders.into_iter().map(|(piece, of)| Piece::new(piece, of, &ordinary)).collect();
+    // Whatever order the map had, the same cores come out.
+    pieces.sort_unstable_by_key(|piece| piece.bytes);
+    let mut cores = Vec::new();
+    let mut places: Vec<Option<Place>> = vec![None; literals.len()];
+    while let Some(best) =
+        pieces.iter().enumerate().filter(|(_, p)| p.left > 0).min_by(|a, b| a.1.each().total_cmp(&b.1.each()))
+    {
+        let (best, core) = (best.0, best.1.bytes);
+        for number in std::mem::take(&mut pieces[best].of) {
+            if places[number].is_some() {
+                continue;
+            }
+            let literal = literals[number];
+            let at = literal.windows(CORE).position(|piece| piece == core).unwrap_or_default();
+            places[number] = Some(Place { core: cores.len(), at });
+            distinct(literal, |piece| {
+                if let Ok(at) = pieces.binary_search_by_key(&piece, |p| p.bytes) {
+                    pieces[at].left -= 1;
+                }
+            });
+        }
+        cores.push(core);
+    }
+    (cores, places.into_iter().flatten().collect())
+}
+
+/// A piece that may become a core.
+struct Piece {
+    bytes: [u8; CORE],
+    /// The literals that hold it.
+    of: Vec<usize>,
+    /// How many of them have no core yet.
+    left: usize,
+    cost: f32,
+}
+
+impl Piece {
+    fn new(bytes: [u8; CORE], of: Vec<usize>, ordinary: &Pieces) -> Self {
+        Self { bytes, left: of.len(), of, cost: NEVER_MET + weight(bytes, ordinary) }
+    }
+
+    /// What it costs for each literal that has no core yet.
+    fn each(&self) -> f32 {
+        self.cost / self.left as f32
+    }
+}
+
+/// What a core costs that is never met.
+const NEVER_MET: f32 = 30_000.0;
+/// How much more often a piece is met that stands in [`ORDINARY`].
+const ORDINARILY: f32 = 200.0;
+
+/// Each piece of a literal, once.
+fn distinct(literal: &[u8], mut each: impl FnMut([u8; CORE])) {
+    for (at, piece) in literal.windows(CORE).enumerate() {
+        if let Some(piece) = piece.first_chunk()
+            && !literal[..at + CORE - 1].windows(CORE).any(|before| before == piece)
+        {
+            each(*piece);
+        }
+    }
+}
+
+type Pieces = std::collections::HashSet<[u8; CORE], Xxh3DefaultBuilder>;
+
+fn ordinary() -> Pieces {
+    let text: Vec<u8> = ORDINARY.bytes().map(|byte| if byte == b'\n' { b' ' } else { byte }).collect();
+    text.windows(CORE).filter_map(|piece| piece.first_chunk().copied()).collect()
+}
+
+/// How often a piece is met in ordinary pages, without a unit.
+fn weight(piece: [u8; CORE], ordinary: &Pieces) -> f32 {
+    let sum: f32 = piece.iter().map(|byte| commonness(*byte)).sum();
+    (sum / 4.0).exp2() * if ordinary.contains(&piece) { ORDINARILY } else { 1.0 }
+}
+
+/// How common a byte is in lower-case HTML, on a rough logarithmic scale.
+fn commonness(byte: u8) -> f32 {
+    match byte {
+        b' ' | b'e' | b't' | b'a' | b's' | b'i' | b'n' | b'r' | b'o' | b'l' => 10.0,
+        b'c' | b'd' | b'p' | b'm' | b'h' | b'u' | b'"' | b'<' | b'>' | b'/' | b'=' => 9.0,
+        b'-' | b'f' | b'g' | b'b' | b'v' | b'y' | b'.' | b'0'..=b'9' => 8.0,
+        b'w' | b'k' | b'x' | b';' | b':' | b',' | b'\n' => 7.0,
+        b'(' | b')' | b'\'' | b'&' | b'{' | b'}' => 6.0,
+        b'j' | b'q' | b'z' | b'#' | b'_' => 4.0,
+        b'[' | b']' | b'+' | b'?' | b'!' | b'%' | b'$' => 3.0,
+        _ => 1.0,
+    }
+}
+
+/// What ordinary pages are made of, in lower case: the markup, styles, scripts and words that many of them have.
+const ORDINARY: &str = r##"<!doctype html>
+<html lang="en" class="no-js"><head><meta charset="utf-8"><meta http-equiv="content-type" content="text/html; charset=utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="description" content="this is the home page of our site">
+<meta property="og:image" content="https://www.example.com/images/header.png"><title>home page - search results for articles</title>
+<link rel="stylesheet" type="text/css" href="/assets/css/main.min.css?ver=1.0"><link rel="shortcut icon" href="/favicon.ico">
+<link rel="alternate" type="application/rss+xml"><link rel="canonical" href="https://www.example.org/"><link rel="preload" as="font">
+<style>body{margin:0;padding:0;font-family:arial,sans-serif;font-size:14px;line-height:1.5;background-color:#fff;color:#333}
+.container{max-width:1200px;margin:0 auto;display:block;position:relative;overflow:hidden;text-align:center;border:1px solid}
+@media (min-width:768px){.header .menu a:hover{display:inline-block;transform:translate(-50%);transition:all .3s ease}}</style>
+<script async src="https://cdn.example.com/static/js/jquery.min.js"></script><script type="text/javascript">window.datalayer=[];
+(function(w,d,s){var f=d.getelementsbytagname(s)[0],j=d.createelement(s);j.async=true;f.parentnode.insertbefore(j,f);})(window,document,'script');
+if(typeof x!=="undefined"){return false}else{this.options=null;function init(e){var t=e.target;t.addeventlistener("click",function(){})}}
+document.getelementbyid("content").style.display="none";location.href="/index.php?id=1&amp;page=2";settimeout(function(){},100);
+</script><script type="application/ld+json">{"@context":"https://schema.org","@type":"article","name":"title","url":"https:\/\/"}</script>
+</head><body class="home page-template default"><noscript><iframe src="https://www.googletagmanager.com/ns.html"></iframe></noscript>
+<header id="header" class="site-header"><nav role="navigation"><ul class="nav menu"><li class="menu-item"><a href="/about">about us</a></li>
+<li><a href="#" class="dropdown-toggle" data-toggle="dropdown" aria-expanded="false" aria-label="menu">products</a></li></ul></nav></header>
+<main id="main" class="content"><article class="post"><h1 class="entry-title">the title of the post</h1><div class="row"><div class="col-md-6">
+<p>there are many people who have been in this country for more than ten years, and some of them would like to know what the first thing is
+that you should do when it comes to their information. which other words are the most common ones? about the world, from time to time, with all.</p>
+<img src="https://images.example.com/uploads/2020/01/photo-300x200.jpg" alt="picture" width="300" height="200" loading="lazy" srcset="1x">
+<span class="date"><time datetime="2020-01-01">january 1, 2020</time></span> <strong>bold</strong> <em>text</em><br /><a href="#top">read more</a>
+<svg xmlns="http://www.w3.org/2000/svg" viewbox="0 0 24 24"><path d="m12 2c6.48 2 2 6.48 2 12s4.48" fill="none" stroke="currentcolor"/></svg>
+<table><tbody><tr><td>one</td><th>two</th></tr></tbody></table><form action="/search" method="get"><input type="text" name="q" placeholder="search">
+<button type="submit" class="btn btn-primary" value="send">submit</button><label for="email">email</label><select><option value="1">option</option>
+</select></form></div></div></article><section class="section"><h2>related articles</h2><h3>latest news</h3></section><aside class="sidebar widget">
+</aside></main><footer class="footer"><p>&copy; 2020 company name. all rights reserved. privacy policy and terms of use. contact us.</p>
+<!-- end of footer --></footer></body></html>
+<script>!function(e,t){"object"==typeof exports&&"undefined"!=typeof module?module.exports=t():"function"==typeof define&&define.amd?define(t)
+:e.lib=t()}(this,function(){"use strict";var n=object.prototype.hasownproperty,r=array.isarray,i=n.length;for(var o=0;o<i.length;o++){try{
+return new promise(function(e,t){e(null)})}catch(a){throw new error("could not load the module: "+a.message)}}window.onload=function(){
+console.log("loaded",json.stringify({code:0,number:1,string:"value",error:!1,default:!0,status:200,data:[],items:[],user:null}))};
+var s=document.queryselector(".main-content"),u=math.random(),c=parseint(u,10),l=new date().gettime();s.innerhtml+="<b>"+c.tostring(16)+"</b>";
+s.classlist.add("is-active");s.setattribute("data-index",l);fetch(url).then(function(e){return e.json()});window.localstorage.getitem("theme");
+navigator.useragent.indexof("mobile")>-1;event.preventdefault();element.removechild(node);x.apply(this,arguments);y.replace(/[^a-z0-9]/g,"");
+import("./chunk.js");if(!t||null===t.value||void 0===t)switch(t.type){case"text":break;default:continue}};</script>
+<code class="language-rust">let code = vec![1, 2, 3];</code><pre>fn main() { println!("{}", code); }</pre><kbd>ctrl</kbd><wbr>
+we use cookies to improve your experience. sign in or create a free account. subscribe to our newsletter. download the app. terms and conditions.
+customer service and support, shopping cart, free shipping, price, number of items, order now, log in, register, language, english, international.
+comments, reply, share on facebook, twitter, instagram, youtube, linkedin; published by the author, editor, photo: getty. next page, previous page.
+the document describes how to configure the network and the security of the application, the access control list, the block size and the limits.
+"##;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_literal_has_a_core_and_most_share_one() {
+        let literals: Vec<&[u8]> =
+            vec![b"g-recaptcha", b"h-captcha", b"/captcha/image", b"abcd", b"_cf_chl_opt", b"window._cf_chl_opt"];
+        let (cores, places) = choose(&literals);
+        assert_eq!(places.len(), literals.len());
+        for (literal, place) in literals.iter().zip(&places) {
+            assert_eq!(literal[place.at..place.at + CORE], cores[place.core], "{literal:?}");
+        }
+        assert_eq!(cores.len(), 3, "one for the captchas, one for the object, one for the rest");
+    }
+
+    #[test]
+    fn what_ordinary_pages_are_made_of_is_no_core_where_there_is_a_choice() {
+        let (cores, _) = choose(&[b"class=\"zq7_"]);
+        assert!(!ordinary().contains(&cores[0]), "{cores:?}");
+    }
+
+    #[test]
+    fn the_same_literals_have_the_same_cores() {
+        let literals: Vec<&[u8]> = vec![b"marker-one", b"marker-two", b"challenge-form", b"/challenge/"];
+        assert_eq!(choose(&literals).0, choose(&literals).0);
+        assert_eq!(choose(&[]).0.len(), 0);
+    }
+}

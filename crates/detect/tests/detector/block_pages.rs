@@ -1,0 +1,296 @@
+//! Walls that no rule knows, by what they say: one of each concept in each language, and pages of content that use the same words.
+//!
+//! The pages are put together here, in a site's frame, from the sentences in `walls/languages.toml`. Rules that know titles and
+//! sentences are left out, so that what is found is found by concepts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use fetchwise_detect::{Detector, Explained, Scratch};
+use fetchwise_types::fetch_result::BlockKind;
+use fetchwise_types::response::{Header, Page};
+use serde::Deserialize;
+
+/// The concepts that each language has a wall of.
+const CONCEPTS: [&str; 5] = ["robot-suspected", "prove-human", "refused", "network-blamed", "browser-examined"];
+/// What comes near walls.
+const NEAR: [&str; 4] = ["article", "help", "error", "shop"];
+
+#[derive(Deserialize)]
+struct Languages {
+    language: Vec<Language>,
+}
+
+#[derive(Deserialize)]
+struct Language {
+    name: String,
+    #[serde(flatten)]
+    says: BTreeMap<String, String>,
+}
+
+fn languages() -> Vec<Language> {
+    toml::from_str::<Languages>(include_str!("languages.toml")).unwrap().language
+}
+
+/// The shipped rules without those that know whole titles and sentences and name no vendor.
+fn concepts_only() -> Detector {
+    let shipped: toml::Table = toml::from_str(Detector::shipped_rules()).unwrap();
+    let mut disabled = String::new();
+    for rule in shipped["rule"].as_array().unwrap() {
+        if matches!(rule["grade"].as_str().unwrap(), "title" | "sentence") && rule.get("vendor").is_none() {
+            write!(disabled, "'{}', ", rule["id"].as_str().unwrap()).unwrap();
+        }
+    }
+    Detector::with_rules(&format!("disable = [{disabled}]")).unwrap()
+}
+
+/// A page in a site's frame: a navigation with links, a footer with more of them.
+fn framed(title: &str, main: &str) -> String {
+    let links: String = (1..20).map(|n| format!("<li><a href='/{n}'>Alpha beta {n}</a></li>")).collect();
+    format!(
+        "<!doctype html><html><head><title>{title}</title></head><body><header><a href='/'>Example</a><nav><ul>{links}</ul></nav></header>\
+        <main>{main}</main><footer><ul>{links}</ul><p>&copy; Example. All rights reserved.</p></footer></body></html>"
+    )
+}
+
+fn explain(detector: &Detector, body: &str) -> Explained {
+    let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    detector.explain(&page, &mut Scratch::default())
+}
+
+#[test]
+fn every_concept_is_understood_in_every_language_and_makes_a_wall_with_what_walls_say_beside() {
+    let detector = concepts_only();
+    let mut wrong = Vec::new();
+    let languages = languages();
+    assert!(languages.len() >= 15);
+    for language in &languages {
+        for concept in CONCEPTS {
+            let says = &language.says[concept];
+            let main = format!("<h1>Example</h1><p>{says}</p><p>{}</p>", language.says["support"]);
+            let explained = explain(&detector, &framed("Example", &main));
+            let cues = explained.cues.unwrap_or_default();
+            let understood = cues.cues.iter().any(|cue| &*cue.id == concept);
+            if !understood || !explained.verdict.is_blocked {
+                let seen: Vec<_> = cues.cues.iter().map(|cue| format!("{} {}", cue.weight, cue.id)).collect();
+                wrong.push(format!(
+                    "{} {concept}: {says} ({} of {}: {seen:?})",
+                    language.name, cues.sum, cues.threshold
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} walls were missed:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn content_that_uses_the_same_words_is_no_wall_in_any_language() {
+    for (what, detector) in [("concepts alone", concepts_only()), ("all rules", Detector::new())] {
+        let mut wrong = Vec::new();
+        for language in languages() {
+            for near in NEAR {
+                let says = &language.says[near];
+                let (title, rest) = says.split_once([':', '.', '?', '。', '？']).unwrap_or((says, says));
+                let main = format!("<h1>{title}</h1><p>{rest}</p><p>{says}</p>");
+                for (shape, body) in
+                    [("framed", framed(title, &main)), ("bare", format!("<title>{title}</title>{main}"))]
+                {
+                    let explained = explain(&detector, &body);
+                    if explained.verdict.is_blocked {
+                        let cues = explained.cues.unwrap_or_default();
+                        let seen: Vec<_> =
+                            cues.cues.iter().map(|cue| format!("{} {}: {}", cue.weight, cue.id, cue.text)).collect();
+                        wrong.push(format!(
+                            "{} {near} {shape}: {} {seen:#?}",
+                            language.name,
+                            explained.verdict.reason()
+                        ));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{what}: {} false alarms:\n{}", wrong.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn what_a_wall_says_is_no_wall_within_content_in_any_language() {
+    let detector = concepts_only();
+    let mut wrong = Vec::new();
+    for language in languages() {
+        for concept in CONCEPTS {
+            let own = format!("{} {}", language.says["shop"], language.says["article"]);
+            let main = format!("<h1>Example</h1><p>{own}</p><p>{own}</p><p>{}</p>", language.says[concept]);
+            if explain(&detector, &framed("Example", &main)).verdict.is_blocked {
+                wrong.push(format!("{} {concept}", language.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn scripts_that_are_demanded_are_understood_and_are_no_wall_by_themselves() {
+    let detector = concepts_only();
+    let mut wrong = Vec::new();
+    for language in languages() {
+        // A core concept beside it, so that the page is weighed at all.
+        let main = format!("<p>{}</p><p>{}</p>", language.says["scripts-demanded"], language.says["refused"]);
+        let cues = explain(&detector, &framed("Example", &main)).cues.unwrap_or_default();
+        if !cues.cues.iter().any(|cue| &*cue.id == "scripts-demanded") {
+            wrong.push(language.name.clone());
+        }
+        let alone =
+            framed("Example", &format!("<p>{}</p><p>{}</p>", language.says["scripts-demanded"], language.says["shop"]));
+        assert!(!explain(&detector, &alone).verdict.is_blocked, "{}", language.name);
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn a_wall_that_asks_for_something_is_a_challenge_and_one_that_does_not_a_refusal() {
+    let detector = concepts_only();
+    for language in languages().iter().filter(|language| ["en", "es", "ru", "ja"].contains(&&*language.name)) {
+        for (concept, kind) in [("prove-human", BlockKind::Challenge), ("refused", BlockKind::Refusal)] {
+            let main = format!("<h1>Example</h1><p>{}</p><p>{}</p>", language.says[concept], language.says["support"]);
+            let verdict = explain(&detector, &framed("Example", &main)).verdict;
+            assert_eq!(verdict.block_type, Some(kind), "{} {concept}", language.name);
+            assert_eq!(verdict.rule.as_deref(), Some("cues"));
+        }
+    }
+}
+
+#[test]
+fn an_unclosed_element_or_comment_in_a_noscript_hides_nothing_behind_it() {
+    let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>".repeat(5);
+    for broken in
+        ["<style>.a{", "<!-- a comment", "<iframe src='x'>", "<textarea>", "<img alt=\"", "<template>", "<title>"]
+    {
+        let body = format!("<html><body><noscript>{broken}</noscript>{text}<script>var a=1</script></body></html>");
+        let verdict = explain(&Detector::new(), &body).verdict;
+        assert!(verdict.is_content() && verdict.text_chars >= 300, "{broken}: {verdict:?}");
+    }
+    // Where nothing ends it, everything is in it.
+    let body = format!("<html><body><noscript>{text}");
+    assert_eq!(explain(&Detector::new(), &body).verdict.text_chars, 0);
+}
+
+#[test]
+fn text_that_a_script_only_has_to_show_is_content_and_a_little_of_it_is_not() {
+    let text = "<p>Enough to read about the garden and the weather in it, sentence after sentence.</p>";
+    for (open, close) in [("<div hidden id=\"S:0\">", "</div>"), ("<div id=root style=\"display:none\">", "</div>")] {
+        let body = |n| {
+            format!("<body>{open}{}{close}<script>$RC(\"B:0\",\"S:0\")</script><div id=\"root\"></div>", text.repeat(n))
+        };
+        let content = explain(&Detector::new(), &body(20)).verdict;
+        assert!(content.is_content() && !content.has_spa, "{open}: {content:?}");
+        assert!(explain(&Detector::new(), &body(1)).verdict.has_spa, "{open}");
+    }
+}
+
+#[test]
+fn short_pages_with_something_to_see_or_to_fill_in_are_not_empty() {
+    for page in [
+        "<form><input name=q><button>Go</button></form>",
+        "<form><input type=text name=user><input type=password></form>",
+        "<p>Sunset</p><img src=sunset.jpg>",
+        "<video src=film.mp4></video>",
+        "<iframe src='https://maps.example/embed'></iframe>",
+        "<object data=paper.pdf></object>",
+    ] {
+        let verdict = explain(&Detector::new(), &format!("<html><body>{page}</body></html>")).verdict;
+        assert!(!verdict.is_empty && !verdict.is_blocked && !verdict.has_spa, "{page}: {verdict:?}");
+    }
+    for page in [
+        "<p>Sunset</p>",
+        "<img src=dot.gif width=1 height=1>",
+        "<noscript><img src=count.gif></noscript>",
+        "<div hidden><img src=sunset.jpg></div>",
+        "<input type=hidden name=token>",
+    ] {
+        let verdict = explain(&Detector::new(), &format!("<html><body>{page}</body></html>")).verdict;
+        assert!(verdict.is_empty, "{page}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_page_that_is_cut_within_its_head_is_not_known_to_be_a_shell() {
+    let body = format!(
+        "<html><head><title>Shop</title><script>{}</script></head><body><div id=\"root\"></div>",
+        "a".repeat(4_000)
+    );
+    let headers = [Header::new("Content-Type", "text/html")];
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let read = |bytes| {
+        let options = fetchwise_detect::DetectorOptions::default().with_max_bytes(bytes);
+        Detector::new().with_options(options).inspect(&page, &mut Scratch::default())
+    };
+    assert!(read(1 << 20).has_spa);
+    let cut = read(2_000);
+    assert!(!cut.has_spa && !cut.is_empty, "{cut:?}");
+}
+
+#[test]
+fn how_sure_evidence_must_be_is_for_the_crawler_to_say() {
+    let english = languages().into_iter().find(|language| language.name == "en").unwrap();
+    let main = format!("<h1>Example</h1><p>{}</p><p>{}</p>", english.says["refused"], english.says["support"]);
+    let body = framed("Example", &main);
+    let blocks = |sure| {
+        let options = fetchwise_detect::DetectorOptions::default().with_block_threshold(sure);
+        explain(&Detector::new().with_options(options), &body).verdict.is_blocked
+    };
+    let confidence = explain(&Detector::new(), &body).verdict.confidence;
+    assert!((0.5..0.97).contains(&confidence), "{confidence}");
+    assert!(blocks(0.5) && blocks(confidence - 0.01) && !blocks(0.99));
+}
+
+#[test]
+fn words_of_ones_own_come_on_top_of_the_shipped_ones() {
+    let rules = "[[words]]\nlanguage = 'eo'\nrefused = ['malpermesit']\naccess = ['aliro']\nretry = ['reprovu']\nsorry = ['pardonu']\n";
+    let body =
+        framed("Ekzemplo", "<h1>Aliro malpermesita</h1><p>Via aliro estas malpermesita. Bonvolu reprovu. Pardonu.</p>");
+    assert!(!explain(&Detector::new(), &body).verdict.is_blocked);
+    let explained = explain(&Detector::with_rules(rules).unwrap(), &body);
+    assert!(explained.verdict.is_blocked, "{:?}", explained.cues);
+    for (wrong, says) in [
+        ("[[words]]\nlanguage = 'eo'\nrefusde = ['abcd']\n", "no concept asks for `refusde`"),
+        ("[[concept]]\nid = 'x'\nweight = 500\nwhen = ['robot']\nnote = 'n'\n", "must be from -100 to 100"),
+        ("[[concept]]\nid = 'x'\nweight = 5\nwhen = ['-robot']\nnote = 'n'\n", "names no meaning"),
+    ] {
+        let error = Detector::with_rules(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("line 1: ") && error.contains(says), "{error}");
+    }
+    // A concept can be left out like a rule.
+    let without = Detector::with_rules("disable = ['refused']").unwrap();
+    let cues =
+        explain(&without, &framed("Example", "<h1>Access denied</h1><p>Your VPN was blocked.</p>")).cues.unwrap();
+    assert!(
+        cues.cues.iter().any(|cue| &*cue.id == "network-blamed") && cues.cues.iter().all(|cue| &*cue.id != "refused")
+    );
+}
+
+#[test]
+fn items_of_a_list_name_things_unless_they_speak_to_who_reads() {
+    let detector = concepts_only();
+    let cues = |items: &str| explain(&detector, &format!("<title>2.4.1</title><pre>2.4.1 {items}</pre>")).cues.unwrap();
+    assert!(!cues("* access denied: show the number * captcha: try again * new: tides").core);
+    let wall =
+        cues("* your access was blocked by our firewall * we suspect that you are a robot * please try again later");
+    assert!(wall.core && wall.sum >= wall.threshold, "{wall:?}");
+    // Two bullets are no list.
+    assert!(cues("* access denied * captcha").core);
+}
+
+#[test]
+fn the_log_in_of_http_is_no_wall_and_the_same_words_without_it_are() {
+    let detector = concepts_only();
+    let body = "<title>Access is denied</title><h1>Access is denied</h1><p>Your request was blocked.</p>";
+    let is_blocked = |headers: &[Header]| {
+        let page = Page { status: 401, headers, body: body.as_bytes(), ..Page::default() };
+        detector.inspect(&page, &mut Scratch::default()).is_blocked
+    };
+    let html = || Header::new("Content-Type", "text/html");
+    assert!(is_blocked(&[html()]));
+    assert!(!is_blocked(&[html(), Header::new("WWW-Authenticate", "Basic realm=\"x\"")]));
+}

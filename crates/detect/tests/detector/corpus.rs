@@ -1,0 +1,96 @@
+//! Accuracy on real pages: labelled corpora that `FETCHWISE_CORPUS` and `FETCHWISE_CORPUS2` point to, and the documentation that
+//! comes with Rust. None of them is part of the project; without them these tests say so and pass.
+
+use std::path::PathBuf;
+
+use fetchwise_detect::{Detector, Judged, Scratch, Verdict, evaluate};
+use fetchwise_types::response::{Header, Page};
+
+use crate::html_files::html_files;
+
+/// Where the labelled corpus is that an environment variable names.
+fn corpus(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        println!("skipped: {variable} does not point to a corpus.jsonl");
+    }
+    path
+}
+
+#[test]
+fn every_block_and_every_shell_of_the_corpus_is_found_without_a_false_alarm() {
+    let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
+    let report = evaluate(&Detector::new(), &path).unwrap();
+    println!("{report}");
+    let Judged { block, shell, .. } = report.given;
+    assert_eq!((block.misses, block.false_alarms), (0, 0));
+    assert_eq!((shell.misses, shell.false_alarms), (0, 0));
+}
+
+#[test]
+fn what_the_body_tells_finds_the_blocks_of_both_corpora_without_a_false_alarm() {
+    for (variable, blocks) in [("FETCHWISE_CORPUS", 0.97), ("FETCHWISE_CORPUS2", 0.90)] {
+        let Some(path) = corpus(variable) else { continue };
+        let report = evaluate(&Detector::new(), &path).unwrap();
+        println!("{report}");
+        let Judged { block, shell, empty, .. } = report.at_200;
+        assert!(block.recall().unwrap() >= blocks, "{variable}: {block:?}");
+        assert_eq!(block.false_alarms, 0, "{variable}");
+        assert!(shell.recall().unwrap() >= 0.97, "{variable}: {shell:?}");
+        assert_eq!(empty.false_alarms, 0, "{variable}");
+    }
+}
+
+#[test]
+fn rules_that_name_no_vendor_find_three_quarters_of_the_blocks() {
+    let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
+    let report = evaluate(&Detector::generic(), &path).unwrap();
+    println!("{report}");
+    assert!(report.given.block.recall().unwrap() >= 0.75);
+    assert!(report.given.block.false_alarm_rate().unwrap() <= 0.001);
+}
+
+#[test]
+fn the_keywords_mode_is_as_bad_as_it_is_known_to_be() {
+    let Some(path) = corpus("FETCHWISE_CORPUS") else { return };
+    let report = evaluate(&Detector::keywords(), &path).unwrap();
+    println!("{report}");
+    assert!(report.given.block.false_alarms > 20, "keywords take widgets for blocks");
+}
+
+#[test]
+fn no_page_of_the_rust_documentation_is_taken_for_a_block_or_a_shell() {
+    let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
+    let root = match sysroot {
+        Ok(out) => PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()).join("share/doc/rust/html"),
+        Err(_) => PathBuf::new(),
+    };
+    let mut files = Vec::new();
+    html_files(&root, &mut files);
+    if files.is_empty() {
+        println!("skipped: the Rust documentation is not installed");
+        return;
+    }
+    files.sort();
+    // Every page in a release build; a sample of them in a debug build, to be done in seconds.
+    let step = if cfg!(debug_assertions) { 25 } else { 1 };
+    let detector = Detector::new();
+    let mut scratch = Scratch::default();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let mut wrong: Vec<(PathBuf, Verdict)> = Vec::new();
+    let mut thin = 0;
+    for path in files.iter().step_by(step) {
+        let body = std::fs::read(path).unwrap();
+        let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
+        let verdict = detector.inspect(&page, &mut scratch);
+        thin += usize::from(verdict.is_empty);
+        if verdict.is_blocked || verdict.is_queued || verdict.has_spa {
+            wrong.push((path.clone(), verdict));
+        }
+    }
+    println!("{} pages, {} of them with next to no text", files.len().div_ceil(step), thin);
+    for (path, verdict) in wrong.iter().take(20) {
+        println!("{}: {}", path.display(), verdict.reason());
+    }
+    assert!(wrong.is_empty(), "{} false alarms", wrong.len());
+}

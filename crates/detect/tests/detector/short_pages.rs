@@ -1,0 +1,324 @@
+//! Short pages: where they send their reader, whether two of them say the same, and whether one may be a wall that no rule knows.
+
+use std::path::PathBuf;
+
+use fetchwise_detect::{Detector, Scratch, Verdict};
+use fetchwise_types::response::{Header, Page};
+
+use crate::html_files::html_files;
+
+const URL: &str = "https://example.com/docs/a.html";
+
+fn read_as(status: u16, body: &[u8]) -> Verdict {
+    let headers = [Header::new("Content-Type", "text/html; charset=utf-8")];
+    let page = Page { url: Some(URL), final_url: Some(URL), status, headers: &headers, body };
+    Detector::new().inspect(&page, &mut Scratch::default())
+}
+
+fn read(body: &str) -> Verdict {
+    read_as(200, body.as_bytes())
+}
+
+fn target(body: &str) -> Option<String> {
+    read(body).redirect.map(String::from)
+}
+
+#[test]
+fn a_refresh_in_a_page_with_next_to_no_text_is_a_redirect() {
+    for meta in [
+        "<meta http-equiv=\"refresh\" content=\"0;URL=B.html\">",
+        "<meta http-equiv='refresh' content='0; url=B.html'>",
+        "<meta content=\"0; url='B.html'\" http-equiv=REFRESH />",
+        "<META HTTP-EQUIV=Refresh CONTENT=0;URL=B.html>",
+        "<meta id=x http-equiv=\"refresh\" class=y content=\"10; Url = &quot;B.html&quot;\">",
+    ] {
+        let page = format!(
+            "<html><head><title>Redirection</title>{meta}</head><body><p>Go to <a href=B.html>B</a></body></html>"
+        );
+        let verdict = read(&page);
+        assert_eq!(verdict.redirect.as_deref(), Some("B.html"), "{meta}");
+        assert!(
+            verdict.is_empty && !verdict.has_spa && !verdict.is_blocked && !verdict.wall_cues,
+            "{meta}: {verdict:?}"
+        );
+        assert!(verdict.reason().contains("B.html"));
+    }
+    let escaped = target("<meta http-equiv=refresh content=\"0;url=/B?x=1&amp;y=%C3%A9\">");
+    assert_eq!(escaped.as_deref(), Some("/B?x=1&y=%C3%A9"));
+}
+
+#[test]
+fn a_script_that_only_sets_the_location_is_a_redirect() {
+    for script in [
+        "location = \"/Next\"",
+        "window.location.href = '/Next';",
+        "document.location.replace('/Next')",
+        "self.location.assign(\"/Next\");",
+        "top.location='\\/Next';",
+    ] {
+        let page = format!("<html><head><script>{script}</script></head><body></body></html>");
+        let verdict = read(&page);
+        assert_eq!(verdict.redirect.as_deref(), Some("/Next"), "{script}");
+        assert!(verdict.is_empty && !verdict.has_spa && verdict.rule.is_none(), "{script}: {verdict:?}");
+    }
+    let beside =
+        "<div id=root></div><script src=/track.js></script><script>location.href='https://b.example/'</script>";
+    assert_eq!(target(beside).as_deref(), Some("https://b.example/"));
+}
+
+#[test]
+fn a_target_outside_ascii_and_in_utf_16_is_told_as_it_is_written() {
+    let page = "<html><head><meta http-equiv=refresh content=\"0;url=/Straße\"></head><body></body></html>";
+    assert_eq!(target(page).as_deref(), Some("/Straße"));
+    let utf16: Vec<u8> = std::iter::once(0xFEFF).chain(page.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    assert_eq!(read_as(200, &utf16).redirect.as_deref(), Some("/Straße"));
+    let latin: Vec<u8> = page.replace("utf-8", "").chars().map(|c| if c == 'ß' { 0xDF } else { c as u8 }).collect();
+    let headers = [Header::new("Content-Type", "text/html; charset=iso-8859-1")];
+    let response = Page { status: 200, headers: &headers, body: &latin, ..Page::default() };
+    assert_eq!(Detector::new().inspect(&response, &mut Scratch::default()).redirect.as_deref(), Some("/Straße"));
+}
+
+#[test]
+fn what_looks_like_a_redirect_and_is_none() {
+    let article = "<p>A page with enough to read, about gardens and the weather in them.</p>".repeat(5);
+    let refresh = "<meta http-equiv=refresh content=\"0;url=/next\">";
+    for (why, page) in [
+        ("there is much to read", format!("<html><head>{refresh}</head><body>{article}</body></html>")),
+        ("it waits too long", "<meta http-equiv=refresh content=\"30;url=/next\"><p>Live".to_owned()),
+        ("it only comes again", "<meta http-equiv=refresh content=5><p>Live".to_owned()),
+        (
+            "only for those without scripts",
+            format!("<div id=root></div><noscript>{refresh}</noscript><script src=/app.js></script>"),
+        ),
+        ("a comment", format!("<body><!-- {refresh} --><p>x")),
+        ("the script computes", "<body><script>location.replace('/next' + location.hash)</script>".to_owned()),
+        ("the script decides", "<body><script>if (top != self) location = '/next'</script>".to_owned()),
+        ("data", "<body><script type=application/json>location = '/next'</script>".to_owned()),
+        ("another scheme", "<body><meta http-equiv=refresh content=\"0;url=app://open\">".to_owned()),
+        ("a place in the page", "<body><script>location.href = '#top'</script>".to_owned()),
+    ] {
+        assert_eq!(target(&page), None, "{why}: {page}");
+    }
+}
+
+#[test]
+fn only_a_page_with_a_status_of_success_redirects() {
+    let page = b"<meta http-equiv=refresh content=\"0;url=/next\"><p>moved";
+    for (status, redirects) in [(200, true), (203, true), (404, false), (500, false), (503, false), (403, false)] {
+        assert_eq!(read_as(status, page).redirect.is_some(), redirects, "{status}");
+    }
+}
+
+#[test]
+fn a_refresh_that_belongs_to_a_challenge_stays_a_challenge() {
+    for page in [
+        "<meta http-equiv=refresh content=\"0;url=/.well-known/sgcaptcha/?r=x\">",
+        "<meta http-equiv=refresh content=\"0;url=/captcha?next=/a\">",
+        "<script>location.href = '/captcha?next=/a'</script>",
+        "<title>Just a moment...</title><meta http-equiv=refresh content=\"5;url=/a\"><script>window._cf_chl_opt={}</script>",
+    ] {
+        let verdict = read(&format!("<html><head>{page}</head><body></body></html>"));
+        assert!(verdict.is_blocked && verdict.redirect.is_none(), "{page}: {verdict:?}");
+    }
+    let queue = read("<html><meta http-equiv=refresh content=\"0;url=https://shop.queue-it.net/?c=shop\"></html>");
+    assert!(queue.is_queued && queue.redirect.is_none(), "{queue:?}");
+}
+
+#[test]
+fn where_a_page_leads_is_a_challenge_by_segments_of_the_path_and_keys_of_the_query() {
+    let stub = |to: &str| {
+        let refresh =
+            format!("<html><head><meta http-equiv=refresh content=\"0;url={to}\"></head><body></body></html>");
+        let script = format!("<html><head><script>location.replace(\"{to}\")</script></head><body></body></html>");
+        [refresh, script]
+    };
+    for to in [
+        "/captcha",
+        "/captcha/",
+        "/x/captcha.php?next=/a",
+        "https://b.example/hcaptcha?x=1",
+        "/showcaptcha?cc=1",
+        "/a?captcha=1",
+        "/challenge",
+        "/Challenge/?r=%2F",
+        "/cdn-cgi/challenge-platform/h/b",
+        "/a?x=1&amp;challenge=f00",
+        "/js-challenge#a",
+        "/.within.website/x/cmd/anubis/api/pass-challenge?challenge=84225d7b",
+        "/verify",
+        "/verify-human/",
+        "/checkpoint?a=b",
+        "/antibot/",
+        "/firewall",
+        "/blocked.html",
+        "/access-denied",
+        "/?bm-verify=AAQAAAAJ",
+        "/security-check?back=%2Fnews",
+    ] {
+        for page in stub(&to.replace("&amp;", "&")) {
+            let verdict = read(&page);
+            assert!(verdict.is_blocked && verdict.redirect.is_none(), "{page}: {verdict:?}");
+        }
+    }
+    for to in [
+        "/fitness-challenge/",
+        "/challenges/2024",
+        "/challenge-yourself",
+        "/the-challenge-of-gardens",
+        "/challenger/",
+        "/blog/how-captcha-works",
+        "/captcha-guide",
+        "/recaptcha-versus-others",
+        "/search?q=captcha",
+        "/verify-your-work",
+        "/human-rights/",
+        "/human-resources",
+        "/checkpoint-charlie/",
+        "/robots-and-bots/",
+        "/bot-gardens/",
+        "/best-firewalls/",
+        "/firewall-guide",
+        "/blocked-drains",
+        "/denied-no-more",
+        "/how-to-fix-access-denied-errors",
+        "/news/security-check-list",
+        "/anti-bot-laws",
+        "/tools/validated",
+        "https://challenge.example/a",
+    ] {
+        for page in stub(to) {
+            let verdict = read(&page);
+            assert_eq!(verdict.redirect.as_deref(), Some(to), "{page}: {verdict:?}");
+            assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_refresh_to_the_page_itself_with_a_cookie_set_by_script_is_a_wall() {
+    let cookie = "<script>var t=1;document.cookie='seen='+t</script><p>One more step towards the garden and its weather, its beds and its paths";
+    for to in ["a.html", "?again=1", URL] {
+        let refresh = format!("<meta http-equiv=refresh content=\"1;url={to}\">");
+        let verdict = read(&format!("<html><head>{refresh}</head><body>{cookie}</body></html>"));
+        assert!(verdict.redirect.is_none(), "{to}: {verdict:?}");
+        assert!(verdict.is_blocked || verdict.wall_cues, "{to}: {verdict:?}");
+        // Without the script, or to another page, it is followed; whoever follows counts.
+        assert!(target(&format!("<html><head>{refresh}</head><body></body></html>")).is_some(), "{to}");
+    }
+    let elsewhere =
+        format!("<html><head><meta http-equiv=refresh content=\"1;url=b.html\"></head><body>{cookie}</body></html>");
+    assert_eq!(target(&elsewhere).as_deref(), Some("b.html"));
+}
+
+#[test]
+fn every_stub_of_the_rust_documentation_is_a_redirect_and_nothing_else_is() {
+    let sysroot = std::process::Command::new("rustc").args(["--print", "sysroot"]).output();
+    let root = sysroot.map(|o| PathBuf::from(String::from_utf8_lossy(&o.stdout).trim())).unwrap_or_default();
+    let mut files = Vec::new();
+    html_files(&root.join("share/doc/rust/html"), &mut files);
+    if files.is_empty() {
+        println!("skipped: the Rust documentation is not installed");
+        return;
+    }
+    files.sort();
+    let detector = Detector::new();
+    let mut scratch = Scratch::default();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let (mut stubs, mut doubted) = (0, Vec::new());
+    for path in files.iter().step_by(if cfg!(debug_assertions) { 25 } else { 1 }) {
+        let body = std::fs::read(path).unwrap();
+        let is_stub = body.len() < 8_000 && memchr::memmem::find(&body, b"http-equiv=\"refresh\"").is_some();
+        let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
+        let verdict = detector.inspect(&page, &mut scratch);
+        assert_eq!(verdict.redirect.is_some(), is_stub, "{}: {}", path.display(), verdict.reason());
+        stubs += usize::from(is_stub);
+        if verdict.wall_cues {
+            doubted.push(path);
+        }
+    }
+    println!("{stubs} stubs among the pages");
+    assert!(stubs > 100, "{stubs}");
+    assert!(doubted.is_empty(), "{doubted:?}");
+}
+
+#[test]
+fn pages_that_say_the_same_have_the_same_hash() {
+    let hash = |body: &str| read(body).text_hash;
+    let one = hash("<html><title>a</title><body><p>Nothing  here\n yet.</p></body></html>");
+    assert_ne!(one, 0);
+    assert_eq!(
+        one,
+        hash("<body class=x><script>var id=7</script><div>Nothing</div> here <b>yet.</b><!-- 9 --></body>")
+    );
+    assert_ne!(one, hash("<body>Nothing here now."));
+    assert_ne!(one, hash("<body>Nothing here"));
+    let long = "<p>A page with enough to read, about gardens.</p>".repeat(12);
+    assert_ne!(hash(&format!("<body>{long}")), 0);
+    assert_ne!(hash(&format!("<body>{long}")), hash(&format!("<body>{long} And more.")));
+}
+
+#[test]
+fn a_page_without_text_or_with_much_has_no_hash() {
+    assert_eq!(read("<body><noscript>Turn it on</noscript></body>").text_hash, 0);
+    assert_eq!(read(&format!("<body>{}", "<p>words and more of them</p>".repeat(200))).text_hash, 0);
+    let headers = [Header::new("Content-Type", "text/plain")];
+    let page = Page { status: 200, headers: &headers, body: b"text", ..Page::default() };
+    assert_eq!(Detector::new().inspect(&page, &mut Scratch::default()).text_hash, 0);
+    // What the page before left behind is forgotten.
+    let mut scratch = Scratch::default();
+    let detector = Detector::new();
+    let html = [Header::new("Content-Type", "text/html")];
+    detector.inspect(&Page { status: 200, headers: &html, body: b"<body>short", ..Page::default() }, &mut scratch);
+    assert_eq!(detector.inspect(&page, &mut scratch).text_hash, 0);
+}
+
+#[test]
+fn a_short_page_with_something_of_a_wall_is_not_to_be_believed() {
+    for page in [
+        "<p>Your visit was denied.",
+        "<p>Sorry, no robots.",
+        "<p>Hello</p><div class=\"some-captcha\"></div>",
+        "<p>Hello</p><script src=\"https://challenges.cloudflare.com/turnstile/v0/api.js\"></script>",
+        "<p>Something is wrong. Ray ID: 8c1f00ab",
+        "<p>Please enable JavaScript.",
+        "<p>Cookies are needed: allow cookies and come back.",
+        "<p>Zugang verboten",
+        "<p>Доступ запрещён администратором сети на неделю",
+        "<p>このページへのアクセスは拒否",
+        "<title>Security verification pending</title><p>Hold on",
+        "<form><input type=email><input type=password><div class=\"g-recaptcha\"></div></form><p>Hello",
+    ] {
+        let verdict = read(&format!("<html><body>{page}</body></html>"));
+        assert!(verdict.is_blocked || verdict.wall_cues, "{page}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_short_page_without_anything_of_a_wall_is_to_be_believed() {
+    for page in [
+        "<p>42",
+        "<title>sunset.jpg</title><img src=sunset.jpg>",
+        "<h1>Opening hours</h1><p>Monday to Friday, nine to five.",
+        "<h1>Struct Garden</h1><p>A garden. <a href=x>source</a>",
+        "<p>All systems work.</p><script>var a=document.createElement('script');a.src='/cdn-cgi/challenge-platform/scripts/jsd/main.js';</script>",
+        "<noscript>You need to enable JavaScript to run this app.</noscript><div><h1>Today</h1><p>Rain until noon.</p></div>",
+        "<iframe src=\"https://maps.example/embed\"></iframe><p>Where we are",
+        "<title>Human Resources</title><p>The office is on the second floor.",
+        "<h1>Food security</h1><p>A lecture on Monday, and a challenge for the young.",
+        "<h1>Fichier</h1><p>Trois photos du jardin, prises en avril.",
+        // Words that begin as robots do in some language.
+        "<h1>The observatory</h1><p>What the records say about it, and what a botanist from the coast found.",
+        "<h1>Ботаника</h1><p>Ботаник заметил в саду редкий цветок.",
+        "<h1>Botticelli</h1><p>Näyttely avataan maanantaina, ja siltä se näyttää.",
+    ] {
+        let verdict = read(&format!("<html><body>{page}</body></html>"));
+        assert!(!verdict.is_blocked && !verdict.wall_cues, "{page}: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_page_with_enough_to_read_has_no_cues_whatever_it_says() {
+    let page = "<p>Access to the garden is denied to robots, and a captcha stands at its door.</p>".repeat(8);
+    let verdict = read(&format!("<html><body><nav></nav>{page}</body></html>"));
+    assert!(!verdict.wall_cues && verdict.is_content(), "{verdict:?}");
+}

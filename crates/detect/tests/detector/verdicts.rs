@@ -1,0 +1,331 @@
+//! Verdicts, outcomes and heuristics of whole responses: what comes before what, and what each status counts as.
+
+use fetchwise_detect::{Detector, Explained, Grade, Scratch, Verdict, heuristics};
+use fetchwise_types::attempt::ErrorType;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::fetch_result::{BlockKind, Outcome};
+use fetchwise_types::registry::FetcherSpec;
+use fetchwise_types::response::{Header, Page};
+
+const ARTICLE: &str =
+    "<p>A page with enough to read, sentence after sentence, about gardens and the weather in them.</p>";
+const CHALLENGE: &str = "<title>Just a moment...</title><script>window._cf_chl_opt={cType:'managed'}</script>";
+
+struct Case {
+    status: u16,
+    headers: Vec<(&'static str, &'static str)>,
+    body: String,
+    url: &'static str,
+    final_url: &'static str,
+}
+
+impl Case {
+    fn html(status: u16, body: impl Into<String>) -> Self {
+        Self {
+            status,
+            headers: vec![("Content-Type", "text/html; charset=utf-8")],
+            body: body.into(),
+            url: "https://example.com/a",
+            final_url: "https://example.com/a",
+        }
+    }
+
+    fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.retain(|(n, _)| *n != name);
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The verdict, what it counts as for a plain fetcher, and the heuristics.
+    fn read(&self) -> (Verdict, Result<(), ErrorKind>, Vec<String>) {
+        let headers: Vec<Header> = self.headers.iter().map(|(n, v)| Header::new(*n, *v)).collect();
+        let page = Page {
+            url: Some(self.url),
+            final_url: Some(self.final_url),
+            status: self.status,
+            headers: &headers,
+            body: self.body.as_bytes(),
+        };
+        let verdict = Detector::new().inspect(&page, &mut Scratch::default());
+        let mut out = Vec::new();
+        heuristics(&page, &verdict, &mut out);
+        let end = verdict.outcome(&page).counts_as(&FetcherSpec::by_name("direct_access"));
+        (verdict, end.map_err(known), out.iter().map(|h| format!("{}={}", h.kind, h.value)).collect())
+    }
+
+    fn ends(&self) -> Result<(), ErrorKind> {
+        self.read().1
+    }
+}
+
+fn known(error: ErrorType) -> ErrorKind {
+    error.kind().unwrap_or_else(|| panic!("{error:?}"))
+}
+
+fn article() -> String {
+    ARTICLE.repeat(5)
+}
+
+#[test]
+fn a_status_decides_when_there_is_no_evidence() {
+    let want = [
+        (200, Ok(())),
+        (203, Ok(())),
+        (204, Err(ErrorKind::WrongTool)),
+        (304, Err(ErrorKind::WrongTool)),
+        (300, Ok(())),
+        (302, Err(ErrorKind::RedirectLoop)),
+        (400, Err(ErrorKind::ClientError)),
+        (401, Err(ErrorKind::AuthRequired)),
+        (403, Err(ErrorKind::Blocked403)),
+        (404, Err(ErrorKind::NotFound)),
+        (407, Err(ErrorKind::AuthRequired)),
+        (410, Err(ErrorKind::NotFound)),
+        (429, Err(ErrorKind::Blocked403)),
+        (451, Err(ErrorKind::ClientError)),
+        (500, Err(ErrorKind::ServerError)),
+        (503, Err(ErrorKind::ServerError)),
+        (999, Err(ErrorKind::ClientError)),
+        (0, Err(ErrorKind::NetworkError)),
+    ];
+    for (status, end) in want {
+        assert_eq!(Case::html(status, article()).ends(), end, "{status}");
+    }
+}
+
+#[test]
+fn a_challenge_is_a_block_whatever_its_status() {
+    for status in [200, 202, 401, 403, 405, 429, 503] {
+        let (verdict, end, _) = Case::html(status, CHALLENGE).read();
+        assert_eq!(end, Err(ErrorKind::BlockedCaptcha), "{status}");
+        assert_eq!((verdict.vendor.as_deref(), verdict.block_type), (Some("cloudflare"), Some(BlockKind::Challenge)));
+    }
+}
+
+#[test]
+fn words_that_refuse_are_a_refusal_wherever_they_stand() {
+    let words = [
+        "Forbidden",
+        "Access denied",
+        "Too many requests",
+        "403 Forbidden",
+        "Request blocked",
+        "You have been blocked",
+        "Your IP address has been blocked",
+        "Zugriff verweigert",
+        "Accès refusé",
+        "Acceso denegado",
+        "Доступ запрещен",
+        "访问被拒绝",
+        "アクセスが拒否されました",
+        "Erişim engellendi",
+    ];
+    for words in words {
+        let pages = [
+            format!("<title>{words}</title><body></body>"),
+            format!("<body><h1>{words}</h1></body>"),
+            format!("<title>{words}</title><h1>{words}</h1><p>{words}.</p>"),
+            format!("<body><h1>{words}</h1><hr><center>nginx</center></body>"),
+        ];
+        for (page, status) in pages.iter().flat_map(|page| [403, 429].map(|status| (page, status))) {
+            let (verdict, end, names) = Case::html(status, page.as_str()).read();
+            assert_eq!(end, Err(ErrorKind::Blocked403), "{status} {page}: {}", verdict.reason());
+            assert!(!names.contains(&"has_captcha=true".to_owned()), "{page}");
+        }
+        let (verdict, end, _) = Case::html(200, pages[2].as_str()).read();
+        assert_eq!((verdict.is_blocked, end), (true, Err(ErrorKind::Blocked403)), "{words}: {}", verdict.reason());
+    }
+}
+
+#[test]
+fn a_refusal_beside_which_something_is_asked_for_is_a_challenge() {
+    for task in [
+        "<div class=\"g-recaptcha\"></div>",
+        "<div class=\"h-captcha\"></div>",
+        "<p>Please verify you are a human to continue.</p>",
+        "<p>Please solve the captcha below.</p>",
+        "<div id=\"px-captcha\"></div>",
+        "<script src=\"https://geo.captcha-delivery.com/captcha/\"></script>",
+        "<script>window._cf_chl_opt={}</script>",
+    ] {
+        for status in [200, 403, 429] {
+            let page = format!("<title>Access denied</title><h1>Access denied</h1>{task}");
+            let (verdict, end, _) = Case::html(status, page.as_str()).read();
+            assert_eq!(end, Err(ErrorKind::BlockedCaptcha), "{status} {page}: {}", verdict.reason());
+        }
+    }
+}
+
+#[test]
+fn a_vendor_that_only_refuses_is_named_and_sets_no_task() {
+    for (vendor, page) in [
+        (
+            "akamai",
+            "<title>Access Denied</title><h1>Access Denied</h1><p>You don't have permission to access this server.<p>Reference #18.deb00f17.1777.8c1f",
+        ),
+        (
+            "cloudflare",
+            "<title>Attention Required! | Cloudflare</title><h1 data-translate=\"block_headline\">Sorry, you have been blocked</h1>",
+        ),
+        (
+            "f5",
+            "<title>Request Rejected</title><p>The requested URL was rejected. Please consult with your administrator.",
+        ),
+        (
+            "wordfence",
+            "<h1>Your access to this site has been limited by the site owner</h1><p>Generated by Wordfence at noon",
+        ),
+    ] {
+        let (verdict, end, names) = Case::html(403, page).read();
+        assert_eq!(
+            (verdict.vendor.as_deref(), end),
+            (Some(vendor), Err(ErrorKind::Blocked403)),
+            "{}",
+            verdict.reason()
+        );
+        assert!(names.contains(&format!("block_{vendor}=true")), "{names:?}");
+    }
+}
+
+#[test]
+fn status_comes_before_emptiness_and_a_cut_body_before_both_thin_kinds() {
+    assert_eq!(Case::html(404, "<p>no</p>").ends(), Err(ErrorKind::NotFound));
+    assert_eq!(Case::html(200, "<p>no</p>").ends(), Err(ErrorKind::WrongTool));
+    let verdict = Case::html(200, "<p>no</p>").read().0;
+    let page = Page { status: 200, ..Page::default() };
+    let counts = |outcome: Outcome, by: &str| outcome.counts_as(&FetcherSpec::by_name(by)).map_err(known);
+    assert_eq!(counts(verdict.outcome(&page), "playwright"), Err(ErrorKind::EmptyContent));
+    assert_eq!(counts(verdict.outcome(&page).truncated(), "direct_access"), Err(ErrorKind::Truncated));
+}
+
+#[test]
+fn a_mitigation_header_counts_for_any_type_but_not_once_the_challenge_was_passed() {
+    let json = Case::html(403, "{\"url\":\"x\"}")
+        .header("Content-Type", "application/json")
+        .header("cf-mitigated", "challenge");
+    let (verdict, end, _) = json.read();
+    assert_eq!((end, verdict.grade), (Err(ErrorKind::BlockedCaptcha), Some(Grade::Mitigated)));
+    let passed = Case::html(200, ARTICLE.repeat(80)).header("cf-mitigated", "challenge");
+    assert_eq!(passed.ends(), Ok(()));
+}
+
+#[test]
+fn what_is_no_html_is_content_by_its_status_alone() {
+    for (kind, body) in
+        [("application/json", "{}"), ("application/pdf", "%PDF-1.7"), ("text/plain", "x"), ("image/png", "")]
+    {
+        let (verdict, end, names) = Case::html(200, body).header("Content-Type", kind).read();
+        assert!(end.is_ok() && verdict.is_content() && !verdict.is_html, "{kind}");
+        assert!(!names.contains(&"empty_body=true".to_owned()));
+        assert!(names.contains(&format!("content_type={kind}")));
+    }
+    assert_eq!(Case::html(200, "{}").header("Content-Type", "application/json").header("X", "y").ends(), Ok(()));
+}
+
+#[test]
+fn presence_is_no_evidence() {
+    let page = Case::html(200, format!("{}<div class=\"g-recaptcha\"></div>", article()))
+        .header("Server", "cloudflare")
+        .header("Set-Cookie", "__cf_bm=1");
+    let (verdict, end, names) = page.read();
+    assert!(end.is_ok() && !verdict.is_blocked);
+    for name in ["waf_cloudflare=true", "waf_recaptcha=true", "server_cloudflare=true", "status_200=true"] {
+        assert!(names.contains(&name.to_owned()), "{name} in {names:?}");
+    }
+    assert!(!names.iter().any(|n| n.starts_with("block_") || n.starts_with("has_captcha")));
+    let names = Case::html(403, CHALLENGE).read().2;
+    assert!(names.contains(&"block_cloudflare=true".to_owned()) && names.contains(&"has_captcha=true".to_owned()));
+}
+
+#[test]
+fn a_waiting_room_is_neither_a_block_nor_content() {
+    let mut case = Case::html(200, "<p>You are in line</p>");
+    case.final_url = "https://shop.queue-it.net/?c=shop";
+    let (verdict, end, names) = case.read();
+    assert_eq!(end, Err(ErrorKind::Queued));
+    assert!(verdict.is_queued && !verdict.is_blocked && !verdict.is_content());
+    assert!(names.contains(&"is_queued=true".to_owned()));
+}
+
+#[test]
+fn shells_are_told_with_their_framework_and_filled_ones_are_content() {
+    let shell = "<body><noscript>You need to enable JavaScript to run this app.</noscript><div id=root></div>\
+                 <script src=/static/js/main.1a2b3c4d.js></script>";
+    let (verdict, end, names) = Case::html(200, shell).read();
+    assert_eq!((end, verdict.framework.as_deref()), (Err(ErrorKind::WrongTool), Some("react")));
+    assert!(verdict.has_spa && !verdict.is_empty);
+    assert!(names.contains(&"has_spa=true".to_owned()) && names.contains(&"spa_framework=react".to_owned()));
+    let filled = shell.replace("<div id=root></div>", &format!("<div id=root>{}</div>", article()));
+    assert!(Case::html(200, filled).ends().is_ok());
+    let forum =
+        format!("<body><div id=app></div><script src=/app.js></script><noscript>{}</noscript>", ARTICLE.repeat(8));
+    assert!(Case::html(200, forum).ends().is_ok(), "content in noscript is content");
+}
+
+#[test]
+fn walls_and_missing_pages_are_heuristics_only() {
+    let mut login = Case::html(200, format!("{}<form><input type=password></form>", ARTICLE.repeat(3)));
+    login.final_url = "https://example.com/login";
+    let (verdict, end, names) = login.read();
+    assert!(verdict.has_login_wall && end.is_ok() && names.contains(&"has_login_wall=true".to_owned()));
+    let missing = Case::html(200, format!("<title>Page not found</title>{}", ARTICLE.repeat(3)));
+    assert!(missing.read().0.soft_404 && missing.ends().is_ok());
+    let paid = Case::html(
+        200,
+        format!("{}<script type='application/ld+json'>{{\"isAccessibleForFree\": false}}</script>", article()),
+    );
+    assert!(paid.read().0.has_paywall && paid.ends().is_ok());
+}
+
+#[test]
+fn a_challenge_is_read_in_any_charset() {
+    let headers = [Header::new("Content-Type", "text/html")];
+    let utf16: Vec<u8> = [0xFEFF].into_iter().chain(CHALLENGE.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let russian = "<meta charset=windows-1251><title>\u{414}</title><p>".to_owned();
+    let mut legacy = russian.replace('\u{414}', "x").into_bytes();
+    // "подтвердите, что вы не робот" in windows-1251.
+    legacy.extend([0xEF, 0xEE, 0xE4, 0xF2, 0xE2, 0xE5, 0xF0, 0xE4, 0xE8, 0xF2, 0xE5, b',', b' ']);
+    legacy.extend([0xF7, 0xF2, 0xEE, b' ', 0xE2, 0xFB, b' ', 0xED, 0xE5, b' ', 0xF0, 0xEE, 0xE1, 0xEE, 0xF2]);
+    for body in [utf16, legacy] {
+        let page = Page { status: 200, headers: &headers, body: &body, ..Page::default() };
+        let verdict = Detector::new().inspect(&page, &mut Scratch::default());
+        assert!(verdict.is_blocked, "{}", String::from_utf8_lossy(&body));
+    }
+}
+
+#[test]
+fn a_users_rules_come_on_top_and_explain_shows_where_they_matched() {
+    let rules = "[[rule]]\nid = 'acme'\nvendor = 'acme'\ngrade = 'strong'\nfind = ['acme-shield']\nnote = 'our own'\n";
+    let detector = Detector::with_rules(rules).unwrap();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let page = Page { status: 200, headers: &headers, body: b"<i id='ACME-Shield'></i>", ..Page::default() };
+    let Explained { verdict, matches, .. } = detector.explain(&page, &mut Scratch::default());
+    assert_eq!((verdict.vendor.as_deref(), verdict.rule.as_deref()), (Some("acme"), Some("acme")));
+    let found = matches.iter().find(|m| &*m.rule == "acme").unwrap();
+    assert_eq!((found.offset, found.text.as_str(), found.counted), (Some(7), "acme-shield", true));
+}
+
+#[test]
+fn the_keywords_mode_looks_for_keywords_anywhere() {
+    let detector = Detector::keywords();
+    let headers = [Header::new("Content-Type", "text/html")];
+    let read = |status: u16, body: &str| {
+        let page = Page { status, headers: &headers, body: body.as_bytes(), ..Page::default() };
+        detector.inspect(&page, &mut Scratch::default())
+    };
+    assert_eq!(read(200, "an article about Cloudflare").block_type, Some(BlockKind::Challenge));
+    assert!(!read(200, "an article about cloudflare").is_blocked, "case-sensitive");
+    assert_eq!(read(403, "x").block_type, Some(BlockKind::Refusal));
+    assert_eq!(read(200, "<div id=\"root\"><script>x</script>").framework.as_deref(), Some("react"));
+    assert!(read(200, "<script>var long = 1;</script>").is_empty);
+}
+
+#[test]
+fn only_what_is_looked_at_counts() {
+    let detector = Detector::new().with_options(fetchwise_detect::DetectorOptions::default().with_max_bytes(2_048));
+    let headers = [Header::new("Content-Type", "text/html")];
+    let body = format!("{}{CHALLENGE}", "<i></i>".repeat(1_000));
+    let page = Page { status: 200, headers: &headers, body: body.as_bytes(), ..Page::default() };
+    let verdict = detector.inspect(&page, &mut Scratch::default());
+    assert!(!verdict.is_blocked && verdict.bytes == 2_048);
+}

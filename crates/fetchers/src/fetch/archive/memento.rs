@@ -1,0 +1,169 @@
+//! How archives write addresses and times: `.../20240229120000id_/https://example.org/`, `Memento-Datetime`, `Link`. No I/O.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use chrono::{DateTime, Utc};
+use url::Url;
+
+use fetchwise_types::response::{Header, header};
+use fetchwise_types::time::Timestamp;
+
+/// The digits of an archive's point in time: year, month, day, hour, minute, second.
+const DIGITS: usize = 14;
+
+/// `at` in an archive's digits.
+pub(super) fn digits_of(at: Timestamp) -> String {
+    let time = DateTime::<Utc>::from_timestamp_millis(at.as_millis()).unwrap_or_default();
+    time.format("%Y%m%d%H%M%S").to_string()
+}
+
+/// When the copy was made that a response with these headers is; none when it is no copy.
+pub(super) fn memento_time(headers: &[Header]) -> Option<Timestamp> {
+    let time = httpdate::parse_http_date(header(headers, "memento-datetime")?.trim()).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_millis(i64::try_from(since.as_millis()).ok()?))
+}
+
+/// `at` as a header has it (RFC 7089: the format of HTTP dates).
+pub(super) fn http_date(at: Timestamp) -> String {
+    let since = Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0));
+    httpdate::fmt_http_date(UNIX_EPOCH + since)
+}
+
+/// The parts of a copy's address.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CopyAddress<'a> {
+    /// Everything before the digits.
+    pub(super) before: &'a str,
+    pub(super) digits: &'a str,
+    /// The address of the page.
+    pub(super) original: &'a str,
+}
+
+impl<'a> CopyAddress<'a> {
+    /// Reads an address such as `https://web.archive.org/web/20240229120000id_/https://example.org/`.
+    pub(super) fn read(address: &'a str) -> Option<Self> {
+        let mut from = 0;
+        while let Some(slash) = address[from..].find('/') {
+            let start = from + slash + 1;
+            from = start;
+            let rest = &address[start..];
+            let Some(digits) = rest.get(..DIGITS).filter(|text| text.bytes().all(|b| b.is_ascii_digit())) else {
+                continue;
+            };
+            // What may stand between the digits and the slash says in which form the copy is wanted, as `id_` does.
+            let Some((form, original)) = rest[DIGITS..].split_once('/') else { continue };
+            if form.len() <= 4 && form.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && is_web(original) {
+                return Some(Self { before: &address[..start], digits, original });
+            }
+        }
+        None
+    }
+
+    /// The address of the copy as it was captured: without an archive's banner, its links not rewritten.
+    pub(super) fn raw(&self) -> Option<Url> {
+        self.raw_of(self.original)
+    }
+
+    /// The same of another page, from about the same time.
+    pub(super) fn raw_of(&self, original: &str) -> Option<Url> {
+        Url::parse(&format!("{}{}id_/{original}", self.before, self.digits)).ok()
+    }
+}
+
+fn is_web(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// The address that a `Link` header calls the original of a copy.
+pub(super) fn original_link(headers: &[Header]) -> Option<&str> {
+    let links = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("link"));
+    links.flat_map(|header| header.value.split('<').skip(1)).find_map(|link| {
+        let (address, parameters) = link.split_once('>')?;
+        let mut parameters = parameters.split([';', ',']).map(str::trim);
+        let rel = parameters.find_map(|parameter| parameter.strip_prefix("rel="))?;
+        rel.trim_matches('"').split(' ').any(|word| word == "original").then_some(address)
+    })
+}
+
+/// The headers that a copy had when it was captured, of which an archive tells under names of its own, and which copy it is.
+pub(super) fn captured_headers(headers: &[Header]) -> Vec<Header> {
+    const KEPT: [&str; 2] = ["content-type", "memento-datetime"];
+    // The body is decoded, and whole or not as the archive sent it; a session of then is nobody's of today.
+    const GONE: [&str; 5] = ["content-encoding", "transfer-encoding", "content-length", "connection", "set-cookie"];
+    let prefix = "x-archive-orig-";
+    let mut captured: Vec<Header> = headers
+        .iter()
+        .filter_map(|header| {
+            let name = header.name.to_ascii_lowercase();
+            let name = name.strip_prefix(prefix)?;
+            (!GONE.contains(&name)).then(|| Header::new(name, &*header.value))
+        })
+        .collect();
+    for name in KEPT {
+        if let Some(value) = header(headers, name).filter(|_| header(&captured, name).is_none()) {
+            captured.push(Header::new(name, value));
+        }
+    }
+    captured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_of_a_copy_is_read_in_every_form_that_archives_use() {
+        for (address, before, digits, original) in [
+            (
+                "http://web.archive.org/web/20130919044612/http://example.com/",
+                "http://web.archive.org/web/",
+                "20130919044612",
+                "http://example.com/",
+            ),
+            (
+                "https://arquivo.pt/wayback/20240229120000mp_/https://e.org/a/20200101000000/b?c=d",
+                "https://arquivo.pt/wayback/",
+                "20240229120000",
+                "https://e.org/a/20200101000000/b?c=d",
+            ),
+            ("/web/20240229120000id_/http://e.org", "/web/", "20240229120000", "http://e.org"),
+        ] {
+            assert_eq!(CopyAddress::read(address), Some(CopyAddress { before, digits, original }), "{address}");
+        }
+        for none in ["https://e.org/20240229120000", "https://e.org/2024/http://a/", "", "/é/20240229120000id_/ftp://e"]
+        {
+            assert_eq!(CopyAddress::read(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn times_come_back_from_digits_and_headers() {
+        let at = fetchwise_types::rfc3339::parse("2024-02-29T12:34:56Z").unwrap();
+        assert_eq!(digits_of(at), "20240229123456");
+        assert_eq!(http_date(at), "Thu, 29 Feb 2024 12:34:56 GMT");
+        assert_eq!(memento_time(&[Header::new("Memento-Datetime", http_date(at))]), Some(at));
+    }
+
+    #[test]
+    fn the_original_is_found_among_other_links() {
+        let link =
+            "<http://a.org/tg/http://e.org/>; rel=\"timegate\", <http://e.org/a,b>; rel=\"original latest-version\"";
+        assert_eq!(original_link(&[Header::new("Link", link)]), Some("http://e.org/a,b"));
+        assert_eq!(original_link(&[Header::new("Link", "<http://e.org/>; rel=\"memento\"")]), None);
+    }
+
+    #[test]
+    fn what_the_archive_says_of_itself_is_no_header_of_the_page() {
+        let headers = [
+            ("server", "archive"),
+            ("content-type", "text/html"),
+            ("x-archive-orig-server", "nginx"),
+            ("X-Archive-Orig-Content-Length", "7"),
+            ("retry-after", "9"),
+        ]
+        .map(|(name, value)| Header::new(name, value));
+        let captured = captured_headers(&headers);
+        assert_eq!(captured, [Header::new("server", "nginx"), Header::new("content-type", "text/html")]);
+    }
+}

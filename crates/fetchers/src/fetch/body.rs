@@ -1,0 +1,378 @@
+//! A response's body: bounded in length, and in memory only as far as its reader asked for.
+//!
+//! Invariant: [`BodyCollector`] never holds more than `max_in_memory` bytes plus one chunk of 256 KiB; what is longer is in a
+//! temporary file without a name, which is gone with the [`Body`], and with the process however that ends. It must not know where the bytes come from, nor how they were encoded.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use bytes::{Bytes, BytesMut};
+use tokio::task::spawn_blocking;
+
+use super::Limits;
+
+/// Bytes that are gathered before they are written to the temporary file.
+const SPILL_CHUNK: usize = 256 << 10;
+
+/// A body: its beginning in memory, and all of it in a temporary file when it is longer than that.
+#[derive(Debug)]
+pub struct Body {
+    head: Bytes,
+    len: u64,
+    spill: Option<File>,
+}
+
+impl Body {
+    /// A body that is in memory as a whole.
+    pub fn in_memory(bytes: impl Into<Bytes>) -> Self {
+        let head = bytes.into();
+        Self { len: head.len() as u64, head, spill: None }
+    }
+
+    /// A body of `len` bytes that is in `file` as a whole, with its beginning in memory too.
+    pub fn spilled(head: impl Into<Bytes>, len: u64, file: File) -> Self {
+        Self { head: head.into(), len, spill: Some(file) }
+    }
+
+    /// Its beginning: all of it unless [`Body::spill`] says otherwise. This is what is classified.
+    pub fn head(&self) -> &Bytes {
+        &self.head
+    }
+
+    /// Its whole length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is no byte in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The file that holds the whole body, when it is longer than what is in memory. It has no name, and one position that
+    /// all who read it share: read it with [`Body::reader`].
+    pub fn spill(&self) -> Option<&File> {
+        self.spill.as_ref()
+    }
+
+    /// Reads the whole body from its first byte, from wherever it is. Blocks when it is in a file. Readers do not disturb each
+    /// other.
+    pub fn reader(&self) -> BodyReader<'_> {
+        BodyReader(match &self.spill {
+            Some(file) => Source::File { file, at: 0 },
+            None => Source::Memory(&self.head),
+        })
+    }
+}
+
+/// Reads a [`Body`] from its first byte on.
+#[derive(Debug)]
+pub struct BodyReader<'a>(Source<'a>);
+
+#[derive(Debug)]
+enum Source<'a> {
+    Memory(&'a [u8]),
+    File { file: &'a File, at: u64 },
+}
+
+impl Read for BodyReader<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Source::Memory(bytes) => bytes.read(buf),
+            Source::File { file, at } => {
+                let read = read_at(file, buf, *at)?;
+                *at += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, at)
+}
+
+/// Takes a body in chunk by chunk and keeps it within its limits.
+///
+/// ```
+/// use fetchwise_fetchers::fetch::Limits;
+/// use fetchwise_fetchers::fetch::body::BodyCollector;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limits = Limits { max_in_memory: 4, ..Limits::default() };
+/// let mut collector = BodyCollector::new(&limits);
+/// collector.push(b"abc").await?;
+/// collector.push(b"defg").await?;
+/// let body = collector.finish().await?;
+/// assert_eq!(&body.head()[..], b"abcd");
+/// assert_eq!(body.len(), 7);
+/// assert_eq!(std::io::read_to_string(body.reader())?, "abcdefg");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct BodyCollector {
+    head: BytesMut,
+    len: u64,
+    max_body: u64,
+    max_in_memory: usize,
+    temp_dir: Option<PathBuf>,
+    spill: Spill,
+}
+
+#[derive(Debug)]
+enum Spill {
+    /// Everything so far fits into memory.
+    No,
+    Yes {
+        file: File,
+        pending: Vec<u8>,
+    },
+    /// A write failed, or was under way when its future was dropped.
+    Lost,
+}
+
+impl BodyCollector {
+    /// A collector that keeps to `max_body` and `max_in_memory` of `limits`, with the system's folder for temporary files.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            head: BytesMut::new(),
+            len: 0,
+            max_body: limits.max_body,
+            max_in_memory: limits.max_in_memory,
+            temp_dir: None,
+            spill: Spill::No,
+        }
+    }
+
+    /// The folder that long bodies go to.
+    #[must_use]
+    pub fn in_dir(mut self, dir: Option<PathBuf>) -> Self {
+        self.temp_dir = dir;
+        self
+    }
+
+    /// Makes room for a body that is said to be so long; whoever says so gets 256 KiB of room at most.
+    pub fn reserve(&mut self, len: u64) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.max_in_memory).min(SPILL_CHUNK);
+        self.head.reserve(len);
+    }
+
+    /// The bytes taken in so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no byte was taken in yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes in the next bytes. After an error, or when its future is dropped before it ends, the collector is of no use.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] when `max_body` is passed, [`BodyError::Io`] when the temporary file cannot be written.
+    pub async fn push(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
+        let len = self.len.saturating_add(chunk.len() as u64);
+        if len > self.max_body {
+            return Err(BodyError::TooLarge { limit: self.max_body });
+        }
+        self.len = len;
+        let room = self.max_in_memory - self.head.len();
+        self.head.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if let Spill::No = self.spill {
+            if chunk.len() <= room {
+                return Ok(());
+            }
+            self.spill = Spill::Lost;
+            let (head, dir) = (self.head.clone().freeze(), self.temp_dir.clone());
+            let file = blocking(move || start_spill(&head, dir)).await?;
+            self.spill = Spill::Yes { file, pending: Vec::new() };
+            return self.append(&chunk[room..]).await;
+        }
+        self.append(chunk).await
+    }
+
+    /// Ends the body.
+    ///
+    /// # Errors
+    /// [`BodyError::Io`] when the temporary file cannot be written.
+    pub async fn finish(mut self) -> Result<Body, BodyError> {
+        self.flush().await?;
+        match self.spill {
+            Spill::No => Ok(Body::in_memory(self.head.freeze())),
+            Spill::Yes { file, .. } => Ok(Body::spilled(self.head.freeze(), self.len, file)),
+            Spill::Lost => Err(lost()),
+        }
+    }
+
+    async fn append(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
+        match &mut self.spill {
+            Spill::Yes { pending, .. } => pending.extend_from_slice(bytes),
+            _ => return Err(lost()),
+        }
+        match &self.spill {
+            Spill::Yes { pending, .. } if pending.len() >= SPILL_CHUNK => self.flush().await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), BodyError> {
+        let Spill::Yes { .. } = self.spill else { return Ok(()) };
+        // The blocking thread owns the file while it writes: a dropped future leaves nothing half open.
+        let Spill::Yes { mut file, mut pending } = std::mem::replace(&mut self.spill, Spill::Lost) else {
+            return Err(lost());
+        };
+        let (file, pending) = blocking(move || {
+            file.write_all(&pending)?;
+            pending.clear();
+            Ok((file, pending))
+        })
+        .await?;
+        self.spill = Spill::Yes { file, pending };
+        Ok(())
+    }
+}
+
+fn start_spill(head: &[u8], dir: Option<PathBuf>) -> io::Result<File> {
+    let mut file = match dir {
+        Some(dir) => tempfile::tempfile_in(dir)?,
+        None => tempfile::tempfile()?,
+    };
+    file.write_all(head)?;
+    Ok(file)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, BodyError> {
+    spawn_blocking(work).await.map_err(io::Error::other).flatten().map_err(BodyError::Io)
+}
+
+fn lost() -> BodyError {
+    BodyError::Io(io::Error::other("an earlier write of this body did not end"))
+}
+
+/// Why a body was not kept.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// It is longer than its limit.
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Its temporary file could not be written.
+    Io(io::Error),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { limit } => write!(f, "the body is longer than its limit of {limit} bytes"),
+            Self::Io(error) => write!(f, "the body could not be kept in a temporary file: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TooLarge { .. } => None,
+            Self::Io(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn limits(max_body: u64, max_in_memory: usize) -> Limits {
+        Limits { max_body, max_in_memory, ..Limits::default() }
+    }
+
+    async fn collect(limits: &Limits, chunks: &[&[u8]]) -> Result<Body, BodyError> {
+        let mut collector = BodyCollector::new(limits);
+        for chunk in chunks {
+            collector.push(chunk).await?;
+        }
+        collector.finish().await
+    }
+
+    fn read(body: &Body) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        body.reader().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn a_short_body_stays_in_memory() {
+        let body = collect(&limits(100, 6), &[b"abc", b"", b"def"]).await.unwrap();
+        assert!(body.spill().is_none());
+        assert_eq!((&body.head()[..], body.len()), (&b"abcdef"[..], 6));
+        assert_eq!(read(&body), b"abcdef");
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_whole_in_a_file_that_has_no_name() {
+        let chunk: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let chunks: Vec<&[u8]> = std::iter::repeat_n(&chunk[..], 9).collect();
+        let dir = tempfile::tempdir().unwrap();
+        for max_in_memory in [0, 1, 100_000, 150_000, 899_999] {
+            let limits = limits(1 << 20, max_in_memory);
+            let mut collector = BodyCollector::new(&limits).in_dir(Some(dir.path().to_owned()));
+            for chunk in &chunks {
+                collector.push(chunk).await.unwrap();
+            }
+            let body = collector.finish().await.unwrap();
+            assert!(body.spill().is_some());
+            assert_eq!(body.head()[..], chunks.concat()[..max_in_memory]);
+            assert_eq!(body.len(), 900_000);
+            assert_eq!(read(&body), chunks.concat());
+            assert_eq!(read(&body).len(), 900_000, "each reader starts at the first byte");
+            let (mut first, mut second) = (body.reader(), body.reader());
+            let (mut a, mut b) = ([0; 300], [0; 300]);
+            first.read_exact(&mut a).unwrap();
+            second.read_exact(&mut b).unwrap();
+            assert_eq!(a, b, "readers do not share a position");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing that a kill could leave behind");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_limit_itself_still_fits() {
+        assert_eq!(collect(&limits(4, 2), &[b"abcd"]).await.unwrap().len(), 4);
+        let error = collect(&limits(4, 2), &[b"abc", b"de"]).await.unwrap_err();
+        assert!(matches!(error, BodyError::TooLarge { limit: 4 }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn memory_stays_bounded_while_a_long_body_comes_in() {
+        let mut collector = BodyCollector::new(&limits(u64::MAX, 1000));
+        for _ in 0..1000 {
+            collector.push(&[7; 10_000]).await.unwrap();
+            let Spill::Yes { pending, .. } = &collector.spill else { panic!("not spilled") };
+            assert!(pending.capacity() <= 2 * SPILL_CHUNK + 20_000 && collector.head.len() == 1000);
+        }
+        assert_eq!(collector.finish().await.unwrap().len(), 10_000_000);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_is_an_error() {
+        let limits = limits(100, 1);
+        let mut collector = BodyCollector::new(&limits).in_dir(Some("/nonexistent/fetchwise".into()));
+        assert!(matches!(collector.push(b"abc").await.unwrap_err(), BodyError::Io(_)));
+        assert!(collector.push(b"abc").await.is_err(), "a body with a hole is never handed out");
+        assert!(collector.finish().await.is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Chromium's network errors (`net::ERR_...`) as fetchwise counts them.
+
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+/// What each error counts as: the longest prefix that fits decides. What is not listed is a `network_error`.
+const KINDS: &[(&str, ErrorKind)] = &[
+    ("ERR_NAME_", ErrorKind::DnsError),
+    ("ERR_DNS_", ErrorKind::DnsError),
+    ("ERR_ICANN_NAME_COLLISION", ErrorKind::DnsError),
+    ("ERR_CERT_", ErrorKind::TlsError),
+    ("ERR_CERTIFICATE_TRANSPARENCY_REQUIRED", ErrorKind::TlsError),
+    ("ERR_SSL_", ErrorKind::TlsError),
+    ("ERR_BAD_SSL_CLIENT_AUTH_CERT", ErrorKind::TlsError),
+    ("ERR_ECH_", ErrorKind::TlsError),
+    ("ERR_TUNNEL_CONNECTION_FAILED", ErrorKind::ProxyError),
+    ("ERR_PROXY_", ErrorKind::ProxyError),
+    ("ERR_NO_SUPPORTED_PROXIES", ErrorKind::ProxyError),
+    ("ERR_MANDATORY_PROXY_CONFIGURATION_FAILED", ErrorKind::ProxyError),
+    ("ERR_UNEXPECTED_PROXY_AUTH", ErrorKind::ProxyError),
+    ("ERR_TOO_MANY_REDIRECTS", ErrorKind::RedirectLoop),
+    ("ERR_UNSAFE_REDIRECT", ErrorKind::RedirectLoop),
+    ("ERR_INVALID_REDIRECT", ErrorKind::RedirectLoop),
+    ("ERR_TIMED_OUT", ErrorKind::Timeout),
+    ("ERR_CONNECTION_TIMED_OUT", ErrorKind::Timeout),
+    ("ERR_RESPONSE_HEADERS_TOO_BIG", ErrorKind::TooLarge),
+    ("ERR_FILE_TOO_BIG", ErrorKind::TooLarge),
+    ("ERR_CONTENT_LENGTH_MISMATCH", ErrorKind::Truncated),
+    ("ERR_INCOMPLETE_CHUNKED_ENCODING", ErrorKind::Truncated),
+    ("ERR_BLOCKED_BY_PRIVATE_NETWORK_ACCESS_CHECKS", ErrorKind::RefusedAddress),
+    ("ERR_BLOCKED_BY_LOCAL_NETWORK_ACCESS_CHECKS", ErrorKind::RefusedAddress),
+    ("ERR_ADDRESS_INVALID", ErrorKind::RefusedAddress),
+    ("ERR_INVALID_URL", ErrorKind::InvalidUrl),
+    ("ERR_DISALLOWED_URL_SCHEME", ErrorKind::InvalidUrl),
+    ("ERR_UNKNOWN_URL_SCHEME", ErrorKind::InvalidUrl),
+    ("ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
+];
+
+/// What Chromium itself, or this machine, lacked. Its one proxy is ours and on this machine.
+const LOCAL: &[&str] = &[
+    "ERR_INSUFFICIENT_RESOURCES",
+    "ERR_OUT_OF_MEMORY",
+    "ERR_FILE_NO_SPACE",
+    "ERR_NO_BUFFER_SPACE",
+    "ERR_NETWORK_IO_SUSPENDED",
+    "ERR_PROXY_CONNECTION_FAILED",
+];
+
+/// Whether the error is this machine's fault.
+pub(super) fn is_local(error_text: &str) -> bool {
+    LOCAL.contains(&error_text.trim().trim_start_matches("net::"))
+}
+
+/// What the error text of a failed navigation counts as, e.g. `net::ERR_NAME_NOT_RESOLVED` as `dns_error`.
+pub(super) fn kind_of(error_text: &str) -> ErrorKind {
+    let name = error_text.trim().trim_start_matches("net::");
+    KINDS
+        .iter()
+        .filter(|(prefix, _)| name.starts_with(prefix))
+        .max_by_key(|(prefix, _)| prefix.len())
+        .map_or(ErrorKind::NetworkError, |&(_, kind)| kind)
+}
+
+/// Whether the navigation was given up rather than failed: another one took its place, or it brought nothing to show.
+pub(super) fn is_abort(error_text: &str) -> bool {
+    error_text.contains("ERR_ABORTED")
+}
+
+/// Whether the error is the proxy's way of saying no, so that the proxy knows the reason.
+pub(super) fn is_from_proxy(error_text: &str) -> bool {
+    kind_of(error_text) == ErrorKind::ProxyError
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_browser_lacks_is_no_fault_of_the_sites() {
+        assert!(is_local("net::ERR_INSUFFICIENT_RESOURCES") && is_local("net::ERR_PROXY_CONNECTION_FAILED"));
+        assert!(!is_local("net::ERR_CONNECTION_REFUSED") && !is_local("net::ERR_TUNNEL_CONNECTION_FAILED"));
+    }
+
+    #[test]
+    fn network_errors_count_as_the_table_of_outcomes_says() {
+        for (text, kind) in [
+            ("net::ERR_NAME_NOT_RESOLVED", ErrorKind::DnsError),
+            ("net::ERR_CERT_AUTHORITY_INVALID", ErrorKind::TlsError),
+            ("net::ERR_SSL_PROTOCOL_ERROR", ErrorKind::TlsError),
+            ("net::ERR_TUNNEL_CONNECTION_FAILED", ErrorKind::ProxyError),
+            ("net::ERR_PROXY_CONNECTION_FAILED", ErrorKind::ProxyError),
+            ("net::ERR_TOO_MANY_REDIRECTS", ErrorKind::RedirectLoop),
+            ("net::ERR_TIMED_OUT", ErrorKind::Timeout),
+            ("net::ERR_CONNECTION_TIMED_OUT", ErrorKind::Timeout),
+            ("net::ERR_CONNECTION_REFUSED", ErrorKind::NetworkError),
+            ("net::ERR_CONNECTION_RESET", ErrorKind::NetworkError),
+            ("net::ERR_EMPTY_RESPONSE", ErrorKind::NetworkError),
+            ("net::ERR_UNSAFE_PORT", ErrorKind::InvalidUrl),
+            ("net::ERR_SOMETHING_OF_NEXT_YEAR", ErrorKind::NetworkError),
+            ("", ErrorKind::NetworkError),
+        ] {
+            assert_eq!(kind_of(text), kind, "{text}");
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! [`BrowserFetcher`]: pages as Chromium renders them, over the DevTools protocol.
+//!
+//! It owns one Chromium, started at the first fetch and again after a crash, and the tabs in it. Each fetch has a
+//! browser context of its own, so no cookie, cache entry or storage passes from one fetch to the next. Invariant: the
+//! browser dials nothing itself; all its traffic goes through the filtering proxy, which refuses what the address guard
+//! refuses. It does not judge the page.
+
+mod cdp;
+mod discovery;
+mod errors;
+mod options;
+mod page_load;
+mod process;
+mod tab;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use chromiumoxide::cdp::browser_protocol::browser::{CloseParams, GetVersionParams};
+use chromiumoxide::cdp::browser_protocol::target::{CloseTargetParams, SetDiscoverTargetsParams};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use url::{Host, Url};
+
+pub use crate::fetch::browser::discovery::{BrowserMissing, ENVIRONMENT, NAMES};
+pub use options::{BrowserOptions, OptionsError, UserAgent};
+pub use process::LaunchError;
+
+use super::dial::Dialer;
+use super::proxy::FilteringProxy;
+use super::{FetchError, FetchFuture, Fetcher, LimitMet, Request, Response};
+use crate::fetch::browser::page_load::{Failure, Patience, Watch};
+use cdp::{Cdp, Event};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::response::Header;
+use process::Process;
+use tab::{Disguise, Loaded, Tab};
+
+/// A browser that answers nothing for so long hangs.
+const HUNG_AFTER: Duration = Duration::from_secs(5);
+
+/// The end of a conversation with a dead browser may take so long to show.
+const DEATH_SHOWS: Duration = Duration::from_secs(1);
+
+/// A start that takes more than this part of the deadline leaves the page too little of it.
+const LAUNCH_SHARE: u32 = 10;
+
+/// Which browser there is.
+#[derive(Debug)]
+enum Place {
+    /// A program that is started, and ended.
+    Program(PathBuf),
+    /// One that runs already, and is left running.
+    Remote {
+        /// Its DevTools socket.
+        address: String,
+        /// Whether it is on this machine, and so can go through the filtering proxy, which listens on loopback.
+        is_here: bool,
+    },
+}
+
+/// Gets pages with Chromium. See the [module](self).
+///
+/// * Chromium starts at the first fetch and is started anew after it died; the fetch it died in ends as
+///   `network_error`.
+/// * What is no HTML (PDF, JSON, an image, an attachment) comes as the bytes that the server sent.
+/// * HTML comes as the document's text after its scripts ran, in UTF-8. `Content-Type` is set to say so when the server
+///   said otherwise, and a byte order mark overrules a `<meta charset>` that does.
+/// * Open shadow roots are in that text as `<template shadowrootmode="open">`; what frames show is not.
+/// * Status, headers and final URL are the main document's. Requests of the page that go to refused addresses are
+///   blocked, and the page still comes.
+///
+/// Dropping it kills the browser; [`BrowserFetcher::close`] is the polite way. The sandbox is off when running as root
+/// (Chromium refuses otherwise), and on for everybody else.
+pub struct BrowserFetcher {
+    inner: Arc<Inner>,
+    slots: Semaphore,
+}
+
+struct Inner {
+    place: Place,
+    options: BrowserOptions,
+    dialer: Dialer,
+    running: Mutex<Option<Arc<Running>>>,
+    closed: AtomicBool,
+    /// Why it did not start, the last time it was to.
+    not_started: std::sync::Mutex<Option<String>>,
+}
+
+/// A Chromium that was started, and perhaps has died since.
+struct Running {
+    cdp: Cdp,
+    /// None for a browser that runs already.
+    pid: Option<u32>,
+    process: Mutex<Option<Process>>,
+    proxy: FilteringProxy,
+    disguise: Disguise,
+}
+
+impl BrowserFetcher {
+    /// The Chromium to run: `explicit` when given, else what `FETCHWISE_CHROMIUM` or `CHROME` name, else the first of
+    /// [`NAMES`] in `PATH`, else where macOS keeps applications.
+    ///
+    /// # Errors
+    /// [`BrowserMissing`], whose text says how to install one.
+    pub fn find(explicit: Option<&Path>) -> Result<PathBuf, BrowserMissing> {
+        crate::fetch::browser::discovery::find(explicit)
+    }
+
+    /// A fetcher that runs `program` and lets it reach what `dialer` dials. Starts nothing yet.
+    ///
+    /// # Errors
+    /// [`OptionsError`] when it could never fetch a page with these options.
+    pub fn new(program: PathBuf, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        Self::at(Place::Program(program), options, dialer)
+    }
+
+    /// A fetcher that uses a Chromium which runs already, by its DevTools socket (`ws://127.0.0.1:9222/devtools/browser/...`). It gets
+    /// a context of its own for each page, and is left running. [`BrowserOptions::extra_args`] have no effect.
+    ///
+    /// A browser on this machine goes through the filtering proxy, as one that is started does. One elsewhere dials by itself: what
+    /// can be checked is a page's host before it hears of it, and where it ended up.
+    ///
+    /// # Errors
+    /// [`OptionsError`] when the address is none of a socket, or it could never fetch a page with these options.
+    pub fn remote(address: &str, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        let socket = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
+        let host = socket.as_ref().and_then(Url::host).ok_or(OptionsError::NoAddress)?;
+        let is_here = match host {
+            Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+            Host::Ipv4(ip) => ip.is_loopback(),
+            Host::Ipv6(ip) => ip.is_loopback(),
+        };
+        Self::at(Place::Remote { address: address.to_owned(), is_here }, options, dialer)
+    }
+
+    fn at(place: Place, options: BrowserOptions, dialer: Dialer) -> Result<Self, OptionsError> {
+        if options.tabs == 0 {
+            return Err(OptionsError::NoTabs);
+        }
+        let slots = Semaphore::new(options.tabs.min(Semaphore::MAX_PERMITS));
+        let inner = Inner {
+            place,
+            options,
+            dialer,
+            running: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            not_started: std::sync::Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner), slots })
+    }
+
+    /// Pages open at a time.
+    pub fn max_in_flight(&self) -> usize {
+        self.inner.options.tabs
+    }
+
+    /// Why the browser did not start when it was last to, for a person; none once it has.
+    pub fn why_not_started(&self) -> Option<String> {
+        self.inner.not_started.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Starts the browser now, so that the first fetch need not wait for it.
+    ///
+    /// # Errors
+    /// [`LaunchError`] when it does not start.
+    pub async fn start(&self) -> Result<(), LaunchError> {
+        Inner::running(&self.inner).await.map(drop)
+    }
+
+    /// The process id of the browser, while there is one.
+    pub async fn pid(&self) -> Option<u32> {
+        let running = self.inner.running.lock().await;
+        running.as_ref().filter(|r| !r.cdp.is_closed()).and_then(|r| r.pid)
+    }
+
+    /// Ends the browser and waits until it is gone, its processes and its profile. Fetches under way and later ones
+    /// fail.
+    pub async fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+        self.slots.close();
+        let running = self.inner.running.lock().await.take();
+        if let Some(running) = running {
+            if running.pid.is_some() {
+                running.cdp.send(None, CloseParams::default());
+            }
+            running.finish().await;
+        }
+    }
+
+    async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        self.check_url(request.url).await?;
+        let closed = || FetchError::new(ErrorKind::NetworkError, "the browser was closed", Duration::ZERO);
+        let _slot = self.slots.acquire().await.map_err(|_| closed())?;
+        let started = Instant::now();
+        // A browser that does not start, or not in time, says nothing about the page.
+        match tokio::time::timeout(request.limits.deadline, Inner::running(&self.inner)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => return Err(launch_error(&why, started.elapsed())),
+            Err(_) => {
+                let message = format!("Chromium was not ready within {} ms", request.limits.deadline.as_millis());
+                return Err(FetchError::local(message, started.elapsed()));
+            }
+        }
+        let launched = started.elapsed();
+        let mut watch = None;
+        let work = self.work(request, started, &mut watch);
+        let result = match tokio::time::timeout(request.limits.deadline.saturating_sub(launched), work).await {
+            Ok(result) => result,
+            Err(_) => Err(timed_out(request.limits.deadline, launched, watch.is_some())),
+        };
+        let duration = started.elapsed();
+        let failed = |failure: Failure, watch: Option<Watch>| {
+            let error = FetchError::new(failure.kind, failure.message, duration);
+            let mut error = FetchError { local: failure.local, limit: failure.limit, ..error };
+            if let Some(document) = watch.as_ref().and_then(Watch::document) {
+                error.status = document.status;
+                error.headers = document.headers;
+            }
+            error
+        };
+        match result {
+            Ok(loaded) => {
+                let response = respond(loaded, request.url, duration)?;
+                if !self.inner.is_filtered() && response.final_url.host() != request.url.host() {
+                    self.check_url(&response.final_url).await?;
+                }
+                Ok(response)
+            }
+            Err(failure) => Err(failed(failure, watch)),
+        }
+    }
+
+    /// What can be refused before the browser hears of it. A name is looked up where it is dialled, by the proxy.
+    async fn check_url(&self, url: &Url) -> Result<(), FetchError> {
+        let error = |kind, message: String| Err(FetchError::new(kind, message, Duration::ZERO));
+        match (url.scheme(), url.host()) {
+            ("http" | "https", Some(Host::Domain(_))) if self.inner.is_filtered() => Ok(()),
+            ("http" | "https", Some(host)) => match self.inner.dialer.check(&host.to_string()).await {
+                Ok(()) => Ok(()),
+                Err(why) if why.is_local() => Err(FetchError::local(why.to_string(), Duration::ZERO)),
+                Err(why) => error(why.kind(), why.to_string()),
+            },
+            _ => error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned()),
+        }
+    }
+
+    async fn work(&self, request: Request<'_>, started: Instant, seen: &mut Option<Watch>) -> Result<Loaded, Failure> {
+        let options = &self.inner.options;
+        let patience = Patience {
+            quiet: options.quiet,
+            after_load: options.settle_max,
+            give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
+        };
+        let (running, opened) = self.open_tab().await?;
+        let faults = running.proxy.local_faults();
+        let result = match opened {
+            Ok(mut tab) => {
+                let (frame, mark) = (tab.main_frame(), running.proxy.mark().to_owned());
+                let watch = Watch::new(frame, mark, request.limits.clone(), patience, Instant::now());
+                tab.load(seen.insert(watch), request.url.as_str(), request.limits).await
+            }
+            Err(failure) => Err(failure),
+        };
+        match result {
+            Err(failure) if failure.message == tab::GONE => {
+                let how = running.death().await;
+                Err(Failure { message: format!("{} ({how})", tab::GONE), ..failure })
+            }
+            Err(failure) => Err(running.explain(failure, faults)),
+            Ok(loaded) => Ok(loaded),
+        }
+    }
+
+    /// A tab of the browser. One that turns out to have just died is replaced: nobody was asked for anything yet.
+    async fn open_tab(&self) -> Result<(Arc<Running>, Result<Tab, Failure>), Failure> {
+        let mut replaced = false;
+        loop {
+            let running = Inner::running(&self.inner)
+                .await
+                .map_err(|error| Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) })?;
+            // Dropped before a tab is open: the deadline passed, and perhaps the whole browser hangs.
+            let suspicion = Suspicion { running: Some(Arc::clone(&running)) };
+            let is_filtered = self.inner.is_filtered();
+            let opened = Tab::open(&running.cdp, &running.proxy, is_filtered, &running.disguise).await;
+            if opened.is_ok() {
+                suspicion.dispel();
+            }
+            let opened = opened.map_err(|error| tab::call_failure(&error));
+            let died = opened.as_ref().is_err_and(|failure| failure.message == tab::GONE);
+            if !died || replaced {
+                return Ok((running, opened));
+            }
+            // Its death may show a moment later than the end of what was asked of it.
+            let _ = tokio::time::timeout(DEATH_SHOWS, running.cdp.closed()).await;
+            replaced = true;
+        }
+    }
+}
+
+impl Inner {
+    /// The browser that runs, or a new one. A task of its own starts it, so that a fetch that gives up does not undo
+    /// the start.
+    async fn running(this: &Arc<Self>) -> Result<Arc<Running>, LaunchError> {
+        let inner = Arc::clone(this);
+        let task = tokio::spawn(async move {
+            let mut slot = inner.running.lock().await;
+            if inner.closed.load(Ordering::Acquire) {
+                return Err(LaunchError::Closed);
+            }
+            if let Some(running) = slot.as_ref().filter(|r| !r.cdp.is_closed()) {
+                return Ok(Arc::clone(running));
+            }
+            if let Some(dead) = slot.take() {
+                dead.finish().await;
+            }
+            let launched = inner.launch().await;
+            let why_not = launched.as_ref().err().map(ToString::to_string);
+            *inner.not_started.lock().unwrap_or_else(PoisonError::into_inner) = why_not;
+            let running = Arc::new(launched?);
+            *slot = Some(Arc::clone(&running));
+            Ok(running)
+        });
+        task.await.map_err(|error| LaunchError::Socket(error.to_string())).flatten()
+    }
+
+    /// Whether all that the browser dials goes through the filtering proxy.
+    fn is_filtered(&self) -> bool {
+        !matches!(self.place, Place::Remote { is_here: false, .. })
+    }
+
+    async fn launch(&self) -> Result<Running, LaunchError> {
+        let proxy = FilteringProxy::start_with(self.dialer.clone()).await.map_err(LaunchError::Proxy)?;
+        let (root, events) = mpsc::unbounded_channel();
+        let (process, cdp) = match &self.place {
+            Place::Program(program) => {
+                let (process, socket) = Process::launch(program, proxy.addr(), &self.options.extra_args).await?;
+                let cdp = Cdp::connect(&socket, root).await.map_err(|error| LaunchError::Socket(error.to_string()))?;
+                cdp.send(None, SetDiscoverTargetsParams::new(true));
+                tokio::spawn(close_popups(cdp.clone(), events));
+                (Some(process), cdp)
+            }
+            // Its windows may be somebody else's; ours go with their contexts.
+            Place::Remote { address, .. } => {
+                let cdp = Cdp::connect(address, root).await.map_err(|error| LaunchError::Remote(error.to_string()))?;
+                (None, cdp)
+            }
+        };
+        let user_agent = match &self.options.user_agent {
+            UserAgent::Chromium => None,
+            UserAgent::Custom(text) => Some(text.clone()),
+            UserAgent::NotHeadless => {
+                let version = cdp.call(None, GetVersionParams {}).await;
+                let version = version.map_err(|error| LaunchError::Socket(error.to_string()))?;
+                Some(version.user_agent.replace("HeadlessChrome", "Chrome"))
+            }
+        };
+        let disguise = Disguise { user_agent, init_script: self.options.init_script.clone() };
+        let pid = process.as_ref().map(Process::pid);
+        Ok(Running { cdp, pid, process: Mutex::new(process), proxy, disguise })
+    }
+}
+
+impl Running {
+    async fn finish(&self) {
+        if let Some(process) = self.process.lock().await.take() {
+            process.finish().await;
+        }
+    }
+
+    /// Kills a browser that does not even say its version; the next fetch starts a new one.
+    async fn kill_if_hung(&self) {
+        let answer = tokio::time::timeout(HUNG_AFTER, self.cdp.call(None, GetVersionParams {})).await;
+        if answer.is_err() {
+            drop(self.process.lock().await.take());
+        }
+    }
+
+    /// Chromium says of each tunnel that was not made that it was not made; the proxy knows why. `faults` is what it counted
+    /// of this machine's faults when the fetch began.
+    fn explain(&self, mut failure: Failure, faults: u64) -> Failure {
+        // What may pass by itself, and failed while this machine lacked something, most likely failed for that.
+        failure.local |= failure.kind.is_transient() && self.proxy.local_faults() > faults;
+        let url = failure.ask_proxy.as_deref().and_then(|url| Url::parse(url).ok());
+        let known = url.and_then(|url| self.proxy.failure(url.host_str()?, url.port_or_known_default()?));
+        match known {
+            Some(known) => Failure { local: known.local, ..Failure::new(known.kind, known.message) },
+            None => failure,
+        }
+    }
+
+    /// How it ended, for a message.
+    async fn death(&self) -> String {
+        match self.process.lock().await.as_mut() {
+            Some(process) => process.exit_text().await,
+            None => "it was closed".to_owned(),
+        }
+    }
+}
+
+/// What a browser that does not start counts as: nothing that a second try would mend, or a lack of something here.
+fn launch_error(why: &LaunchError, took: Duration) -> FetchError {
+    if why.is_local() { FetchError::local(why.to_string(), took) } else { FetchError::unavailable(why.to_string()) }
+}
+
+/// The deadline passed. A page that had to wait for the browser had less time than its limit says.
+fn timed_out(deadline: Duration, launched: Duration, asked: bool) -> Failure {
+    let failure = |message| Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message);
+    if !asked {
+        let message = format!("Chromium opened no tab within {} ms", deadline.as_millis());
+        return Failure { local: true, ..failure(message) };
+    }
+    let local = launched > deadline / LAUNCH_SHARE;
+    let wait =
+        if local { format!(", {} ms of which Chromium took to start", launched.as_millis()) } else { String::new() };
+    Failure { local, ..failure(format!("the page was not there after {} ms{wait}", deadline.as_millis())) }
+}
+
+/// A tab that is being opened. When that is given up, somebody looks after the browser.
+struct Suspicion {
+    running: Option<Arc<Running>>,
+}
+
+impl Suspicion {
+    fn dispel(mut self) {
+        self.running = None;
+    }
+}
+
+impl Drop for Suspicion {
+    fn drop(&mut self) {
+        if let (Some(running), Ok(runtime)) = (self.running.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { running.kill_if_hung().await });
+        }
+    }
+}
+
+/// A page opens further windows for advertisements; nobody looks at them.
+async fn close_popups(cdp: Cdp, mut events: mpsc::UnboundedReceiver<Event>) {
+    while let Some(event) = events.recv().await {
+        if event.method != "Target.targetCreated" {
+            continue;
+        }
+        let info = &event.params["targetInfo"];
+        if info["type"] == "page"
+            && info["openerId"].is_string()
+            && let Some(id) = info["targetId"].as_str()
+        {
+            cdp.send(None, CloseTargetParams::new(id.to_owned()));
+        }
+    }
+}
+
+fn respond(loaded: Loaded, asked: &Url, duration: Duration) -> Result<Response, FetchError> {
+    let Loaded { document, body, was_in } = loaded;
+    let Some(status) = document.status else {
+        return Err(FetchError::new(ErrorKind::NetworkError, "the page came without a response", duration));
+    };
+    let mut headers = document.headers;
+    if was_in.is_some() {
+        say_utf8(&mut headers);
+    }
+    let final_url = Url::parse(&document.url).unwrap_or_else(|_| asked.clone());
+    let (truncated, requests) = (document.truncated, Some(document.requests));
+    Ok(Response { duration, truncated, requests, ..Response::new(status, headers, body, final_url) })
+}
+
+/// The document's text is in UTF-8, whatever the server's bytes were in.
+fn say_utf8(headers: &mut Vec<Header>) {
+    let said = headers.iter_mut().find(|h| h.name.eq_ignore_ascii_case("content-type"));
+    match said {
+        Some(said) => {
+            let essence = said.value.split(';').next().unwrap_or_default().trim();
+            said.value = format!("{essence}; charset=utf-8");
+        }
+        None => headers.push(Header::new("content-type", "text/html; charset=utf-8")),
+    }
+}
+
+impl Fetcher for BrowserFetcher {
+    fn name(&self) -> &str {
+        &self.inner.options.name
+    }
+
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
+    fn renders(&self) -> bool {
+        true
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(self.fetch_page(request))
+    }
+}
+
+impl fmt::Debug for BrowserFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BrowserFetcher")
+            .field("place", &self.inner.place)
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}

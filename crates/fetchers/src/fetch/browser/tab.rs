@@ -1,0 +1,426 @@
+//! One fetch in one tab: a fresh incognito context, a navigation, a wait, the document's text (or the bytes that came),
+//! and the context is gone again, cookies and all.
+//!
+//! What the events mean is [`Watch`]'s; this file carries out what it says and moves the bytes. Every wait in here ends
+//! with the browser or is cut off by the caller's deadline: dropping the future disposes of the tab.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chromiumoxide::Command;
+use chromiumoxide::cdp::browser_protocol::browser::{
+    BrowserContextId, SetDownloadBehaviorBehavior, SetDownloadBehaviorParams,
+};
+use chromiumoxide::cdp::browser_protocol::emulation::SetUserAgentOverrideParams;
+use chromiumoxide::cdp::browser_protocol::fetch::{
+    self, AuthChallengeResponse, AuthChallengeResponseResponse, ContinueRequestParams, ContinueWithAuthParams,
+    RequestPattern, RequestStage, TakeResponseBodyAsStreamParams,
+};
+use chromiumoxide::cdp::browser_protocol::inspector;
+use chromiumoxide::cdp::browser_protocol::io::ReadParams;
+use chromiumoxide::cdp::browser_protocol::network::{
+    self, BlockPattern, ResourceType, SetBlockedUrLsParams, SetBypassServiceWorkerParams,
+};
+use chromiumoxide::cdp::browser_protocol::page::{
+    self, AddScriptToEvaluateOnNewDocumentParams, CreateIsolatedWorldParams, FrameId, HandleJavaScriptDialogParams,
+    NavigateParams,
+};
+use chromiumoxide::cdp::browser_protocol::target::{
+    AttachToTargetParams, CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
+};
+use chromiumoxide::cdp::js_protocol::runtime::{EvaluateParams, TerminateExecutionParams};
+use tokio::sync::mpsc;
+
+use super::cdp::{CallError, Cdp, Event};
+use crate::fetch::body::{Body, BodyCollector, BodyError};
+use crate::fetch::browser::page_load::{Action, Document, Failure, State, Watch};
+use crate::fetch::proxy::FilteringProxy;
+use crate::fetch::{LimitMet, Limits};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+/// Puts the document's text together and says how long it is.
+const SERIALIZE: &str = include_str!("dom.js");
+/// Runs in each document before its own scripts.
+const INIT: &str = include_str!("init.js");
+/// UTF-16 units of the document's text that are fetched at a time.
+const TEXT_CHUNK: usize = 1 << 19;
+/// Bytes of a raw body that are fetched at a time.
+const RAW_CHUNK: i64 = 1 << 18;
+/// How long a page may take to say that it is there before its script is stopped; doubled each time.
+const PATIENCE_TO_ANSWER: Duration = Duration::from_millis(400);
+/// How long it may take to put its document together; a large one needs its time.
+const PATIENCE_TO_WORK: Duration = Duration::from_secs(5);
+/// Times the document may change under the hand that reads it.
+const READS_MAX: u32 = 4;
+
+/// What a tab does beside loading a page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disguise {
+    /// Sent as `User-Agent` and shown to scripts.
+    pub(super) user_agent: Option<String>,
+    /// Runs in each document before its own scripts.
+    pub(super) init_script: Option<String>,
+}
+
+/// What came, before it is made a response.
+pub(super) struct Loaded {
+    pub(super) document: Document,
+    pub(super) body: Body,
+    /// The document's encoding when the body is the document's text and that encoding is not UTF-8, which the body is
+    /// in.
+    pub(super) was_in: Option<String>,
+}
+
+/// A context with one tab. It goes when this is dropped.
+pub(super) struct Tab {
+    cdp: Cdp,
+    context: Context,
+    session: String,
+    target: String,
+    /// The user and the password that the proxy asks for.
+    credentials: (String, String),
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+/// Disposes of the browser context, whatever is open in it.
+struct Context {
+    cdp: Cdp,
+    id: BrowserContextId,
+    session: Option<String>,
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            self.cdp.forget(session);
+        }
+        self.cdp.send(None, DisposeBrowserContextParams::new(self.id.clone()));
+    }
+}
+
+impl Tab {
+    /// Opens a tab in a context of its own, and sets it up. Its every request goes to `proxy` where `is_filtered`.
+    pub(super) async fn open(
+        cdp: &Cdp,
+        proxy: &FilteringProxy,
+        is_filtered: bool,
+        disguise: &Disguise,
+    ) -> Result<Self, CallError> {
+        let create = CreateBrowserContextParams {
+            dispose_on_detach: Some(true),
+            proxy_server: is_filtered.then(|| format!("http://{}", proxy.addr())),
+            // Without this Chromium dials loopback itself, past the proxy.
+            proxy_bypass_list: is_filtered.then(|| "<-loopback>".to_owned()),
+            ..Default::default()
+        };
+        let id = cdp.call(None, create).await?.browser_context_id;
+        let mut context = Context { cdp: cdp.clone(), id: id.clone(), session: None };
+        cdp.send(
+            None,
+            SetDownloadBehaviorParams {
+                browser_context_id: Some(id.clone()),
+                ..SetDownloadBehaviorParams::new(SetDownloadBehaviorBehavior::Deny)
+            },
+        );
+        let target = CreateTargetParams { browser_context_id: Some(id), ..CreateTargetParams::new("about:blank") };
+        let target = cdp.call(None, target).await?.target_id;
+        let attach = AttachToTargetParams { flatten: Some(true), ..AttachToTargetParams::new(target.clone()) };
+        let session: String = cdp.call(None, attach).await?.session_id.into();
+        let events = cdp.listen(&session);
+        context.session = Some(session.clone());
+        let (user, password) = proxy.credentials();
+        let credentials = (user.to_owned(), password.to_owned());
+        let tab = Self { cdp: cdp.clone(), context, session, target: target.into(), credentials, events };
+        tab.set_up(disguise).await?;
+        Ok(tab)
+    }
+
+    /// Waits for each answer: the page's events come only once its process has heard of it, and processes answer in no
+    /// order.
+    async fn set_up(&self, disguise: &Disguise) -> Result<(), CallError> {
+        let documents = |stage| RequestPattern {
+            resource_type: Some(ResourceType::Document),
+            request_stage: Some(stage),
+            ..Default::default()
+        };
+        // Chromium tells us who asks for a password only where it also asks whether the request may go out. The first one of a
+        // context is for a document; for all others it remembers what the proxy was told.
+        let patterns = vec![documents(RequestStage::Request), documents(RequestStage::Response)];
+        let intercept = fetch::EnableParams { patterns: Some(patterns), handle_auth_requests: Some(true) };
+        let user_agent = async {
+            match &disguise.user_agent {
+                Some(user_agent) => self.set(SetUserAgentOverrideParams::new(user_agent)).await,
+                None => Ok(()),
+            }
+        };
+        let init_script = async {
+            match &disguise.init_script {
+                Some(script) => self.set(AddScriptToEvaluateOnNewDocumentParams::new(script)).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(
+            self.set(page::EnableParams::default()),
+            self.set(inspector::EnableParams {}),
+            // Post data would come along with each request event.
+            self.set(network::EnableParams { max_post_data_size: Some(0), ..Default::default() }),
+            self.set(SetBypassServiceWorkerParams::new(true)),
+            self.set(intercept),
+            self.set(AddScriptToEvaluateOnNewDocumentParams::new(INIT)),
+            user_agent,
+            init_script,
+        )?;
+        // The one request that Chromium makes by itself. A Chromium that knows no such pattern is no reason to fail.
+        let icon = BlockPattern { url_pattern: "*://*:*/favicon.ico".to_owned(), block: true };
+        let _ = self.set(SetBlockedUrLsParams { url_patterns: Some(vec![icon]) }).await;
+        Ok(())
+    }
+
+    async fn set<C: Command>(&self, command: C) -> Result<(), CallError> {
+        self.cdp.call(Some(&self.session), command).await.map(drop)
+    }
+
+    /// The top frame, which has the name of the tab.
+    pub(super) fn main_frame(&self) -> String {
+        self.target.clone()
+    }
+
+    /// Navigates and waits until the page is done, or taken as it is. Never ends by itself when the server does not
+    /// answer.
+    pub(super) async fn load(&mut self, watch: &mut Watch, url: &str, limits: &Limits) -> Result<Loaded, Failure> {
+        let cdp = self.cdp.clone();
+        let session = self.session.clone();
+        let mut navigation = Box::pin(async move { cdp.call(Some(&session), NavigateParams::new(url)).await });
+        let mut navigating = true;
+        let mut reads = 0;
+        loop {
+            let wake = match watch.state(Instant::now()) {
+                State::Failed(failure) => return Err(failure),
+                State::Raw(request) => return self.read_raw(watch, &request, limits).await,
+                State::Bodyless => return loaded(watch, Body::in_memory(Vec::new()), None),
+                State::Ready => match self.read_document(watch, limits).await {
+                    // The page went on to another document meanwhile: wait for that one.
+                    Err(Reading::Again) if reads < READS_MAX => {
+                        reads += 1;
+                        continue;
+                    }
+                    Err(Reading::Again) => return Err(failure(ErrorKind::Timeout, "the page never holds still")),
+                    Err(Reading::Failed(failure)) => return Err(failure),
+                    Ok((body, was_in)) => return loaded(watch, body, was_in),
+                },
+                State::Wait(until) => until,
+                State::Stuck(until) => {
+                    self.send(TerminateExecutionParams::default());
+                    until
+                }
+            };
+            tokio::select! {
+                answer = &mut navigation, if navigating => {
+                    navigating = false;
+                    match answer {
+                        Ok(answer) => if let Some(error) = answer.error_text {
+                            watch.on_navigate_error(&error, url, Instant::now());
+                        },
+                        Err(CallError::Closed) => return Err(gone()),
+                        Err(error) => return Err(failure(ErrorKind::InvalidUrl, &error.to_string())),
+                    }
+                }
+                event = self.events.recv() => match event {
+                    Some(event) => self.act(watch, &event),
+                    None => return Err(gone()),
+                },
+                () = tokio::time::sleep_until(until_instant(wake)) => {}
+            }
+        }
+    }
+
+    /// Takes an event in and does what it calls for. Waits for nothing.
+    fn act(&self, watch: &mut Watch, event: &Event) {
+        match watch.on(event, Instant::now()) {
+            Action::None => {}
+            Action::Continue(request) => self.send(ContinueRequestParams::new(request)),
+            Action::Authenticate { request, to_proxy } => {
+                let response = if to_proxy {
+                    AuthChallengeResponse {
+                        username: Some(self.credentials.0.clone()),
+                        password: Some(self.credentials.1.clone()),
+                        ..AuthChallengeResponse::new(AuthChallengeResponseResponse::ProvideCredentials)
+                    }
+                } else {
+                    AuthChallengeResponse::new(AuthChallengeResponseResponse::CancelAuth)
+                };
+                self.send(ContinueWithAuthParams::new(request, response));
+            }
+            Action::CloseDialog { accept } => self.send(HandleJavaScriptDialogParams::new(accept)),
+        }
+    }
+
+    /// The bytes behind a paused request, as they come off the wire (content-decoded).
+    async fn read_raw(&mut self, watch: &mut Watch, request: &str, limits: &Limits) -> Result<Loaded, Failure> {
+        let stream = self.ask(watch, TakeResponseBodyAsStreamParams::new(request.to_owned())).await;
+        let stream = stream.map_err(|error| call_failure(&error))?.stream;
+        let mut collector = BodyCollector::new(limits);
+        let mut truncated = false;
+        loop {
+            let read = ReadParams { size: Some(RAW_CHUNK), ..ReadParams::new(stream.clone()) };
+            let chunk = match self.ask(watch, read).await {
+                Ok(chunk) => chunk,
+                // The body broke off: what came is kept.
+                Err(CallError::Refused { .. }) => {
+                    truncated = true;
+                    break;
+                }
+                Err(error) => return Err(call_failure(&error)),
+            };
+            let data = if chunk.base64_encoded == Some(true) {
+                STANDARD.decode(&chunk.data).map_err(|e| failure(ErrorKind::NetworkError, &e.to_string()))?
+            } else {
+                chunk.data.into_bytes()
+            };
+            collector.push(&data).await.map_err(body_failure)?;
+            if chunk.eof {
+                break;
+            }
+        }
+        let body = collector.finish().await.map_err(body_failure)?;
+        let mut loaded = loaded(watch, body, None)?;
+        // Chromium hands a body that broke off over without a word.
+        let short = loaded.document.announced().is_some_and(|announced| announced > loaded.body.len());
+        loaded.document.truncated |= truncated || short;
+        Ok(loaded)
+    }
+
+    /// The document's text as the page's scripts left it.
+    async fn read_document(&mut self, watch: &mut Watch, limits: &Limits) -> Result<(Body, Option<String>), Reading> {
+        let world = CreateIsolatedWorldParams::new(FrameId::new(self.target.clone()));
+        let world = self.ask_hung(watch, world, PATIENCE_TO_ANSWER).await?.execution_context_id;
+        let evaluate = |expression: String| EvaluateParams {
+            context_id: Some(world),
+            return_by_value: Some(true),
+            ..EvaluateParams::new(expression)
+        };
+        let summary = self.ask_hung(watch, evaluate(SERIALIZE.to_owned()), PATIENCE_TO_WORK).await?.result.value;
+        let summary = summary.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+        let Some((units, encoding)) = summary.split_once(' ') else { return Err(Reading::Again) };
+        let units: usize = units.parse().map_err(|_| Reading::Again)?;
+        if units as u64 > limits.max_body {
+            let message = format!("the document is longer than {} bytes", limits.max_body);
+            let limit = LimitMet::Body(limits.max_body);
+            return Err(Reading::Failed(Failure::past(limit, ErrorKind::TooLarge, message)));
+        }
+        let mut collector = BodyCollector::new(limits);
+        let foreign = (!encoding.eq_ignore_ascii_case("utf-8")).then(|| encoding.to_owned());
+        if foreign.is_some() {
+            // The text says that it is in another encoding than it now is in; a byte order mark overrules that.
+            collector.push(b"\xef\xbb\xbf").await.map_err(|e| Reading::Failed(body_failure(e)))?;
+        }
+        let mut at = 0;
+        while at < units {
+            // A slice that would end in the middle of a surrogate pair ends before it.
+            let slice = format!(
+                "(() => {{ const t = globalThis.fetchwiseText; let e = Math.min({at} + {TEXT_CHUNK}, t.length); \
+                 const c = t.charCodeAt(e - 1); if (e < t.length && c >= 0xD800 && c < 0xDC00) e -= 1; \
+                 return t.slice({at}, e); }})()"
+            );
+            let text = self.ask_hung(watch, evaluate(slice), PATIENCE_TO_WORK).await?.result.value;
+            let text = text.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+            if text.is_empty() {
+                return Err(Reading::Again);
+            }
+            at += text.encode_utf16().count();
+            collector.push(text.as_bytes()).await.map_err(|e| Reading::Failed(body_failure(e)))?;
+        }
+        let body = collector.finish().await.map_err(|e| Reading::Failed(body_failure(e)))?;
+        Ok((body, foreign))
+    }
+
+    /// Asks a page that may be busy with its own script for ever: after a while that script is stopped, so that we come
+    /// in.
+    async fn ask_hung<C: Command + Clone>(
+        &mut self,
+        watch: &mut Watch,
+        command: C,
+        mut patience: Duration,
+    ) -> Result<C::Response, Reading> {
+        loop {
+            match tokio::time::timeout(patience, self.ask(watch, command.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(CallError::Refused { .. } | CallError::Garbled { .. })) => return Err(Reading::Again),
+                Ok(Err(CallError::Closed)) => return Err(Reading::Failed(gone())),
+                Err(_) => {
+                    self.send(TerminateExecutionParams::default());
+                    patience *= 2;
+                }
+            }
+            if let State::Failed(failure) = watch.state(Instant::now()) {
+                return Err(Reading::Failed(failure));
+            }
+        }
+    }
+
+    /// Sends a command and takes events in until its answer comes: a dialog would otherwise keep it waiting.
+    async fn ask<C: Command>(&mut self, watch: &mut Watch, command: C) -> Result<C::Response, CallError> {
+        let cdp = self.cdp.clone();
+        let session = self.session.clone();
+        let mut answer = Box::pin(async move { cdp.call(Some(&session), command).await });
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                event = self.events.recv() => match event {
+                    Some(event) => self.act(watch, &event),
+                    None => return Err(CallError::Closed),
+                },
+            }
+        }
+    }
+
+    fn send<C: Command>(&self, command: C) {
+        self.context.cdp.send(Some(&self.session), command);
+    }
+}
+
+/// Why the document was not read.
+enum Reading {
+    /// It was replaced meanwhile.
+    Again,
+    Failed(Failure),
+}
+
+fn loaded(watch: &Watch, body: Body, was_in: Option<String>) -> Result<Loaded, Failure> {
+    match watch.document() {
+        Some(document) => Ok(Loaded { document, body, was_in }),
+        None => Err(failure(ErrorKind::NetworkError, "the page has no document")),
+    }
+}
+
+fn failure(kind: ErrorKind, message: &str) -> Failure {
+    Failure::new(kind, message)
+}
+
+fn gone() -> Failure {
+    failure(ErrorKind::NetworkError, GONE)
+}
+
+/// The message of a fetch whose browser went away; the fetcher, which holds the process, adds how it ended.
+pub(super) const GONE: &str = "Chromium went away during the fetch";
+
+pub(super) fn call_failure(error: &CallError) -> Failure {
+    match error {
+        CallError::Closed => gone(),
+        other => failure(ErrorKind::NetworkError, &other.to_string()),
+    }
+}
+
+fn body_failure(error: BodyError) -> Failure {
+    match error {
+        BodyError::TooLarge { limit } => Failure::past(LimitMet::Body(limit), ErrorKind::TooLarge, error.to_string()),
+        // The disk is ours.
+        BodyError::Io(_) => Failure { local: true, ..Failure::new(ErrorKind::NetworkError, error.to_string()) },
+    }
+}
+
+fn until_instant(at: Instant) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(at)
+}

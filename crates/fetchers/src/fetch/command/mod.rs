@@ -1,0 +1,285 @@
+//! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/command-fetcher.md`).
+//!
+//! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it
+//! died. Invariant: whatever the child says or does not say, a request ends by its deadline, in bounded memory, as a
+//! response or as an error that names the program. The child dials by itself: what we can check is the address before
+//! it hears of the URL, and the final URL it reports.
+
+mod options;
+mod process;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Mutex, Semaphore};
+use url::Url;
+
+use super::body::{Body, BodyCollector, BodyError};
+use super::dial::Dialer;
+use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
+use crate::fetch::command::process::{Link, Running, Trouble};
+use crate::fetch::local_faults::is_local_fault;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use wire::{Answer, Content, Reply};
+
+pub use crate::fetch::command::process::CommandError;
+pub use options::CommandOptions;
+
+/// What is read at a time of a body in a file.
+const COPY_CHUNK: usize = 256 << 10;
+
+/// Gets pages by asking another program. See the [module](self) and `docs/command-fetcher.md`.
+///
+/// Dropping it ends the child; [`CommandFetcher::close`] also waits for that.
+pub struct CommandFetcher {
+    options: Arc<CommandOptions>,
+    dialer: Dialer,
+    link: Mutex<Link>,
+    slots: Semaphore,
+}
+
+impl CommandFetcher {
+    /// A fetcher that asks the program of `options` for what `dialer`'s guard lets pass. Starts nothing yet.
+    pub fn new(options: CommandOptions, dialer: Dialer) -> Self {
+        let options = Arc::new(options);
+        let slots = Semaphore::new(options.max_in_flight.max(1));
+        Self { link: Mutex::new(Link::new(Arc::clone(&options))), options, dialer, slots }
+    }
+
+    /// Requests given to the child at a time.
+    pub fn max_in_flight(&self) -> usize {
+        self.options.max_in_flight.max(1)
+    }
+
+    /// Starts the child now: a program that is not there is better known before the first fetch.
+    ///
+    /// # Errors
+    /// [`CommandError`] when it cannot be run.
+    pub async fn start(&self) -> Result<(), CommandError> {
+        self.link.lock().await.running().map(drop)
+    }
+
+    /// The process id of the child, while there is one.
+    pub async fn pid(&self) -> Option<u32> {
+        self.link.lock().await.pid()
+    }
+
+    /// Closes the child's standard input and waits for its end; kills it when that takes more than a moment. Fetches
+    /// under way and later ones fail.
+    pub async fn close(&self) {
+        self.slots.close();
+        let running = self.link.lock().await.close();
+        if let Some(running) = running {
+            running.end().await;
+        }
+    }
+
+    async fn fetch_page(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        let closed = |_| FetchError::new(ErrorKind::NetworkError, CommandError::Closed.to_string(), Duration::ZERO);
+        let _slot = self.slots.acquire().await.map_err(closed)?;
+        let started = Instant::now();
+        let deadline = request.limits.deadline;
+        match tokio::time::timeout(deadline, self.work(request, started)).await {
+            Ok(Ok(response)) => Ok(Response { duration: started.elapsed(), ..response }),
+            Ok(Err(error)) => Err(FetchError { duration: started.elapsed(), ..error }),
+            Err(_) => {
+                let message = format!("{} gave no answer within {} ms", self.program(), deadline.as_millis());
+                let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
+                Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
+            }
+        }
+    }
+
+    async fn work(&self, request: Request<'_>, started: Instant) -> Result<Response, FetchError> {
+        self.check(request.url).await?;
+        let running = self.running(started + request.limits.deadline).await?;
+        let url = request.url.as_str();
+        let mut waiting =
+            running.ask(|id| wire::ask(id, url, request.limits)).map_err(|e| error(ErrorKind::NetworkError, e))?;
+        let reply = match waiting.answer().await {
+            Ok(Answer::Response(reply)) => reply,
+            Ok(Answer::Error { kind, message, status, headers }) => {
+                return Err(FetchError { status, headers, ..self.told(&kind, &message, request.limits) });
+            }
+            Ok(Answer::Nonsense(why)) => {
+                return Err(error(
+                    ErrorKind::NetworkError,
+                    format!("{} answered with nonsense: {why}", self.program()),
+                ));
+            }
+            Err(Trouble::LineTooLong(len)) => {
+                let message = format!(
+                    "{} answered with a line of {len} bytes, and {} are allowed: a long body goes by body_path",
+                    self.program(),
+                    self.options.max_line
+                );
+                return Err(error(ErrorKind::TooLarge, message));
+            }
+            Err(Trouble::Gone(death)) => return Err(error(ErrorKind::NetworkError, death)),
+        };
+        self.respond(request, reply, &running).await
+    }
+
+    /// The child; after a death waits out the pause, when the deadline leaves room for it.
+    async fn running(&self, deadline: Instant) -> Result<Arc<Running>, FetchError> {
+        loop {
+            let wait = match self.link.lock().await.running() {
+                Ok(running) => return Ok(running),
+                Err(CommandError::Resting { wait_ms, .. })
+                    if Instant::now() + Duration::from_millis(wait_ms) < deadline =>
+                {
+                    Duration::from_millis(wait_ms)
+                }
+                Err(lack @ CommandError::Local { .. }) => {
+                    return Err(FetchError::local(lack.to_string(), Duration::ZERO));
+                }
+                Err(other) => return Err(FetchError::unavailable(other.to_string())),
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Refuses what may not be dialled before the child hears of it. The child looks the name up again: a name whose
+    /// answers change gets past this, and only the child (or the network around it) can do anything about that.
+    async fn check(&self, url: &Url) -> Result<(), FetchError> {
+        let host = match (url.scheme(), url.host_str()) {
+            ("http" | "https", Some(host)) if !host.is_empty() => host,
+            _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host")),
+        };
+        self.dialer.check(host).await.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why) })
+    }
+
+    async fn respond(&self, request: Request<'_>, reply: Reply, running: &Running) -> Result<Response, FetchError> {
+        let Reply { status, headers, content, final_url, truncated } = reply;
+        let limits = request.limits;
+        let final_url = match final_url {
+            None => request.url.clone(),
+            Some(text) => self.final_url(request.url, &text).await?,
+        };
+        let head_bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len() + 4).sum();
+        let result = if head_bytes > limits.max_headers {
+            let message = format!("the headers are longer than {} bytes", limits.max_headers);
+            Err(past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message))
+        } else {
+            match content {
+                Content::Bytes(bytes) => collect(&bytes, limits).await,
+                Content::File(path) => self.read_file(&path, running, limits).await,
+            }
+        };
+        match result {
+            Ok(body) => Ok(Response { truncated, ..Response::new(status, headers, body, final_url) }),
+            Err(why) => Err(FetchError { status: Some(status), headers, ..why }),
+        }
+    }
+
+    /// Where the child says it ended up: a redirect may lead into a network that is shut.
+    async fn final_url(&self, asked: &Url, text: &str) -> Result<Url, FetchError> {
+        let url = Url::parse(text).map_err(|why| {
+            let message = format!(
+                "{} names a final URL that is none ({why}): {}",
+                self.program(),
+                wire::excerpt(text.as_bytes())
+            );
+            error(ErrorKind::NetworkError, message)
+        })?;
+        if url.host() != asked.host() || url.scheme() != asked.scheme() {
+            self.check(&url).await?;
+        }
+        Ok(url)
+    }
+
+    async fn read_file(&self, named: &str, running: &Running, limits: &Limits) -> Result<Body, FetchError> {
+        let broken = |why: std::io::Error| {
+            let message = format!("{} names the body {}: {why}", self.program(), wire::excerpt(named.as_bytes()));
+            FetchError { local: is_local_fault(&why), ..error(ErrorKind::NetworkError, message) }
+        };
+        let (scratch, name) = (running.scratch().to_owned(), named.to_owned());
+        let found =
+            tokio::task::spawn_blocking(move || crate::fetch::command::process::in_scratch(&scratch, &name)).await;
+        let path = found.map_err(std::io::Error::other).flatten().map_err(broken)?;
+        let opened = tokio::fs::File::open(&path).await;
+        // It is ours now, read or not.
+        let _ = tokio::fs::remove_file(&path).await;
+        let mut file = opened.map_err(broken)?;
+        let mut collector = BodyCollector::new(limits);
+        let mut chunk = vec![0; COPY_CHUNK];
+        loop {
+            match file.read(&mut chunk).await.map_err(broken)? {
+                0 => return collector.finish().await.map_err(|why| body_error(&why)),
+                read => collector.push(&chunk[..read]).await.map_err(|why| body_error(&why))?,
+            }
+        }
+    }
+
+    /// An error that the child told. It was told `limits`, and may have met one.
+    fn told(&self, kind: &str, message: &str, limits: &Limits) -> FetchError {
+        let message: String = message.chars().take(1000).collect();
+        match ErrorKind::from_name(kind) {
+            Some(known @ ErrorKind::RedirectLoop) => past(LimitMet::Redirects(limits.max_redirects), known, message),
+            Some(known @ ErrorKind::TooLarge) => past(LimitMet::Body(limits.max_body), known, message),
+            Some(known @ ErrorKind::Timeout) => past(LimitMet::Deadline(limits.deadline), known, message),
+            Some(ErrorKind::LocalFault) => FetchError::local(message, Duration::ZERO),
+            Some(known) => error(known, message),
+            None => {
+                let kind: String = kind.chars().take(100).collect();
+                let text = format!("{} told an error of the unknown kind {kind:?}: {message}", self.program());
+                error(ErrorKind::NetworkError, text)
+            }
+        }
+    }
+
+    fn program(&self) -> String {
+        format!("'{}'", crate::fetch::command::process::program(&self.options))
+    }
+}
+
+async fn collect(bytes: &[u8], limits: &Limits) -> Result<Body, FetchError> {
+    let mut collector = BodyCollector::new(limits);
+    collector.push(bytes).await.map_err(|e| body_error(&e))?;
+    collector.finish().await.map_err(|e| body_error(&e))
+}
+
+fn body_error(why: &BodyError) -> FetchError {
+    match why {
+        BodyError::TooLarge { limit } => past(LimitMet::Body(*limit), ErrorKind::TooLarge, why),
+        // The disk is ours.
+        BodyError::Io(_) => FetchError::local(why.to_string(), Duration::ZERO),
+    }
+}
+
+/// The answer went past `limit`.
+fn past(limit: LimitMet, kind: ErrorKind, message: impl ToString) -> FetchError {
+    FetchError { limit: Some(limit), ..error(kind, message) }
+}
+
+/// Its duration is filled in by the one who measures it.
+fn error(kind: ErrorKind, message: impl ToString) -> FetchError {
+    FetchError::new(kind, message.to_string(), Duration::ZERO)
+}
+
+impl Fetcher for CommandFetcher {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn max_in_flight(&self) -> usize {
+        Self::max_in_flight(self)
+    }
+
+    fn renders(&self) -> bool {
+        self.options.renders
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(self.fetch_page(request))
+    }
+}
+
+impl fmt::Debug for CommandFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandFetcher").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,402 @@
+//! The child: started when it is needed, spoken to by two tasks, started again after it died.
+//!
+//! One task writes requests, another reads answers and hands each to the request that waits for it; neither waits for
+//! the other, so that a child that writes before it reads blocks nobody. It must not know what a page is.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::options::CommandOptions;
+use super::wire::{self, Answer};
+use crate::fetch::local_faults::is_local_spawn_fault;
+use crate::fetch::process_group::{ChildGroup, Scratch, TAIL_LINE_MAX, Tail, read_line};
+
+/// How long a child may take to end once its standard input is closed.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+/// The longest pause before a child is started again.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Lines of its standard error that go into a message.
+const LAST_WORDS: usize = 5;
+
+/// Why there is no child to speak to, or no answer from it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// No program was named.
+    #[error("no program is named")]
+    NoProgram,
+    /// The program could not be run.
+    #[error("cannot run '{program}': {reason}")]
+    Spawn {
+        /// The program as it was named.
+        program: String,
+        /// Why not.
+        reason: String,
+    },
+    /// This machine lacked what the program needs: a process, a descriptor, a folder for bodies.
+    #[error("cannot start '{program}' now: {reason}")]
+    Local {
+        /// The program as it was named.
+        program: String,
+        /// What was missing.
+        reason: String,
+    },
+    /// It died, or was ended because it broke the protocol.
+    #[error("'{program}' {what}")]
+    Died {
+        /// The program as it was named.
+        program: String,
+        /// What it did, with its exit status and its last words.
+        what: String,
+    },
+    /// It died a moment ago and is not started again yet.
+    #[error("'{program}' died and is started again in {wait_ms} ms; before, it {what}")]
+    Resting {
+        /// The program as it was named.
+        program: String,
+        /// What it did.
+        what: String,
+        /// The rest of the pause.
+        wait_ms: u64,
+    },
+    /// The fetcher was closed.
+    #[error("the fetcher was closed")]
+    Closed,
+}
+
+/// What a request waits for.
+pub(super) type Outcome = Result<Answer, Trouble>;
+
+/// Why a request that was sent has no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// The child is gone.
+    Gone(CommandError),
+    /// Its line was longer than a line may be.
+    LineTooLong(u64),
+}
+
+/// The child that runs, and what is known of those before it.
+pub(super) struct Link {
+    options: Arc<CommandOptions>,
+    running: Option<Arc<Running>>,
+    deaths: u32,
+    rest_until: Option<Instant>,
+    closed: bool,
+}
+
+/// A child that was started, and perhaps has died since.
+pub(super) struct Running {
+    lines: mpsc::UnboundedSender<Vec<u8>>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
+    next_id: AtomicU64,
+    answered: AtomicBool,
+    /// How it died, once it has.
+    death: Mutex<Option<CommandError>>,
+    stop: CancellationToken,
+    over: CancellationToken,
+    scratch: Scratch,
+    pid: u32,
+}
+
+impl Link {
+    pub(super) fn new(options: Arc<CommandOptions>) -> Self {
+        Self { options, running: None, deaths: 0, rest_until: None, closed: false }
+    }
+
+    /// The child that runs, or a new one; [`CommandError::Resting`] while the pause after a death lasts.
+    pub(super) fn running(&mut self) -> Result<Arc<Running>, CommandError> {
+        if self.closed {
+            return Err(CommandError::Closed);
+        }
+        if let Some(running) = &self.running {
+            let Some(death) = running.death() else { return Ok(Arc::clone(running)) };
+            let now = Instant::now();
+            let until = *self.rest_until.get_or_insert_with(|| {
+                self.deaths = if running.answered.load(Ordering::Relaxed) { 0 } else { self.deaths.saturating_add(1) };
+                let factor = 2_u32.saturating_pow(self.deaths.saturating_sub(1).min(16));
+                now + self.options.backoff.saturating_mul(factor).min(BACKOFF_MAX)
+            });
+            if let Some(wait) = until.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
+                return Err(CommandError::Resting {
+                    program: program(&self.options),
+                    what: match death {
+                        CommandError::Died { what, .. } => what,
+                        other => other.to_string(),
+                    },
+                    wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
+                });
+            }
+        }
+        let running = Running::start(&self.options)?;
+        self.rest_until = None;
+        self.running = Some(Arc::clone(&running));
+        Ok(running)
+    }
+
+    /// No child is started any more; the one that runs is handed out, to be ended.
+    pub(super) fn close(&mut self) -> Option<Arc<Running>> {
+        self.closed = true;
+        self.running.take()
+    }
+
+    /// The child's process id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().filter(|r| r.death().is_none()).map(|r| r.pid)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.stop.cancel();
+        }
+    }
+}
+
+impl Running {
+    fn start(options: &Arc<CommandOptions>) -> Result<Arc<Self>, CommandError> {
+        let Some((name, arguments)) = options.argv.split_first() else { return Err(CommandError::NoProgram) };
+        let local = |what: &str, error: &io::Error| CommandError::Local {
+            program: program(options),
+            reason: format!("{what}: {error}"),
+        };
+        let scratch = Scratch::new("fetchwise-command-").map_err(|error| local("no folder for its bodies", &error))?;
+        let mut command = Command::new(name);
+        command
+            .args(arguments)
+            .envs(options.env.iter().map(|(k, v)| (k, v)))
+            .env("FETCHWISE_SCRATCH", scratch.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(dir) = &options.current_dir {
+            command.current_dir(dir);
+        }
+        let mut group = ChildGroup::spawn(command, Some(scratch.path())).map_err(|error| {
+            if is_local_spawn_fault(&error) {
+                local("it does not start", &error)
+            } else {
+                CommandError::Spawn { program: program(options), reason: spawn_reason(&error) }
+            }
+        })?;
+        let tail = Tail::default();
+        let child = group.child();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (lines, outgoing) = mpsc::unbounded_channel();
+        let running = Arc::new(Self {
+            lines,
+            waiting: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            answered: AtomicBool::new(false),
+            death: Mutex::default(),
+            stop: CancellationToken::new(),
+            over: CancellationToken::new(),
+            scratch,
+            pid: group.pid(),
+        });
+        if let Some(stderr) = stderr {
+            let tail = tail.clone();
+            tokio::spawn(async move {
+                let (mut from, mut line) = (BufReader::new(stderr), Vec::new());
+                while let Ok(Some(_)) = read_line(&mut from, &mut line, TAIL_LINE_MAX).await {
+                    tail.push(&String::from_utf8_lossy(&line));
+                }
+            });
+        }
+        if let (Some(stdin), Some(stdout)) = (stdin, stdout) {
+            let quiet = running.stop.clone();
+            tokio::spawn(write(stdin, outgoing, quiet));
+            tokio::spawn(attend(Arc::clone(&running), group, stdout, tail, Arc::clone(options)));
+        }
+        Ok(running)
+    }
+
+    /// How it died, once it has.
+    fn death(&self) -> Option<CommandError> {
+        self.death.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The folder that the child puts bodies in.
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Sends the line that `line_of` makes of a new id; the answer comes from what is returned, which cancels the
+    /// request when it is dropped.
+    pub(super) fn ask(self: &Arc<Self>, line_of: impl FnOnce(u64) -> Vec<u8>) -> Result<Waiting, CommandError> {
+        // Relaxed: ids only have to differ.
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            // Under the lock, so that a child that dies now either sees this request or has said that it is dead.
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(death) = self.death() {
+                return Err(death);
+            }
+            waiting.insert(id, sender);
+        }
+        // When the writer is gone the child is about to be, and its end answers.
+        let _ = self.lines.send(line_of(id));
+        Ok(Waiting { running: Arc::clone(self), id, answer, answered: false })
+    }
+
+    /// Ends the child: its standard input closes, and what is left after a moment is killed.
+    pub(super) async fn end(&self) {
+        self.stop.cancel();
+        self.over.cancelled().await;
+    }
+
+    fn hand(&self, id: u64, outcome: Outcome) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        // Nobody waits: the deadline passed, and the answer is too late.
+        if let Some(waiting) = waiting {
+            self.answered.store(true, Ordering::Relaxed);
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// Everybody who still waits hears how it ended; whoever asks later, too.
+    fn bury(&self, death: &CommandError) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.death.lock().unwrap_or_else(PoisonError::into_inner) = Some(death.clone());
+        for (_, sender) in waiting.drain() {
+            let _ = sender.send(Err(Trouble::Gone(death.clone())));
+        }
+    }
+}
+
+/// A request that was sent.
+pub(super) struct Waiting {
+    running: Arc<Running>,
+    id: u64,
+    answer: oneshot::Receiver<Outcome>,
+    answered: bool,
+}
+
+impl Waiting {
+    /// Waits for the answer. Bound it.
+    pub(super) async fn answer(&mut self) -> Outcome {
+        let outcome = (&mut self.answer).await;
+        self.answered = true;
+        outcome.unwrap_or(Err(Trouble::Gone(CommandError::Closed)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.running.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+            let _ = self.running.lines.send(wire::cancel(self.id));
+        }
+    }
+}
+
+/// Writes until nobody has anything to say any more, or the child does not listen. Its end closes the child's standard
+/// input.
+async fn write(mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>, stop: CancellationToken) {
+    let work = async {
+        while let Some(line) = lines.recv().await {
+            if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Reads until the child ends, breaks the protocol, or is to stop; then sees to its end.
+async fn attend(
+    running: Arc<Running>,
+    mut group: ChildGroup,
+    stdout: ChildStdout,
+    tail: Tail,
+    options: Arc<CommandOptions>,
+) {
+    let broke = tokio::select! {
+        broke = read(&running, stdout, options.max_line) => broke,
+        () = running.stop.cancelled() => Some("was closed".to_owned()),
+    };
+    let what = match broke {
+        // It still runs, and is not to be trusted any more.
+        Some(what) => format!("{what}{}", tail.last_words(LAST_WORDS)),
+        None => {
+            // Its output ended; its exit status and its last words are on their way.
+            let status = group.wait(CLOSE_MAX).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let how = status.map_or("closed its standard output".to_owned(), |status| format!("ended ({status})"));
+            format!("{how}{}", tail.last_words(LAST_WORDS))
+        }
+    };
+    let asked_to = running.stop.is_cancelled();
+    running.bury(&CommandError::Died { program: program(&options), what });
+    // Closes its standard input, which tells it to end.
+    running.stop.cancel();
+    group.finish(if asked_to { CLOSE_MAX } else { Duration::ZERO }).await;
+    running.over.cancel();
+}
+
+/// What the child did against the protocol, or none when its output ended.
+async fn read(running: &Running, stdout: ChildStdout, max_line: usize) -> Option<String> {
+    let (mut from, mut line) = (BufReader::with_capacity(64 << 10, stdout), Vec::new());
+    loop {
+        let len = match read_line(&mut from, &mut line, max_line).await {
+            Ok(Some(len)) => len,
+            Ok(None) | Err(_) => return None,
+        };
+        if len > line.len() as u64 {
+            match wire::id_of_beginning(&line) {
+                Some(id) => running.hand(id, Err(Trouble::LineTooLong(len))),
+                None => return Some(format!("wrote a line of {len} bytes that does not begin with its id")),
+            }
+        } else if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        } else {
+            match wire::read(&line) {
+                Ok((id, answer)) => running.hand(id, Ok(answer)),
+                Err(bad) => return Some(format!("wrote a line that is {bad}")),
+            }
+        }
+        // A line as long as they come is not kept for the next short one.
+        if line.capacity() > 1 << 20 {
+            line = Vec::new();
+        }
+    }
+}
+
+/// The program, as a message names it.
+pub(super) fn program(options: &CommandOptions) -> String {
+    options.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn spawn_reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such program, neither at that path nor in PATH".to_owned(),
+        io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The file that `named` stands for, when it is in `scratch`: a child (or a site that fools it) cannot have any other
+/// file read or removed.
+pub(super) fn in_scratch(scratch: &Path, named: &str) -> io::Result<PathBuf> {
+    let folder = scratch.canonicalize()?;
+    let file = folder.join(named).canonicalize()?;
+    if !file.starts_with(&folder) || !file.is_file() {
+        return Err(io::Error::other("it is no file in the folder that FETCHWISE_SCRATCH names"));
+    }
+    Ok(file)
+}

@@ -1,0 +1,322 @@
+//! Name look-up and dialling under the address guard: the one place from which `direct_access` and the filtering proxy
+//! open connections.
+//!
+//! Invariant: a socket address is dialled only after [`AddressGuard::check`] let exactly that address pass; a name is never
+//! looked up a second time between the check and the dialling, so an answer that changes (DNS rebinding) gains nothing.
+//! It knows nothing of HTTP or TLS.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::upstream::{Refusal, Upstream};
+use crate::fetch::address_guard::{AddressGuard, Refused};
+use crate::fetch::local_faults;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+/// How long one address is waited for before the next is tried beside it (RFC 8305).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried at most.
+const MAX_CANDIDATES: usize = 8;
+
+/// What a [`Resolve`] returns.
+pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+
+/// Looks names up. The default is [`SystemResolver`]; a crawler with its own DNS cache plugs it in here.
+pub trait Resolve: Send + Sync {
+    /// The addresses of `host`, best first. An empty answer counts as a name that does not resolve; so does an error, unless it
+    /// is one of this machine's ([`local_faults::is_local_fault`]).
+    fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a>;
+}
+
+/// The system's own resolver (`getaddrinfo`), on tokio's threads for blocking work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
+        Box::pin(async move {
+            match tokio::net::lookup_host((host, 0)).await {
+                Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+                // Without a network, or a descriptor to ask with, every name is "unknown".
+                Err(error) => Err(local_faults::why_no_lookup().unwrap_or(error)),
+            }
+        })
+    }
+}
+
+/// Why nothing was dialled, or nobody answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialError {
+    /// Every address of the host is one that may not be dialled; none was.
+    #[error("{}{refused}", if is_literal(host) { String::new() } else { format!("{host}: ") })]
+    Refused {
+        /// The host as it was asked for.
+        host: String,
+        /// The first of its addresses.
+        #[source]
+        refused: Refused,
+    },
+    /// The name does not resolve.
+    #[error("{host} does not resolve: {reason}")]
+    Dns {
+        /// The host as it was asked for.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No address accepted a connection.
+    #[error("cannot connect to {host} ({address}): {error}")]
+    Connect {
+        /// The host as it was asked for.
+        host: String,
+        /// The last address that was tried.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// The proxy that the connection was to go through did not make it.
+    #[error("{reason}")]
+    Proxy {
+        /// The host as it was asked for.
+        host: String,
+        /// What the proxy said, and which one it is.
+        reason: String,
+    },
+    /// The proxy that the connection was to go through could not reach the host.
+    #[error("{reason}")]
+    Behind {
+        /// The host as it was asked for.
+        host: String,
+        /// What the proxy said, and which one it is.
+        reason: String,
+    },
+    /// This machine had no descriptor, port or network to do it with: nobody was asked for anything.
+    #[error("cannot connect to {host} from here: {error}")]
+    Local {
+        /// The host as it was asked for.
+        host: String,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl DialError {
+    /// What an attempt that ended with this error counts as.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused { .. } => ErrorKind::RefusedAddress,
+            Self::Dns { .. } => ErrorKind::DnsError,
+            Self::Connect { .. } | Self::Behind { .. } | Self::Local { .. } => ErrorKind::NetworkError,
+            Self::Proxy { .. } => ErrorKind::ProxyError,
+        }
+    }
+
+    /// Whether the fault is this machine's, so that it says nothing about the host.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Local { .. })
+    }
+}
+
+/// Opens TCP connections to hosts whose addresses the guard lets pass.
+#[derive(Clone)]
+pub struct Dialer {
+    guard: Arc<AddressGuard>,
+    resolver: Arc<dyn Resolve>,
+    upstream: Option<Arc<Upstream>>,
+}
+
+impl Dialer {
+    /// A dialer under `guard`, with the system's resolver.
+    pub fn new(guard: AddressGuard) -> Self {
+        Self::with_resolver(guard, Arc::new(SystemResolver))
+    }
+
+    /// A dialer under `guard` that asks `resolver`.
+    pub fn with_resolver(guard: AddressGuard, resolver: Arc<dyn Resolve>) -> Self {
+        Self { guard: Arc::new(guard), resolver, upstream: None }
+    }
+
+    /// The same, going through `upstream`. Whoever names a proxy wants it dialled, wherever it is: the guard is asked about
+    /// destinations only. A name that is known here is let pass when all of its addresses are; one that is not known here is left to
+    /// the proxy, which looks all of them up again.
+    #[must_use]
+    pub fn through(self, upstream: Upstream) -> Self {
+        Self { upstream: Some(Arc::new(upstream)), ..self }
+    }
+
+    /// The proxy that it goes through, if any.
+    pub(super) fn upstream(&self) -> Option<&Upstream> {
+        self.upstream.as_deref()
+    }
+
+    /// Connects to `host`: a name, or an address (an IPv6 address with or without brackets).
+    ///
+    /// Addresses that the guard refuses are left out; the others are tried in the resolver's order, families in turn, the
+    /// next one as soon as one fails or does not answer within 250 ms. Takes as long as the system lets it: bound it from outside.
+    ///
+    /// # Errors
+    /// See [`DialError`].
+    pub async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
+        if let Some(upstream) = self.upstream() {
+            let stream = self.dial_proxy(upstream, host).await?;
+            return upstream.through(stream, host, port).await.map_err(|refusal| match refusal {
+                Refusal::Proxy(reason) => DialError::Proxy { host: host.to_owned(), reason },
+                Refusal::Host(reason) => DialError::Behind { host: host.to_owned(), reason },
+            });
+        }
+        let addresses = self.checked_addresses(host).await?;
+        self.race(host, addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()).await
+    }
+
+    /// Connects to the proxy, for the sake of `host`, which must be one that may be dialled.
+    pub(super) async fn dial_proxy(&self, upstream: &Upstream, host: &str) -> Result<TcpStream, DialError> {
+        match self.check(host).await {
+            Ok(()) | Err(DialError::Dns { .. }) => {}
+            Err(refused) => return Err(refused),
+        }
+        let failed = |reason: String| DialError::Proxy { host: host.to_owned(), reason };
+        let proxy = upstream.host();
+        let addresses = match self.addresses(proxy).await {
+            Ok(addresses) if !addresses.is_empty() => in_turn(addresses),
+            Ok(_) => return Err(failed(format!("the proxy {upstream} has no address"))),
+            Err(error) if error.is_local() => return Err(error),
+            Err(error) => return Err(failed(format!("the proxy {upstream}: {error}"))),
+        };
+        let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, upstream.port())).collect();
+        self.race(proxy, addresses).await.map_err(|error| match error {
+            local @ DialError::Local { .. } => local,
+            other => failed(format!("the proxy {upstream}: {other}")),
+        })
+    }
+
+    /// Looks `host` up and says whether all of its addresses may be dialled, without dialling any: for a fetcher that dials by itself,
+    /// and may take whichever it likes.
+    ///
+    /// # Errors
+    /// [`DialError::Refused`] when one of them may not be dialled, [`DialError::Dns`] when there is none.
+    pub async fn check(&self, host: &str) -> Result<(), DialError> {
+        let candidates = self.addresses(host).await?;
+        match candidates.iter().find_map(|&address| self.guard.check(address).err()) {
+            Some(refused) => Err(DialError::Refused { host: host.to_owned(), refused }),
+            None if candidates.is_empty() => Err(dns(host, "it has no address".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let bare = without_brackets(host);
+        match bare.parse::<IpAddr>() {
+            Ok(literal) => Ok(vec![literal]),
+            Err(_) => self.resolver.lookup(bare).await.map_err(|error| {
+                if local_faults::is_local_fault(&error) {
+                    DialError::Local { host: host.to_owned(), error }
+                } else {
+                    dns(host, error.to_string())
+                }
+            }),
+        }
+    }
+
+    async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let candidates = self.addresses(host).await?;
+        let mut refused = None;
+        let mut open = Vec::with_capacity(candidates.len());
+        for address in candidates {
+            match self.guard.check(address) {
+                Ok(()) => open.push(address),
+                Err(why) => refused = refused.or(Some(why)),
+            }
+        }
+        match (open.is_empty(), refused) {
+            (false, _) => Ok(in_turn(open)),
+            (true, Some(refused)) => Err(DialError::Refused { host: host.to_owned(), refused }),
+            (true, None) => Err(dns(host, "it has no address".to_owned())),
+        }
+    }
+
+    async fn race(&self, host: &str, addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+        let mut left = addresses.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut last_error = None;
+        loop {
+            if let Some(address) = left.next() {
+                running.push(async move { (address, TcpStream::connect(address).await) });
+            }
+            let ended = tokio::select! {
+                ended = running.next() => ended,
+                () = sleep(STAGGER), if left.len() > 0 => None,
+            };
+            match ended {
+                Some((_, Ok(stream))) => {
+                    // Requests are small and wait for their answer; a failure costs latency only.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Some((_, Err(error))) if last_error.as_ref().is_some_and(DialError::is_local) => drop(error),
+                Some((address, Err(error))) if local_faults::is_local_dial_fault(&error, address) => {
+                    // One address that could not be tried is enough: it may have been the one that answers.
+                    last_error = Some(DialError::Local { host: host.to_owned(), error });
+                }
+                Some((address, Err(error))) => {
+                    last_error = Some(DialError::Connect { host: host.to_owned(), address, error });
+                }
+                None => {}
+            }
+            if running.is_empty() && left.len() == 0 {
+                return Err(last_error.unwrap_or_else(|| dns(host, "it has no address".to_owned())));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialer").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+fn is_literal(host: &str) -> bool {
+    without_brackets(host).parse::<IpAddr>().is_ok()
+}
+
+/// An IPv6 address as such, out of its brackets in a URL.
+pub(super) fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
+}
+
+fn dns(host: &str, reason: String) -> DialError {
+    DialError::Dns { host: host.to_owned(), reason }
+}
+
+/// Each address once, the family of the first one and the other in turn, at most [`MAX_CANDIDATES`].
+fn in_turn(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut seen = HashSet::new();
+    let first_is_v4 = addresses.first().is_some_and(IpAddr::is_ipv4);
+    let (same, other): (Vec<_>, Vec<_>) =
+        addresses.into_iter().filter(|a| seen.insert(*a)).partition(|a| a.is_ipv4() == first_is_v4);
+    let (mut same, mut other) = (same.into_iter(), other.into_iter());
+    let mut ordered = Vec::new();
+    while ordered.len() < MAX_CANDIDATES {
+        let before = ordered.len();
+        ordered.extend(same.next());
+        ordered.extend(other.next());
+        if ordered.len() == before {
+            break;
+        }
+    }
+    ordered
+}

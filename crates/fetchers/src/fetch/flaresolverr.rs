@@ -1,0 +1,298 @@
+//! A service that fetches with a browser of its own, spoken to as FlareSolverr is: one POST for each page, the page in a JSON answer.
+//!
+//! Invariant: a page's host is looked up and checked before the service hears of it, and again where the service says it ended up;
+//! the service itself is dialled wherever it is, since somebody named it. What the service does wrong is `proxy_error`; a page that
+//! it could not get is what its answer says. Must not judge the page.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use rustls::{ClientConfig, RootCertStore};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::body::BodyCollector;
+use super::dial::Dialer;
+use super::http::Connector;
+use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
+use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::cooldown::Rest;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::response::Header;
+
+/// The service is told to be done so much before nobody waits any more.
+const MARGIN: Duration = Duration::from_secs(1);
+/// An answer may be so many times as long as the page in it: JSON escapes what it has to.
+const ESCAPED: u64 = 6;
+/// Bytes of an answer that are read at most: it has to be in memory as a whole.
+const ANSWER_MAX: u64 = 64 << 20;
+
+/// How a [`SolverFetcher`] is set up.
+#[derive(Clone)]
+pub struct SolverOptions {
+    /// The name that attempts are logged under.
+    pub name: String,
+    /// The service's address, e.g. `http://127.0.0.1:8191/v1`.
+    pub address: Url,
+    /// Pages that it is asked for at a time.
+    pub max_in_flight: usize,
+    /// The time that a page may take, where that is more than other requests get: a challenge takes its time.
+    pub max_time: Duration,
+}
+
+impl SolverOptions {
+    /// The service at `address` under `name`, asked for two pages at a time.
+    pub fn new(name: impl Into<String>, address: Url) -> Self {
+        Self { name: name.into(), address, max_in_flight: 2, max_time: Duration::from_secs(60) }
+    }
+}
+
+/// Without the address, which may hold a key.
+impl fmt::Debug for SolverOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, max_in_flight, max_time, .. } = self;
+        let mut shown = f.debug_struct("SolverOptions");
+        shown.field("name", name).field("max_in_flight", max_in_flight).field("max_time", max_time);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Gets pages from a service with a browser. See the [module](self).
+pub struct SolverFetcher {
+    options: SolverOptions,
+    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
+    dialer: Dialer,
+    rest: Rest,
+}
+
+/// Why there is no such fetcher.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS cannot be set up: {0}")]
+pub struct SolverError(#[source] rustls::Error);
+
+#[derive(Serialize)]
+struct Ask<'a> {
+    cmd: &'static str,
+    url: &'a str,
+    #[serde(rename = "maxTimeout")]
+    max_timeout: u64,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    #[serde(default)]
+    message: String,
+    solution: Option<Solution>,
+}
+
+#[derive(Deserialize)]
+struct Solution {
+    url: Option<String>,
+    status: Option<u16>,
+    #[serde(default)]
+    headers: Map<String, Value>,
+    #[serde(default)]
+    response: String,
+}
+
+impl SolverFetcher {
+    /// A fetcher that asks the service of `options` for what `dialer`'s guard lets pass.
+    ///
+    /// # Errors
+    /// [`SolverError`] when TLS cannot be set up.
+    pub fn new(options: SolverOptions, dialer: Dialer) -> Result<Self, SolverError> {
+        let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(SolverError)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(Connector::new(Dialer::new(AddressGuard::new([], true))));
+        // A connection that was kept may turn out to be dead when a page is asked for, which cannot be repeated.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Ok(Self { options, client, dialer, rest: Rest::default() })
+    }
+
+    async fn solve(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        if let Some(why) = self.rest.why_not() {
+            return Err(FetchError::unavailable(why));
+        }
+        let (started, deadline) = (Instant::now(), request.limits.deadline);
+        match tokio::time::timeout(deadline, self.ask(request)).await {
+            Ok(Ok(response)) => {
+                self.rest.answered();
+                Ok(Response { duration: started.elapsed(), ..response })
+            }
+            Ok(Err(error)) => {
+                match error.kind {
+                    ErrorKind::ProxyError => self.rest.failed(None, &error.message),
+                    _ => self.rest.answered(),
+                }
+                Err(FetchError { duration: started.elapsed(), ..error })
+            }
+            Err(_) => {
+                let message = format!("the service gave no answer within {} s", deadline.as_secs_f64());
+                let error = FetchError::new(ErrorKind::Timeout, message, started.elapsed());
+                Err(FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error })
+            }
+        }
+    }
+
+    async fn ask(&self, request: Request<'_>) -> Result<Response, FetchError> {
+        self.check(request.url).await?;
+        let limits = request.limits;
+        let max_timeout = limits.deadline.saturating_sub(MARGIN).max(limits.deadline / 2);
+        let max_timeout = u64::try_from(max_timeout.as_millis()).unwrap_or(u64::MAX);
+        let ask = Ask { cmd: "request.get", url: request.url.as_str(), max_timeout };
+        let body = serde_json::to_vec(&ask).map_err(|why| broken(&why))?;
+        let mut posted = http::Request::new(Full::new(Bytes::from(body)));
+        *posted.method_mut() = Method::POST;
+        *posted.uri_mut() = self.options.address.as_str().parse().map_err(|why: http::uri::InvalidUri| broken(&why))?;
+        posted.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.client.request(posted).await.map_err(|why| {
+            let (_, message, local) = super::http::request_failure(&why);
+            FetchError { local, ..error(ErrorKind::ProxyError, format!("the service cannot be asked: {message}")) }
+        })?;
+        let status = response.status();
+        let most = usize::try_from(limits.max_body.saturating_mul(ESCAPED).min(ANSWER_MAX)).unwrap_or(usize::MAX);
+        let body = match Limited::new(response.into_body(), most).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(why) if why.is::<http_body_util::LengthLimitError>() => return Err(too_large(limits)),
+            Err(why) => return Err(broken(&why)),
+        };
+        // What it could not get is a 500 of its own, with a message.
+        match serde_json::from_slice::<Answer>(&body) {
+            Ok(Answer { status, solution: Some(solution), .. }) if status == "ok" => {
+                self.solved(request, solution).await
+            }
+            Ok(answer) => Err(failure(&answer.message, limits)),
+            Err(_) if status == StatusCode::OK => Err(broken(&"its answer is none of the kind")),
+            Err(_) => Err(broken(&format_args!("status {status}"))),
+        }
+    }
+
+    async fn solved(&self, request: Request<'_>, solution: Solution) -> Result<Response, FetchError> {
+        let final_url = match solution.url.as_deref().map(Url::parse) {
+            None => request.url.clone(),
+            Some(Ok(url)) => {
+                if url.host() != request.url.host() {
+                    self.check(&url).await?;
+                }
+                url
+            }
+            Some(Err(why)) => return Err(broken(&format_args!("it names a URL that is none ({why})"))),
+        };
+        let mut headers: Vec<Header> = Vec::with_capacity(solution.headers.len());
+        for (name, value) in &solution.headers {
+            let Some(value) = value.as_str() else { continue };
+            let fits = http::HeaderName::from_bytes(name.as_bytes()).is_ok() && HeaderValue::from_str(value).is_ok();
+            // The text is decoded, and in UTF-8 whatever the server said of its bytes.
+            if fits && !name.eq_ignore_ascii_case("content-encoding") && !name.eq_ignore_ascii_case("content-length") {
+                headers.push(Header::new(name.as_str(), value));
+            }
+        }
+        if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type")) {
+            headers.push(Header::new("content-type", "text/html; charset=utf-8"));
+        }
+        let mut collector = BodyCollector::new(request.limits);
+        let body = match collector.push(solution.response.as_bytes()).await {
+            Ok(()) => collector.finish().await,
+            Err(why) => Err(why),
+        };
+        let body = body.map_err(|why| match why {
+            super::body::BodyError::TooLarge { .. } => too_large(request.limits),
+            super::body::BodyError::Io(why) => FetchError::local(why.to_string(), Duration::ZERO),
+        })?;
+        // Older services do not say.
+        let status = solution.status.filter(|status| (100..600).contains(status)).unwrap_or(200);
+        Ok(Response::new(status, headers, body, final_url))
+    }
+
+    async fn check(&self, url: &Url) -> Result<(), FetchError> {
+        let host = match (url.scheme(), url.host_str()) {
+            ("http" | "https", Some(host)) if !host.is_empty() => host,
+            _ => return Err(error(ErrorKind::InvalidUrl, "not an http or https URL with a host".to_owned())),
+        };
+        let checked = self.dialer.check(host).await;
+        checked.map_err(|why| FetchError { local: why.is_local(), ..error(why.kind(), why.to_string()) })
+    }
+}
+
+impl fmt::Debug for SolverFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SolverFetcher").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Fetcher for SolverFetcher {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn renders(&self) -> bool {
+        true
+    }
+
+    fn max_in_flight(&self) -> usize {
+        self.options.max_in_flight.max(1)
+    }
+
+    fn deadline(&self, asked: Duration) -> Duration {
+        asked.max(self.options.max_time)
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(self.solve(request))
+    }
+}
+
+/// What the service's own message means, which names a browser's error at times.
+fn failure(message: &str, limits: &Limits) -> FetchError {
+    let text: String = message.chars().take(300).collect();
+    let lower = text.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if has(&["timeout", "timed out"]) {
+        let deadline = limits.deadline;
+        return FetchError { limit: Some(LimitMet::Deadline(deadline)), ..error(ErrorKind::Timeout, text) };
+    }
+    let kind = if has(&["captcha", "challenge not solved", "blocked"]) {
+        ErrorKind::BlockedCaptcha
+    } else if has(&["err_name_not_resolved"]) {
+        ErrorKind::DnsError
+    } else if has(&["err_cert", "err_ssl"]) {
+        ErrorKind::TlsError
+    } else if has(&["err_connection", "err_empty_response", "err_address_unreachable"]) {
+        ErrorKind::NetworkError
+    } else {
+        ErrorKind::ProxyError
+    };
+    error(kind, format!("the service says: {text}"))
+}
+
+fn too_large(limits: &Limits) -> FetchError {
+    let error = error(ErrorKind::TooLarge, format!("the page is longer than {} bytes", limits.max_body));
+    FetchError { limit: Some(LimitMet::Body(limits.max_body)), ..error }
+}
+
+fn broken(why: &dyn fmt::Display) -> FetchError {
+    error(ErrorKind::ProxyError, format!("the service does not answer as it should: {why}"))
+}
+
+/// Its duration is filled in by the one who measures it.
+fn error(kind: ErrorKind, message: String) -> FetchError {
+    FetchError::new(kind, message, Duration::ZERO)
+}

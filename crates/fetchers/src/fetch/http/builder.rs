@@ -1,0 +1,273 @@
+//! How a [`HttpFetcher`] is set up: its name, whom it trusts, what it sends with each request, and its connection pool.
+//!
+//! It makes no request. Invariant: what cannot be sent or trusted is refused here, not at the first fetch.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::Empty;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::connector::Connector;
+use super::decode;
+use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::dial::{Dialer, Resolve, SystemResolver};
+use crate::fetch::http::tracked_connection::Watching;
+use crate::fetch::upstream::Upstream;
+
+/// The name under which the plain fetcher's attempts are logged unless it is given another one.
+pub const DEFAULT_NAME: &str = "direct_access";
+
+/// What servers are told unless the builder says otherwise.
+pub const DEFAULT_USER_AGENT: &str =
+    concat!("fetchwise/", env!("CARGO_PKG_VERSION"), " (+", env!("CARGO_PKG_REPOSITORY"), ")");
+
+/// Bytes of an HTTP/1 response head that are read at all; [`Limits::max_headers`](crate::fetch::Limits::max_headers) can ask for less, not for more.
+pub const MAX_HEAD: usize = 512 << 10;
+
+/// For HTTP/2 so much more is read that a head past any limit is nearly always told from a protocol error.
+const MAX_HEAD_H2: u32 = 4 << 20;
+
+/// Header lines of a response; more are `too_large`.
+const MAX_HEADER_LINES: usize = 256;
+
+/// Connections to a host that are kept open without a request on them.
+pub(super) const IDLE_PER_HOST: usize = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+const H2_STREAM_WINDOW: u32 = 1 << 20;
+const H2_CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Requests without a body, over TLS or not, on connections that come from a dialer.
+pub(super) type HttpClient = Client<Watching<HttpsConnector<Connector>>, Empty<Bytes>>;
+
+/// Settings of a [`HttpFetcher`](super::HttpFetcher).
+pub struct HttpFetcherBuilder {
+    pub(super) name: String,
+    guard: AddressGuard,
+    resolver: Arc<dyn Resolve>,
+    pub(super) upstream: Option<Upstream>,
+    roots: Vec<CertificateDer<'static>>,
+    headers: Vec<(String, String)>,
+    pub(super) temp_dir: Option<PathBuf>,
+    pub(super) keeps_exchange: bool,
+}
+
+impl fmt::Debug for HttpFetcherBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Header values may be secrets.
+        f.debug_struct("HttpFetcherBuilder")
+            .field("name", &self.name)
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for HttpFetcherBuilder {
+    fn default() -> Self {
+        Self {
+            name: DEFAULT_NAME.to_owned(),
+            guard: AddressGuard::default(),
+            resolver: Arc::new(SystemResolver),
+            upstream: None,
+            roots: Vec::new(),
+            headers: Vec::new(),
+            temp_dir: None,
+            keeps_exchange: false,
+        }
+    }
+}
+
+impl HttpFetcherBuilder {
+    /// The name that attempts are logged under. Default: `direct_access`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Which addresses may be dialled. Default: public ones only.
+    #[must_use]
+    pub fn guard(mut self, guard: AddressGuard) -> Self {
+        self.guard = guard;
+        self
+    }
+
+    /// Who looks names up. Default: the system.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Goes through a proxy. Default: none.
+    #[must_use]
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+
+    /// Trusts a certificate authority (DER) beside Mozilla's.
+    #[must_use]
+    pub fn root_certificate(mut self, der: impl Into<Vec<u8>>) -> Self {
+        self.roots.push(CertificateDer::from(der.into()));
+        self
+    }
+
+    /// Trusts the certificate authorities in a file (PEM, one or more) beside Mozilla's.
+    ///
+    /// # Errors
+    /// [`BuildError::CaFile`] when it cannot be read, and when there is no certificate in it.
+    pub fn ca_file(mut self, path: impl AsRef<Path>) -> Result<Self, BuildError> {
+        let path = path.as_ref();
+        let failed = |reason: String| BuildError::CaFile { path: path.to_owned(), reason };
+        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let found = read.map_err(|error| failed(error.to_string()))?;
+        if found.is_empty() {
+            return Err(failed("there is no certificate in it (PEM is expected)".to_owned()));
+        }
+        self.roots.extend(found);
+        Ok(self)
+    }
+
+    /// The `User-Agent` to send. Default: [`DEFAULT_USER_AGENT`].
+    #[must_use]
+    pub fn user_agent(self, value: impl Into<String>) -> Self {
+        self.header("user-agent", value)
+    }
+
+    /// A header to send with every request, in place of the default one of that name. `Authorization` and `Cookie` stay
+    /// with the origin that was asked first: a redirect elsewhere goes without them. Cookies that redirects set are sent
+    /// in addition, and in place of configured ones of the same name.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// The folder for bodies that are longer than [`Limits::max_in_memory`](crate::fetch::Limits::max_in_memory). Default: the system's for temporary files.
+    #[must_use]
+    pub fn temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.temp_dir = Some(dir.into());
+        self
+    }
+
+    /// Whether each response tells which requests were made for it ([`Response::exchange`](crate::fetch::Response::exchange)), as archives want to know. Default: no,
+    /// since it copies the headers of every request.
+    #[must_use]
+    pub fn keep_exchange(mut self, keep: bool) -> Self {
+        self.keeps_exchange = keep;
+        self
+    }
+
+    /// The client, with an empty connection pool.
+    pub(super) fn client(&self) -> Result<HttpClient, BuildError> {
+        let mut dialer = Dialer::with_resolver(self.guard.clone(), self.resolver.clone());
+        if let Some(upstream) = self.upstream.clone() {
+            dialer = dialer.through(upstream);
+        }
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls_config(&self.roots)?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(Connector::new(dialer));
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            // As browsers write them: some servers, and some that look for robots, mind.
+            .http1_title_case_headers(true)
+            .http1_max_buf_size(MAX_HEAD)
+            .http1_max_headers(MAX_HEADER_LINES)
+            .http1_ignore_invalid_headers_in_responses(true)
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http2_max_header_list_size(MAX_HEAD_H2)
+            .http2_initial_stream_window_size(H2_STREAM_WINDOW)
+            .http2_initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .build(Watching(connector));
+        Ok(client)
+    }
+
+    /// What each request says.
+    pub(super) fn request_headers(&self) -> Result<HeaderMap, BuildError> {
+        request_headers(&self.headers)
+    }
+}
+
+fn tls_config(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
+    let mut store = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    for root in roots {
+        store.add(root.clone()).map_err(BuildError::Certificate)?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(BuildError::Tls)?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Ok(config)
+}
+
+fn request_headers(configured: &[(String, String)]) -> Result<HeaderMap, BuildError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(DEFAULT_USER_AGENT));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"));
+    headers.insert(ACCEPT_LANGUAGE, HeaderValue::from_static("en-US,en;q=0.9"));
+    for (name, value) in configured {
+        let bad = || BuildError::Header { name: name.clone() };
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| bad())?;
+        let of_transport =
+            [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, UPGRADE, ACCEPT_ENCODING, PROXY_AUTHORIZATION];
+        if of_transport.contains(&parsed) {
+            return Err(BuildError::TransportHeader { name: name.clone() });
+        }
+        headers.insert(parsed, HeaderValue::try_from(value.as_str()).map_err(|_| bad())?);
+    }
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPT_ENCODING));
+    Ok(headers)
+}
+
+/// Why a [`HttpFetcher`](super::HttpFetcher) could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A configured header has a name or a value that HTTP does not allow.
+    #[error("the header '{name}' is none: its name or its value has characters that HTTP does not allow")]
+    Header {
+        /// The name that was configured.
+        name: String,
+    },
+    /// A configured header is one that the transport sets itself.
+    #[error("the header '{name}' is set by the transport and cannot be configured")]
+    TransportHeader {
+        /// The name that was configured.
+        name: String,
+    },
+    /// A file of certificate authorities cannot be read.
+    #[error("cannot read certificates from {}: {reason}", path.display())]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A root certificate cannot be read.
+    #[error("a root certificate cannot be read: {0}")]
+    Certificate(#[source] rustls::Error),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[source] rustls::Error),
+}

@@ -1,0 +1,127 @@
+//! What went wrong, as an [`ErrorKind`]: the one place that looks into the error types of hyper, h2, rustls and the dialer.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use h2::Reason;
+
+use crate::fetch::body::BodyError;
+use crate::fetch::dial::DialError;
+use crate::fetch::local_faults::is_local_fault;
+use crate::fetch::{FetchError, LimitMet};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+use super::decode::DecodeError;
+use super::redirect::RedirectError;
+
+/// A request that brought no response.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) kind: ErrorKind,
+    pub(super) message: String,
+    /// This machine's fault.
+    pub(super) local: bool,
+    /// The limit of the request that ended it.
+    pub(super) limit: Option<LimitMet>,
+}
+
+impl Failure {
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), local: false, limit: None }
+    }
+
+    /// The answer went past `limit`.
+    pub(super) fn past(limit: LimitMet, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { limit: Some(limit), ..Self::new(kind, message) }
+    }
+
+    /// The error that the fetcher ends with.
+    pub(super) fn into_error(self, duration: Duration) -> FetchError {
+        FetchError { local: self.local, limit: self.limit, ..FetchError::new(self.kind, self.message, duration) }
+    }
+
+    /// No answer came, or none that is HTTP.
+    pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
+        if let Some(dial) = find::<DialError>(error) {
+            return Self { local: dial.is_local(), ..Self::new(dial.kind(), dial.to_string()) };
+        }
+        if let Some(tls) = find::<rustls::Error>(error) {
+            return Self::new(ErrorKind::TlsError, tls.to_string());
+        }
+        let too_large_1 = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large);
+        // What h2 says, of its own accord, when it gives up on a head that goes on and on.
+        let too_large_2 = find::<h2::Error>(error)
+            .is_some_and(|error| error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM));
+        let kind = if too_large_1 || too_large_2 { ErrorKind::TooLarge } else { ErrorKind::NetworkError };
+        let local = find::<io::Error>(error).is_some_and(is_local_fault);
+        Self { local, ..Self::new(kind, chain_text(error)) }
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        let message = error.to_string();
+        match error {
+            DecodeError::Body(BodyError::TooLarge { limit }) => {
+                Self::past(LimitMet::Body(limit), ErrorKind::TooLarge, message)
+            }
+            // The disk is ours, whatever it suffers from.
+            DecodeError::Body(BodyError::Io(_)) => Self { local: true, ..Self::new(ErrorKind::NetworkError, message) },
+            DecodeError::Bomb { ratio, .. } => {
+                Self::past(LimitMet::DecompressionRatio(ratio), ErrorKind::TooLarge, message)
+            }
+            DecodeError::Stacked { .. } => Self::new(ErrorKind::TooLarge, message),
+        }
+    }
+}
+
+impl From<RedirectError> for Failure {
+    fn from(error: RedirectError) -> Self {
+        let limit = match error {
+            RedirectError::TooMany(max) => Some(LimitMet::Redirects(max)),
+            _ => None,
+        };
+        Self { limit, ..Self::new(ErrorKind::RedirectLoop, error.to_string()) }
+    }
+}
+
+/// Whether the server said, in HTTP/2, that it ends the connection and did not look at this request.
+pub(super) fn is_graceful_goodbye(error: &(dyn Error + 'static)) -> bool {
+    find::<h2::Error>(error)
+        .is_some_and(|error| error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
+}
+
+/// The first error of type `T` in the chain of causes, also when an `io::Error` hides it.
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = cause(error);
+    }
+    None
+}
+
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        // `io::Error::source` skips the error that it wraps.
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
+}
+
+fn chain_text(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = cause(error);
+    while let Some(error) = next {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = cause(error);
+    }
+    text.chars().take(300).collect()
+}

@@ -1,0 +1,386 @@
+//! `direct_access`: the plain HTTP fetcher. HTTP/1.1 and HTTP/2 over pooled connections, redirects, content codings, limits.
+//!
+//! Invariant: every connection comes from the [`Dialer`](super::dial::Dialer) and so goes to an address that the guard let pass, at
+//! each redirect; a fetch ends by its deadline and keeps to its limits in memory, whatever the server sends. It does not judge the
+//! page: a 403 or an empty body is a [`Response`] like any other.
+//!
+//! Cookies that a redirect sets go along on the later requests of the same fetch, as in a browser, and are forgotten with it:
+//! none passes from one fetch to the next.
+//!
+//! What it does not do: run scripts, read robots.txt, or repeat a request that failed. One exception to the last: when a
+//! pooled connection turns out to have been closed while it was idle, before a byte of an answer came back, the request goes
+//! out once more, since the server never answered the first.
+
+mod builder;
+mod connector;
+mod cookies;
+mod decode;
+mod failure;
+mod redirect;
+mod tracked_connection;
+
+use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::Error;
+use hyper_util::client::legacy::connect::capture_connection;
+use url::Url;
+
+use super::body::BodyCollector;
+use super::{Exchange, FetchFuture, Fetcher, LimitMet, Limits, Redirect, Request, Response};
+use crate::fetch::address_guard::AddressGuard;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::response::Header;
+
+use crate::fetch::http::tracked_connection::{InFlight, Link};
+pub use builder::{BuildError, DEFAULT_NAME, DEFAULT_USER_AGENT, HttpFetcherBuilder, MAX_HEAD};
+use builder::{HttpClient, IDLE_PER_HOST};
+pub(crate) use connector::Connector;
+use connector::PeerAddress;
+use cookies::Cookies;
+use failure::Failure;
+use redirect::{Chain, is_redirect};
+
+/// What `http::Uri` can hold.
+const MAX_URL: usize = u16::MAX as usize - 1;
+
+/// A redirect's body that is read to its end, so that its connection can be used again.
+const DRAIN_AT_MOST: u64 = 16 << 10;
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+
+/// The plain fetcher: one GET, with its redirects.
+///
+/// A `HttpFetcher` has one connection pool: share it, and use it inside one tokio runtime, which its connections belong to.
+///
+/// ```no_run
+/// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
+/// use fetchwise_fetchers::fetch::http::HttpFetcher;
+/// use fetchwise_fetchers::fetch::{Fetcher, Limits, Request};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let fetcher = HttpFetcher::new(AddressGuard::default())?;
+/// let url = "https://example.com/".parse()?;
+/// let response = fetcher.fetch(Request { url: &url, limits: &Limits::default() }).await?;
+/// println!("{} {} bytes", response.status, response.body.len());
+/// # Ok(())
+/// # }
+/// ```
+pub struct HttpFetcher {
+    name: String,
+    client: HttpClient,
+    headers: HeaderMap,
+    /// Whether plain requests go to a proxy, and what it has to be told.
+    proxy: Option<ProxyAccess>,
+    temp_dir: Option<PathBuf>,
+    keeps_exchange: bool,
+}
+
+/// What a proxy that takes plain requests has to be told.
+struct ProxyAccess {
+    authorization: Option<HeaderValue>,
+}
+
+impl HttpFetcher {
+    /// A fetcher named `direct_access` under `guard`, with everything else at its default.
+    ///
+    /// # Errors
+    /// See [`HttpFetcherBuilder::build`].
+    pub fn new(guard: AddressGuard) -> Result<Self, BuildError> {
+        Self::builder().guard(guard).build()
+    }
+
+    /// A fetcher to be configured.
+    pub fn builder() -> HttpFetcherBuilder {
+        HttpFetcherBuilder::default()
+    }
+}
+
+impl HttpFetcherBuilder {
+    /// The fetcher, with an empty connection pool.
+    ///
+    /// # Errors
+    /// [`BuildError`] for a header that is no header or that belongs to the transport, and for a certificate that is none.
+    pub fn build(self) -> Result<HttpFetcher, BuildError> {
+        let proxy = self.upstream.as_ref().filter(|upstream| upstream.takes_requests());
+        Ok(HttpFetcher {
+            client: self.client()?,
+            headers: self.request_headers()?,
+            proxy: proxy.map(|upstream| ProxyAccess { authorization: upstream.authorization() }),
+            name: self.name,
+            temp_dir: self.temp_dir,
+            keeps_exchange: self.keeps_exchange,
+        })
+    }
+}
+
+impl fmt::Debug for HttpFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpFetcher").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Fetcher for HttpFetcher {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn renders(&self) -> bool {
+        false
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let mut answer = None;
+            let ended = tokio::time::timeout(request.limits.deadline, self.follow(request, &mut answer)).await;
+            let failure = match ended {
+                Ok(Ok(done)) => return Ok(done.into_response(answer, start.elapsed())),
+                Ok(Err(failure)) => failure,
+                Err(_) => {
+                    let deadline = request.limits.deadline;
+                    let message = format!("no end within {deadline:?}");
+                    Failure::past(LimitMet::Deadline(deadline), ErrorKind::Timeout, message)
+                }
+            };
+            let mut error = failure.into_error(start.elapsed());
+            if let Some(Answer { status, headers }) = answer {
+                error.status = Some(status.as_u16());
+                error.headers = headers_as_text(&headers);
+            }
+            Err(error)
+        })
+    }
+}
+
+/// The head of the answer that is being read: kept outside the future, so that a failure later on can still tell of it.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+}
+
+struct Done {
+    decoded: decode::Decoded,
+    final_url: Url,
+    chain: Vec<Url>,
+    exchange: Vec<Exchange>,
+}
+
+impl Done {
+    fn into_response(self, answer: Option<Answer>, duration: Duration) -> Response {
+        let (status, headers) = answer.map_or_else(Default::default, |a| (a.status, headers_as_text(&a.headers)));
+        let Self { decoded, final_url, chain, exchange } = self;
+        let truncated = decoded.truncated;
+        let response = Response::new(status.as_u16(), headers, decoded.body, final_url);
+        Response { chain, duration, truncated, exchange, ..response }
+    }
+}
+
+impl HttpFetcher {
+    async fn follow(&self, request: Request<'_>, answer: &mut Option<Answer>) -> Result<Done, Failure> {
+        let limits = request.limits;
+        let mut chain = Chain::new(request.url.clone(), limits.max_redirects);
+        let mut cookies = Cookies::default();
+        let mut exchange = Vec::new();
+        loop {
+            *answer = None;
+            let same_origin = chain.is_at_start() || chain.current().origin() == request.url.origin();
+            let (response, _flight, sent) = self.get(chain.current(), same_origin, &cookies).await?;
+            let (head, body) = response.into_parts();
+            if let Some(request) = sent {
+                let peer = head.extensions.get().map(|PeerAddress(address)| *address);
+                exchange.push(Exchange { url: chain.current().clone(), request, peer, redirect: None });
+            }
+            let Answer { status, headers } = answer.insert(Answer { status: head.status, headers: head.headers });
+            check_head(headers, limits)?;
+            if is_redirect(*status) {
+                if let Some(last) = exchange.last_mut() {
+                    last.redirect = Some(Redirect { status: status.as_u16(), headers: headers_as_text(headers) });
+                }
+                cookies.keep(headers, chain.current());
+                chain.follow(headers.get(LOCATION).map(HeaderValue::as_bytes), cookies.fingerprint())?;
+                drain(body).await;
+                continue;
+            }
+            if *status == StatusCode::SWITCHING_PROTOCOLS {
+                return Err(Failure::new(ErrorKind::NetworkError, "the server switched protocols unasked"));
+            }
+            let collector = BodyCollector::new(limits).in_dir(self.temp_dir.clone());
+            let decoded = decode::read(body, headers, limits, collector).await?;
+            let (final_url, chain) = chain.into_urls();
+            return Ok(Done { decoded, final_url, chain, exchange });
+        }
+    }
+
+    /// The head of the answer to one request, what says that the request is still under way while its body is read, and the headers
+    /// that were sent, where they are kept.
+    async fn get(
+        &self,
+        url: &Url,
+        same_origin: bool,
+        cookies: &Cookies,
+    ) -> Result<(http::Response<Incoming>, Option<InFlight>, Option<Vec<Header>>), Failure> {
+        let uri = uri_of(url)?;
+        let cookies = cookies.header(url, self.headers.get(COOKIE).filter(|_| same_origin));
+        // All connections that the pool keeps to a host may have been closed by it.
+        let mut stale = 0;
+        loop {
+            let mut request = http::Request::new(Empty::new());
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = self.headers.clone();
+            if !same_origin {
+                for secret in [AUTHORIZATION, COOKIE] {
+                    request.headers_mut().remove(secret);
+                }
+            }
+            if let Some(cookies) = &cookies {
+                request.headers_mut().insert(COOKIE, cookies.clone());
+            }
+            let sent = self.keeps_exchange.then(|| as_sent(url, request.headers()));
+            // After what is kept of the request: a proxy's password is nobody else's.
+            let proxy = self.proxy.as_ref().filter(|_| url.scheme() == "http");
+            if let Some(authorization) = proxy.and_then(|proxy| proxy.authorization.clone()) {
+                request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+            }
+            let (ended, flight) = self.send(request).await;
+            match ended {
+                Ok(response) if proxy.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                    return Err(Failure::new(ErrorKind::ProxyError, "the proxy asks for a user and a password"));
+                }
+                Ok(response) => {
+                    Link::answered(&response);
+                    return Ok((response, flight, sent));
+                }
+                Err(error) if stale < IDLE_PER_HOST && never_seen(&error, flight.as_ref()) => stale += 1,
+                Err(error) => return Err(Failure::of_request(&error)),
+            }
+        }
+    }
+
+    /// Sends one request, and watches the connection that it goes out on.
+    async fn send(
+        &self,
+        mut request: http::Request<Empty<Bytes>>,
+    ) -> (Result<http::Response<Incoming>, Error>, Option<InFlight>) {
+        let captured = capture_connection(&mut request);
+        let mut flight = None;
+        let mut sending = self.client.request(request);
+        let ended = poll_fn(|cx| {
+            let polled = Pin::new(&mut sending).poll(cx);
+            if flight.is_none() {
+                flight = InFlight::on(&captured);
+            }
+            polled
+        });
+        let ended = ended.await;
+        (ended, flight)
+    }
+}
+
+/// Whether the server closed a kept connection instead of answering: its request was never looked at.
+fn never_seen(error: &Error, flight: Option<&InFlight>) -> bool {
+    Link::of_error(error)
+        .is_some_and(|link| link.went_stale(flight) || (link.has_served() && failure::is_graceful_goodbye(error)))
+}
+
+/// What a request that hyper's client gave up counts as, why it did, and whether that was this machine's fault.
+pub(crate) fn request_failure(error: &hyper_util::client::legacy::Error) -> (ErrorKind, String, bool) {
+    let Failure { kind, message, local, .. } = Failure::of_request(error);
+    (kind, message, local)
+}
+
+fn uri_of(url: &Url) -> Result<Uri, Failure> {
+    let invalid = |why: String| Failure::new(ErrorKind::InvalidUrl, why);
+    if !matches!(url.scheme(), "http" | "https") {
+        let scheme: String = url.scheme().chars().take(32).collect();
+        return Err(invalid(format!("the scheme '{scheme}' is neither http nor https")));
+    }
+    let text = url.as_str();
+    let text = text.split_once('#').map_or(text, |(before, _)| before);
+    if text.len() > MAX_URL {
+        return Err(invalid(format!("a URL of {} bytes; at most {MAX_URL} can be asked for", text.len())));
+    }
+    Uri::try_from(text).map_err(|error| invalid(format!("a URL that HTTP cannot carry: {error}")))
+}
+
+fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Failure> {
+    // As on the wire in HTTP/1: name, colon, space, value, line end.
+    let len: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if len > limits.max_headers {
+        let message = format!("{len} bytes of headers, past the limit of {}", limits.max_headers);
+        return Err(Failure::past(LimitMet::Headers(limits.max_headers), ErrorKind::TooLarge, message));
+    }
+    Ok(())
+}
+
+fn headers_as_text(headers: &HeaderMap) -> Vec<Header> {
+    headers.iter().map(|(name, value)| Header::new(name.as_str(), String::from_utf8_lossy(value.as_bytes()))).collect()
+}
+
+/// The headers of a request with the one that the client adds, named as HTTP/1.1 writes them.
+fn as_sent(url: &Url, headers: &HeaderMap) -> Vec<Header> {
+    let host = url.host_str().unwrap_or_default();
+    let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    let mut sent = vec![Header::new("Host", host)];
+    sent.extend(headers_as_text(headers).into_iter().map(|header| Header::new(title_case(&header.name), header.value)));
+    sent
+}
+
+fn title_case(name: &str) -> String {
+    let mut begins = true;
+    let case = |c: char| {
+        let cased = if begins { c.to_ascii_uppercase() } else { c };
+        begins = c == '-';
+        cased
+    };
+    name.chars().map(case).collect()
+}
+
+async fn drain(mut body: Incoming) {
+    if body.size_hint().lower() > DRAIN_AT_MOST {
+        return;
+    }
+    let read = async {
+        let mut len = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            len += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if len > DRAIN_AT_MOST {
+                break;
+            }
+        }
+    };
+    // Either way the redirect is followed; without its end the connection is closed instead of being kept.
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_url_is_asked_for_or_invalid(text in "(http|https|ftp|x)://[^ ]{1,30}(/\\PC{0,40})?") {
+            if let Ok(url) = Url::parse(&text) {
+                let url = Chain::new(url, 0).current().clone();
+                match uri_of(&url) {
+                    Ok(uri) => {
+                        prop_assert!(matches!(url.scheme(), "http" | "https"));
+                        prop_assert_eq!(uri.host(), url.host_str());
+                        prop_assert_eq!(uri.port_u16(), url.port());
+                        prop_assert_eq!(uri.path(), url.path());
+                        prop_assert_eq!(uri.query(), url.query());
+                    }
+                    Err(failure) => prop_assert_eq!(failure.kind, ErrorKind::InvalidUrl),
+                }
+            }
+        }
+    }
+}

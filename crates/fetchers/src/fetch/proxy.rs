@@ -1,0 +1,502 @@
+//! The filtering forward proxy: Chromium resolves names itself, so it is made to go through here, where every destination is
+//! resolved, checked and dialled by the same [`Dialer`] that the plain fetcher uses.
+//!
+//! Invariant: no byte reaches a destination whose address the guard did not let pass. It carries plain HTTP in absolute form
+//! and anything at all through CONNECT (HTTPS, WebSockets); it reads nothing inside a tunnel, keeps nothing, and knows neither
+//! browsers nor pages.
+//!
+//! It listens on 127.0.0.1, on a port that the system chooses, and serves only who knows its password, which is made at random
+//! for each proxy: another process of this machine that finds the port cannot use it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_TYPE, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::dial::{Dialer, without_brackets};
+use super::http::{Connector, MAX_HEAD, request_failure};
+use crate::fetch::address_guard::AddressGuard;
+use crate::fetch::local_faults;
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+/// The header of the proxy's own answers to plain HTTP requests: the [`ErrorKind`] by its name, and a secret, without which it
+/// is not the proxy's. [`FilteringProxy::own_failure`] reads it. A server's header of this name is dropped on its way through;
+/// what comes through a tunnel is not looked at, and may say anything.
+pub const ERROR_HEADER: &str = "x-fetchwise-error";
+
+/// The header that says `1` when the proxy refused to dial. Dropped from a server's answer, too.
+pub const REFUSED_HEADER: &str = "x-fetchwise-refused";
+
+/// Connections from browsers at a time, tunnels included; more wait in the listener's queue. One Chromium opens 32 to a proxy.
+const MAX_CONNECTIONS: usize = 128;
+
+/// Destinations whose last failure is remembered.
+const MAX_FAILURES: usize = 256;
+
+/// The user name in [`FilteringProxy::credentials`].
+const USER: &str = "fetchwise";
+
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A forward proxy on loopback that dials only what an [`AddressGuard`] lets pass. It ends when it is dropped, and its tunnels
+/// with it.
+///
+/// A browser is told to use it with `--proxy-server=http://ADDR` and `--proxy-bypass-list=<-loopback>` (without the second,
+/// Chromium dials loopback by itself), is given [`FilteringProxy::credentials`] when it asks for them, and is told to use no transport that passes it by: `--disable-quic` and
+/// `--force-webrtc-ip-handling-policy=disable_non_proxied_udp`.
+///
+/// ```no_run
+/// use fetchwise_fetchers::fetch::address_guard::AddressGuard;
+/// use fetchwise_fetchers::fetch::proxy::FilteringProxy;
+///
+/// # async fn example() -> std::io::Result<()> {
+/// let proxy = FilteringProxy::start(AddressGuard::default()).await?;
+/// let flag = format!("--proxy-server=http://{}", proxy.addr());
+/// let (user, password) = proxy.credentials();
+/// // After a navigation failed:
+/// if let Some(failure) = proxy.failure("intranet.example", 443) {
+///     println!("{}: {}", failure.kind, failure.message);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct FilteringProxy {
+    addr: SocketAddr,
+    failures: Arc<Failures>,
+    secrets: Arc<Secrets>,
+    local_faults: Arc<AtomicU64>,
+    _stop: DropGuard,
+}
+
+/// What only the proxy and who started it know.
+struct Secrets {
+    /// What a client has to send: `Basic ...`.
+    authorization: String,
+    password: String,
+    /// Stands in the proxy's own answers. It is not the password: a page's scripts may get to see such an answer.
+    mark: String,
+}
+
+/// Why a destination was not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyFailure {
+    /// What an attempt counts as that failed for this reason: `refused_address`, `dns_error`, `network_error` or `timeout`.
+    pub kind: ErrorKind,
+    /// What happened, for a person.
+    pub message: String,
+    /// Whether the fault is this machine's ([`crate::fetch::local_faults`]).
+    pub local: bool,
+}
+
+impl FilteringProxy {
+    /// Starts a proxy under `guard` on 127.0.0.1, with the system's resolver.
+    ///
+    /// # Errors
+    /// When no port can be listened on.
+    pub async fn start(guard: AddressGuard) -> io::Result<Self> {
+        Self::start_with(Dialer::new(guard)).await
+    }
+
+    /// Starts a proxy that dials through `dialer`.
+    ///
+    /// # Errors
+    /// When no port can be listened on.
+    pub async fn start_with(dialer: Dialer) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let failures = Arc::new(Failures::default());
+        let secrets = Arc::new(Secrets::random()?);
+        let local_faults = Arc::new(AtomicU64::new(0));
+        let stop = CancellationToken::new();
+        let relay = Arc::new(Relay {
+            client: Client::builder(TokioExecutor::new())
+                // A kept connection may turn out to be dead only when its request cannot be repeated any more.
+                .pool_max_idle_per_host(0)
+                .http1_max_buf_size(MAX_HEAD)
+                .http1_preserve_header_case(true)
+                .http1_ignore_invalid_headers_in_responses(true)
+                .build(Connector::new(dialer.clone())),
+            dialer,
+            failures: Arc::clone(&failures),
+            secrets: Arc::clone(&secrets),
+            local_faults: Arc::clone(&local_faults),
+            stop: stop.clone(),
+        });
+        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, relay)));
+        Ok(Self { addr, failures, secrets, local_faults, _stop: stop.drop_guard() })
+    }
+
+    /// The user and the password that it asks for (`Basic`, RFC 7617).
+    pub fn credentials(&self) -> (&str, &str) {
+        (USER, &self.secrets.password)
+    }
+
+    /// The value of the `Proxy-Authorization` header that says the same.
+    pub fn authorization(&self) -> &str {
+        &self.secrets.authorization
+    }
+
+    /// What the value of an [`ERROR_HEADER`] says, when this proxy wrote it. Ask only about answers to plain `http` requests:
+    /// the others come from servers.
+    pub fn own_failure(&self, header: &str) -> Option<ErrorKind> {
+        own_failure(header, &self.secrets.mark)
+    }
+
+    /// What stands in its own answers.
+    #[cfg(feature = "browser")]
+    pub(super) fn mark(&self) -> &str {
+        &self.secrets.mark
+    }
+
+    /// How often it has found that this machine lacks something: descriptors, ports, a network. What fails while this
+    /// grows may have failed for that.
+    pub fn local_faults(&self) -> u64 {
+        // Relaxed, here and where it is counted: a hint, which orders nothing.
+        self.local_faults.load(Ordering::Relaxed)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Why the last connection to `host` and `port` was not made, unless a later one was. `host` as in a URL: with or without
+    /// the brackets of an IPv6 address, in any case. The last 256 destinations that failed are remembered.
+    pub fn failure(&self, host: &str, port: u16) -> Option<ProxyFailure> {
+        self.failures.get(host, port)
+    }
+
+    /// Whether the last connection to `host` and `port` was refused because of its address.
+    pub fn refused(&self, host: &str, port: u16) -> bool {
+        self.failure(host, port).is_some_and(|failure| failure.kind == ErrorKind::RefusedAddress)
+    }
+}
+
+impl fmt::Debug for FilteringProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilteringProxy").field("addr", &self.addr).finish_non_exhaustive()
+    }
+}
+
+type Answer = Response<BoxBody<Bytes, hyper::Error>>;
+
+struct Relay {
+    dialer: Dialer,
+    client: Client<Connector, Incoming>,
+    failures: Arc<Failures>,
+    secrets: Arc<Secrets>,
+    local_faults: Arc<AtomicU64>,
+    stop: CancellationToken,
+}
+
+impl Secrets {
+    fn random() -> io::Result<Self> {
+        let password = random_text()?;
+        let authorization = format!("Basic {}", STANDARD.encode(format!("{USER}:{password}")));
+        Ok(Self { authorization, password, mark: random_text()? })
+    }
+
+    /// Whether a client that sends these headers may use the proxy. Takes as long for a password that is nearly right.
+    fn let_pass(&self, headers: &HeaderMap) -> bool {
+        let Some(sent) = headers.get(PROXY_AUTHORIZATION).map(HeaderValue::as_bytes) else { return false };
+        let wanted = self.authorization.as_bytes();
+        sent.len() == wanted.len() && sent.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+}
+
+/// 128 bits from the system, as text.
+fn random_text() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// See [`FilteringProxy::own_failure`].
+pub(super) fn own_failure(header: &str, mark: &str) -> Option<ErrorKind> {
+    let (kind, sent) = header.split_once(' ')?;
+    ErrorKind::from_name(kind).filter(|_| sent == mark)
+}
+
+async fn accept(listener: TcpListener, relay: Arc<Relay>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // Nobody closes the semaphore: this goes on until the proxy is dropped.
+    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = serve(stream, Arc::clone(&relay), Arc::new(slot));
+                tokio::spawn(relay.stop.clone().run_until_cancelled_owned(connection));
+            }
+            // Out of file descriptors, most likely: they come back when connections end.
+            Err(error) => {
+                if local_faults::is_local_fault(&error) {
+                    relay.local_faults.fetch_add(1, Ordering::Relaxed);
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, relay: Arc<Relay>, slot: Arc<OwnedSemaphorePermit>) {
+    let service = service_fn(|request| {
+        let (relay, slot) = (Arc::clone(&relay), Arc::clone(&slot));
+        async move { Ok::<_, Infallible>(relay.answer(request, slot).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIMEOUT)
+        .preserve_header_case(true)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // A connection that breaks is the browser's to notice.
+    let _ = connection.await;
+}
+
+impl Relay {
+    async fn answer(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
+        if !self.secrets.let_pass(request.headers()) {
+            let mut answer =
+                own_answer(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy serves the process that started it");
+            answer.headers_mut().insert(PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"fetchwise\""));
+            return answer;
+        }
+        if request.method() == Method::CONNECT {
+            return self.tunnel(request, slot).await;
+        }
+        match (request.uri().scheme_str(), request.uri().authority().cloned()) {
+            (Some("http"), Some(authority)) => self.forward(request, &authority).await,
+            _ => own_answer(StatusCode::BAD_REQUEST, "a forward proxy takes absolute http URLs and CONNECT only"),
+        }
+    }
+
+    async fn tunnel(&self, request: Request<Incoming>, slot: Arc<OwnedSemaphorePermit>) -> Answer {
+        let target = request.uri().authority().and_then(|a| Some((a.host().to_owned(), a.port_u16()?)));
+        let Some((host, port)) = target else {
+            return own_answer(StatusCode::BAD_REQUEST, "CONNECT needs a host and a port");
+        };
+        let dialled = match timeout(DIAL_TIMEOUT, self.dialer.dial(&host, port)).await {
+            Ok(dialled) => dialled.map_err(|error| ProxyFailure {
+                kind: error.kind(),
+                message: error.to_string(),
+                local: error.is_local(),
+            }),
+            Err(_) => {
+                let message = format!("no answer from {host}");
+                Err(ProxyFailure { kind: ErrorKind::Timeout, message, local: false })
+            }
+        };
+        let mut upstream = match dialled {
+            Ok(stream) => stream,
+            Err(failure) => return self.failed(&host, port, failure),
+        };
+        self.failures.forget(&host, port);
+        let tunnel = async move {
+            // The slot is held for as long as the tunnel is open.
+            let _slot = slot;
+            if let Ok(upgraded) = hyper::upgrade::on(request).await {
+                let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut upstream).await;
+            }
+        };
+        tokio::spawn(self.stop.clone().run_until_cancelled_owned(tunnel));
+        Response::new(Empty::new().map_err(|never| match never {}).boxed())
+    }
+
+    async fn forward(&self, mut request: Request<Incoming>, authority: &Authority) -> Answer {
+        let (host, port) = (authority.host(), authority.port_u16().unwrap_or(80));
+        drop_hop_by_hop(request.headers_mut());
+        // The URL says where the request goes; a Host header that says otherwise is not passed on.
+        request.headers_mut().remove(HOST);
+        let beyond = self.dialer.upstream().filter(|upstream| upstream.takes_requests());
+        if let Some(authorization) = beyond.and_then(super::upstream::Upstream::authorization) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
+        match self.client.request(request).await {
+            Ok(response) if beyond.is_some() && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let message = "the proxy asks for a user and a password".to_owned();
+                self.failed(host, port, ProxyFailure { kind: ErrorKind::ProxyError, message, local: false })
+            }
+            Ok(mut response) => {
+                self.failures.forget(host, port);
+                drop_hop_by_hop(response.headers_mut());
+                for own in [ERROR_HEADER, REFUSED_HEADER] {
+                    response.headers_mut().remove(own);
+                }
+                response.map(BodyExt::boxed)
+            }
+            Err(error) => {
+                let (kind, message, local) = request_failure(&error);
+                self.failed(host, port, ProxyFailure { kind, message, local })
+            }
+        }
+    }
+
+    fn failed(&self, host: &str, port: u16, failure: ProxyFailure) -> Answer {
+        let status = match failure.kind {
+            ErrorKind::RefusedAddress => StatusCode::FORBIDDEN,
+            ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        let mut answer = own_answer(status, &failure.message);
+        let headers = answer.headers_mut();
+        // Letters, digits and a space: there is no such text that is no header value.
+        if let Ok(value) = HeaderValue::try_from(format!("{} {}", failure.kind, self.secrets.mark)) {
+            headers.insert(ERROR_HEADER, value);
+        }
+        if failure.kind == ErrorKind::RefusedAddress {
+            headers.insert(REFUSED_HEADER, HeaderValue::from_static("1"));
+        }
+        if failure.local {
+            self.local_faults.fetch_add(1, Ordering::Relaxed);
+        }
+        self.failures.remember(host, port, failure);
+        answer
+    }
+}
+
+fn own_answer(status: StatusCode, text: &str) -> Answer {
+    let body = Full::new(Bytes::from(format!("fetchwise: {text}\n")));
+    let mut answer = Response::new(body.map_err(|never| match never {}).boxed());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+/// Takes away what is meant for this connection only (RFC 9110, 7.6.1), what `Connection` names included.
+fn drop_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate"] {
+        headers.remove(name);
+    }
+}
+
+/// The last failure of each destination, oldest first.
+#[derive(Default)]
+struct Failures {
+    latest: Mutex<VecDeque<(String, u16, ProxyFailure)>>,
+}
+
+impl Failures {
+    fn remember(&self, host: &str, port: u16, failure: ProxyFailure) {
+        let host = canonical(host);
+        let mut latest = self.locked();
+        latest.retain(|(h, p, _)| *p != port || *h != host);
+        if latest.len() == MAX_FAILURES {
+            latest.pop_front();
+        }
+        latest.push_back((host, port, failure));
+    }
+
+    fn forget(&self, host: &str, port: u16) {
+        let mut latest = self.locked();
+        if !latest.is_empty() {
+            let host = canonical(host);
+            latest.retain(|(h, p, _)| *p != port || *h != host);
+        }
+    }
+
+    fn get(&self, host: &str, port: u16) -> Option<ProxyFailure> {
+        let host = canonical(host);
+        self.locked().iter().find(|(h, p, _)| *p == port && *h == host).map(|(_, _, failure)| failure.clone())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, VecDeque<(String, u16, ProxyFailure)>> {
+        // Each change is one step; what a panicking thread left is whole.
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn canonical(host: &str) -> String {
+    without_brackets(host).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(message: &str) -> ProxyFailure {
+        ProxyFailure { kind: ErrorKind::DnsError, message: message.to_owned(), local: false }
+    }
+
+    #[test]
+    fn only_who_knows_the_password_is_let_pass() {
+        let secrets = Secrets::random().expect("random numbers");
+        let headers = |value: &str| {
+            let value = HeaderValue::try_from(value).expect("a header value");
+            HeaderMap::from_iter([(PROXY_AUTHORIZATION, value)])
+        };
+        assert!(secrets.let_pass(&headers(&secrets.authorization)));
+        assert!(!secrets.let_pass(&HeaderMap::new()));
+        assert!(!secrets.let_pass(&headers(&Secrets::random().expect("random numbers").authorization)));
+        assert!(!secrets.let_pass(&headers(&secrets.authorization[1..])));
+        assert_ne!(secrets.password, secrets.mark);
+    }
+
+    #[test]
+    fn a_failure_without_the_proxys_mark_is_nobodys() {
+        assert_eq!(own_failure("dns_error 1234", "1234"), Some(ErrorKind::DnsError));
+        for forged in ["dns_error", "dns_error ", "dns_error 1235", "dns_error 12345", "gremlins 1234", ""] {
+            assert_eq!(own_failure(forged, "1234"), None, "{forged}");
+        }
+    }
+
+    #[test]
+    fn the_last_failure_of_a_destination_counts() {
+        let failures = Failures::default();
+        failures.remember("[::1]", 80, failure("first"));
+        failures.remember("A.example", 80, failure("second"));
+        failures.remember("::1", 80, failure("third"));
+        assert_eq!(failures.get("::1", 80), Some(failure("third")));
+        assert_eq!(failures.get("a.EXAMPLE", 80), Some(failure("second")));
+        assert_eq!(failures.get("a.example", 81), None);
+        failures.forget("a.example", 80);
+        assert_eq!(failures.get("a.example", 80), None);
+    }
+
+    #[test]
+    fn old_failures_make_room_for_new_ones() {
+        let failures = Failures::default();
+        for port in 0..1000 {
+            failures.remember("a.example", port, failure("gone"));
+        }
+        assert_eq!(failures.locked().len(), MAX_FAILURES);
+        assert!(failures.get("a.example", 999).is_some() && failures.get("a.example", 0).is_none());
+    }
+}

@@ -1,0 +1,260 @@
+//! An upstream proxy, HTTP or SOCKS5: the connection to a page's host goes through it.
+//!
+//! Owns what the proxy is told and what its refusals mean. Invariant: what the proxy itself does wrong is told apart from what the
+//! host behind it does, and its password stands in no message. Must not know what is sent through the connection, nor which
+//! destinations are allowed: the [`Dialer`](super::dial::Dialer) asks the guard first.
+
+use std::fmt;
+use std::future::{Ready, ready};
+use std::io;
+use std::task::{Context, Poll};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{HOST, PROXY_AUTHORIZATION};
+use http::{HeaderValue, Method, Request, Uri};
+use http_body_util::Empty;
+use hyper_util::client::legacy::connect::proxy::SocksV5;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower_service::Service;
+use url::Url;
+
+/// A proxy that connections go through.
+#[derive(Clone)]
+pub struct Upstream {
+    kind: Kind,
+    host: String,
+    port: u16,
+    user: Option<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Http,
+    Socks5,
+}
+
+/// An address that is none of a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; a proxy is named as in http://host:3128 or socks5://host:1080")]
+pub struct UpstreamError(String);
+
+/// Why a proxy did not let a connection through.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It failed, or does not want to.
+    Proxy(String),
+    /// It could not reach the host either.
+    Host(String),
+}
+
+impl Upstream {
+    /// Reads `http://host:port` or `socks5://host:port` (`socks5h` is the same: names are looked up by the proxy), with a user and
+    /// a password in it or in `user`, as `user:password`.
+    ///
+    /// # Errors
+    /// [`UpstreamError`] says what is wrong with it, without the password.
+    ///
+    /// ```
+    /// use fetchwise_fetchers::fetch::upstream::Upstream;
+    /// let proxy = Upstream::parse("socks5://me:secret@127.0.0.1:9050", None).unwrap();
+    /// assert_eq!(proxy.to_string(), "socks5://127.0.0.1:9050");
+    /// assert!(Upstream::parse("ftp://127.0.0.1", None).is_err());
+    /// ```
+    pub fn parse(address: &str, user: Option<&str>) -> Result<Self, UpstreamError> {
+        let wrong = |what: &str| UpstreamError(what.to_owned());
+        let url =
+            Url::parse(address).map_err(|error| wrong(&format!("the address of the proxy is no URL ({error})")))?;
+        let (kind, default_port) = match url.scheme() {
+            "http" => (Kind::Http, 80),
+            "socks5" | "socks5h" => (Kind::Socks5, 1080),
+            _ => return Err(wrong("its scheme is neither http nor socks5")),
+        };
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("the address names no host"))?;
+        let decoded = |text: &str| percent_decoded(text);
+        let user = match user {
+            Some(text) => {
+                let (name, password) = text.split_once(':').ok_or_else(|| wrong("its user is not user:password"))?;
+                Some((name.to_owned(), password.to_owned()))
+            }
+            None if url.username().is_empty() => None,
+            None => Some((decoded(url.username()), decoded(url.password().unwrap_or_default()))),
+        };
+        if user.as_ref().is_some_and(|(name, password)| name.len().max(password.len()) > 255) {
+            return Err(wrong("its user or password is longer than 255 bytes"));
+        }
+        Ok(Self { kind, host: host.to_owned(), port: url.port().unwrap_or(default_port), user })
+    }
+
+    /// The proxy's host, as in its address.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether it takes plain requests itself, with the whole address in them, instead of a tunnel.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.kind == Kind::Http
+    }
+
+    /// What it has to be told with each request or tunnel (`Basic`).
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let (name, password) = self.user.as_ref().filter(|_| self.kind == Kind::Http)?;
+        let mut value =
+            HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Makes `stream`, a connection to the proxy, one to `host` and `port`.
+    pub(super) async fn through(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+        match self.kind {
+            Kind::Http => self.connect(stream, host, port).await,
+            Kind::Socks5 => self.socks(stream, host, port).await,
+        }
+    }
+
+    async fn connect(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+        let failed =
+            |what: &dyn fmt::Display| Refusal::Proxy(format!("{self} does not answer as a proxy does: {what}"));
+        let target = format!("{host}:{port}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let connection = tokio::spawn(connection.with_upgrades());
+        let mut request = Request::builder().method(Method::CONNECT).uri(&target).header(HOST, &target);
+        if let Some(authorization) = self.authorization() {
+            request = request.header(PROXY_AUTHORIZATION, authorization);
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+        let response = match sender.send_request(request).await {
+            Ok(response) => response,
+            Err(error) => {
+                connection.abort();
+                return Err(failed(&error));
+            }
+        };
+        if !response.status().is_success() {
+            connection.abort();
+            return Err(Refusal::Proxy(format!("{self} makes no tunnel to {target} (status {})", response.status())));
+        }
+        let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(&error))?;
+        let parts = upgraded.downcast::<TokioIo<TcpStream>>().map_err(|_| failed(&"no tunnel"))?;
+        if !parts.read_buf.is_empty() {
+            // Nobody has asked the host anything yet.
+            return Err(failed(&"it sends more than its answer"));
+        }
+        Ok(parts.io.into_inner())
+    }
+
+    async fn socks(&self, stream: TcpStream, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+        let there = |text: String| {
+            text.parse::<Uri>().map_err(|error| Refusal::Proxy(format!("{self} cannot be asked for {text}: {error}")))
+        };
+        let mut socks = SocksV5::new(
+            there(format!("socks5://{}:{}", self.host, self.port))?,
+            Connected(Some(TokioIo::new(stream))),
+        );
+        if let Some((name, password)) = &self.user {
+            socks = socks.with_auth(name.clone(), password.clone());
+        }
+        match socks.call(there(format!("tcp://{host}:{port}"))?).await {
+            Ok(stream) => Ok(stream.into_inner()),
+            Err(error) => {
+                // The reply codes of RFC 1928 that speak of the destination and not of the proxy.
+                let code = format!("{error:?}");
+                let of_host = ["HostUnreachable", "NetworkUnreachable", "ConnectionRefused", "TtlExpired"];
+                let text = format!("{self}, asked for {host}:{port}: {error}");
+                Err(if of_host.iter().any(|name| code.contains(name)) {
+                    Refusal::Host(text)
+                } else {
+                    Refusal::Proxy(text)
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.kind {
+            Kind::Http => "http",
+            Kind::Socks5 => "socks5",
+        };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Upstream({self})")
+    }
+}
+
+/// A connection that is there already, where a connector is asked for.
+struct Connected(Option<TokioIo<TcpStream>>);
+
+impl Service<Uri> for Connected {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(self.0.take().ok_or_else(|| io::Error::other("a connection is used once")))
+    }
+}
+
+/// `text` with its `%41` and the like decoded.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        match (first, tail) {
+            (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
+                bytes.push(hex(*high).unwrap_or_default() << 4 | hex(*low).unwrap_or_default());
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_read_from_either_place_and_shown_in_none() {
+        let inside = Upstream::parse("http://me:p%40ss%3a@proxy.example:3128", None).unwrap();
+        let beside = Upstream::parse("http://proxy.example:3128/", Some("me:p@ss:")).unwrap();
+        for proxy in [&inside, &beside] {
+            assert_eq!(proxy.authorization().unwrap(), "Basic bWU6cEBzczo=");
+            assert_eq!(format!("{proxy} {proxy:?}"), "http://proxy.example:3128 Upstream(http://proxy.example:3128)");
+            assert!(!format!("{:?}", proxy.authorization()).contains("bWU6"));
+        }
+        assert!(Upstream::parse("socks5://e:secret@h", None).unwrap().authorization().is_none());
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_said_without_the_password() {
+        for (address, user) in
+            [("https://me:secret@h", None), ("nonsense", None), ("socks5://", None), ("http://h", Some("secret"))]
+        {
+            let error = Upstream::parse(address, user).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What yt-dlp's last words mean: its message as an [`ErrorKind`], and the status where it names one. No I/O.
+//!
+//! The message is text for people and changes with the site; what is not recognised is a failure of the connection, which blames
+//! nobody for long.
+
+use fetchwise_types::attempt::error_kind::ErrorKind;
+
+/// Words that a message has, in lower case, and what it then means; the first that fits counts.
+const MEANINGS: &[(&str, ErrorKind)] = &[
+    ("sign in to confirm your age", ErrorKind::AuthRequired),
+    ("sign in to confirm", ErrorKind::BlockedCaptcha),
+    ("not a bot", ErrorKind::BlockedCaptcha),
+    ("captcha", ErrorKind::BlockedCaptcha),
+    ("private video", ErrorKind::AuthRequired),
+    ("video is private", ErrorKind::AuthRequired),
+    ("members-only", ErrorKind::AuthRequired),
+    ("only available for registered users", ErrorKind::AuthRequired),
+    ("login required", ErrorKind::AuthRequired),
+    ("use --cookies", ErrorKind::AuthRequired),
+    ("in your country", ErrorKind::Blocked403),
+    ("geo restrict", ErrorKind::Blocked403),
+    ("premieres in", ErrorKind::Queued),
+    ("live event will begin", ErrorKind::Queued),
+    ("video unavailable", ErrorKind::NotFound),
+    ("video is unavailable", ErrorKind::NotFound),
+    ("video is not available", ErrorKind::NotFound),
+    ("video does not exist", ErrorKind::NotFound),
+    ("has been removed", ErrorKind::NotFound),
+    ("been terminated", ErrorKind::NotFound),
+    ("unsupported url", ErrorKind::WrongTool),
+    ("no video formats found", ErrorKind::WrongTool),
+    ("requested format is not available", ErrorKind::WrongTool),
+    ("is not a valid url", ErrorKind::InvalidUrl),
+    ("larger than max-filesize", ErrorKind::TooLarge),
+    ("no space left on device", ErrorKind::LocalFault),
+    ("timed out", ErrorKind::Timeout),
+    ("certificate verify failed", ErrorKind::TlsError),
+];
+
+/// What `message` means, and the status of the answer that it speaks of.
+pub(super) fn meaning(message: &str) -> (ErrorKind, Option<u16>) {
+    let message = message.to_lowercase();
+    let status = status_in(&message);
+    if let Some((_, kind)) = MEANINGS.iter().find(|(words, _)| message.contains(words)) {
+        return (*kind, status);
+    }
+    let kind = match status {
+        Some(401 | 407) => ErrorKind::AuthRequired,
+        Some(403 | 429) => ErrorKind::Blocked403,
+        Some(404 | 410) => ErrorKind::NotFound,
+        Some(400..=499) => ErrorKind::ClientError,
+        Some(500..=599) => ErrorKind::ServerError,
+        _ => ErrorKind::NetworkError,
+    };
+    (kind, status)
+}
+
+/// The status in `http error 403: forbidden`.
+fn status_in(message: &str) -> Option<u16> {
+    let (_, after) = message.split_once("http error ")?;
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().filter(|status| (100..600).contains(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_yt_dlp_mean_what_their_sites_say() {
+        for (message, kind, status) in [
+            ("[youtube] abc: Video unavailable", ErrorKind::NotFound, None),
+            (
+                "[youtube] abc: Video unavailable. This video has been removed by the uploader",
+                ErrorKind::NotFound,
+                None,
+            ),
+            (
+                "[youtube] abc: Sign in to confirm you\u{2019}re not a bot. Use --cookies-from-browser or --cookies",
+                ErrorKind::BlockedCaptcha,
+                None,
+            ),
+            (
+                "[youtube] abc: Sign in to confirm your age. This video may be inappropriate",
+                ErrorKind::AuthRequired,
+                None,
+            ),
+            ("[youtube] abc: Private video. Sign in if you've been granted access", ErrorKind::AuthRequired, None),
+            ("[vimeo] 1: The uploader has not made this video available in your country", ErrorKind::Blocked403, None),
+            (
+                "[generic] a: Unable to download webpage: HTTP Error 404: Not Found (caused by x)",
+                ErrorKind::NotFound,
+                Some(404),
+            ),
+            ("unable to download video data: HTTP Error 403: Forbidden", ErrorKind::Blocked403, Some(403)),
+            ("[generic] a: HTTP Error 429: Too Many Requests", ErrorKind::Blocked403, Some(429)),
+            ("[generic] a: HTTP Error 503: Service Unavailable", ErrorKind::ServerError, Some(503)),
+            ("Unsupported URL: http://e.org/", ErrorKind::WrongTool, None),
+            ("[generic] a: Unable to download webpage: The read operation timed out", ErrorKind::Timeout, None),
+            ("unable to write data: [Errno 28] No space left on device", ErrorKind::LocalFault, None),
+            ("[x] something that nobody has seen", ErrorKind::NetworkError, None),
+        ] {
+            assert_eq!(meaning(message), (kind, status), "{message}");
+        }
+    }
+}

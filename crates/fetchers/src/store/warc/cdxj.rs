@@ -1,0 +1,275 @@
+//! A CDXJ index of an archive: a line for each page in it, sorted by URL and time, as pywb and its kin look pages up by.
+//!
+//! Owns: the lines, and the form of a URL by which they are sorted (SURT). An index is made from the archive itself, from the end of
+//! what it has already, so that a crawl that was killed leaves nothing out of it. Invariant: the index is there as a whole, sorted,
+//! before or after, never in between.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, BufWriter};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::tail::Records;
+
+/// What a line tells beside URL and time. Numbers are texts, as the tools that read such files expect.
+#[derive(Debug, Serialize, Deserialize)]
+struct Fields {
+    url: String,
+    mime: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    status: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    digest: String,
+    length: String,
+    offset: String,
+    filename: String,
+}
+
+/// Brings the index at `index` up to date with the files of an archive. Says how many lines are new. Cost: reading what is new of the
+/// archive, all of it where it is compressed; memory for the new lines.
+///
+/// # Errors
+/// When a file cannot be read or written, and when `index` is no CDXJ file.
+pub fn update(archive: &[PathBuf], index: &Path) -> io::Result<usize> {
+    let old = match File::open(index) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let indexed = old.as_ref().map(ends).transpose()?.unwrap_or_default();
+    let mut lines = Vec::new();
+    for path in archive {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let from = indexed.get(&name).copied().unwrap_or(0);
+        collect(path, &name, from, &mut lines)?;
+    }
+    if lines.is_empty() && old.is_some() {
+        return Ok(0);
+    }
+    lines.sort_unstable();
+    let folder = index.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    merge(old.map(|_| File::open(index)).transpose()?, &lines, &mut BufWriter::new(file.as_file_mut()))?;
+    // Temporary files are the owner's alone; an index is an ordinary file.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    }
+    file.persist(index).map_err(|error| error.error)?;
+    Ok(lines.len())
+}
+
+/// How far the index goes in each file.
+fn ends(file: &File) -> io::Result<HashMap<String, u64>> {
+    let mut ends = HashMap::new();
+    for line in BufReader::new(file).lines() {
+        let line = line?;
+        let fields = line.splitn(3, ' ').nth(2).and_then(|json| serde_json::from_str::<Fields>(json).ok());
+        let end = fields.and_then(|fields| {
+            let end = fields.offset.parse::<u64>().ok()?.checked_add(fields.length.parse().ok()?)?;
+            Some((fields.filename, end))
+        });
+        let Some((name, end)) = end else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("no line of a CDXJ file: {line:.80}")));
+        };
+        let known = ends.entry(name).or_insert(0);
+        *known = end.max(*known);
+    }
+    Ok(ends)
+}
+
+/// The lines for what the file at `path` holds from byte `from` on.
+fn collect(path: &Path, name: &str, from: u64, lines: &mut Vec<String>) -> io::Result<()> {
+    let file = File::open(path)?;
+    let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    let mut records = Records::of(&file, gzip, from)?;
+    while let Some(record) = records.next()? {
+        let head = Heads::of(&record.head);
+        let kind = head.warc("warc-type").unwrap_or_default();
+        let (true, Some(url)) = (matches!(kind, "response" | "revisit"), head.warc("warc-target-uri")) else {
+            continue;
+        };
+        let Ok(parsed) = Url::parse(url) else { continue };
+        let time = head.warc("warc-date").and_then(|date| DateTime::parse_from_rfc3339(date).ok()).unwrap_or_default();
+        let digest = head.warc("warc-payload-digest").unwrap_or_default();
+        let fields = Fields {
+            url: url.to_owned(),
+            mime: if kind == "revisit" { "warc/revisit".to_owned() } else { head.mime() },
+            status: head.status().unwrap_or_default().to_owned(),
+            digest: digest.strip_prefix("sha1:").unwrap_or(digest).to_owned(),
+            length: (record.end - record.start).to_string(),
+            offset: record.start.to_string(),
+            filename: name.to_owned(),
+        };
+        let json = serde_json::to_string(&fields).map_err(io::Error::other)?;
+        lines.push(format!("{} {} {json}", surt(&parsed), time.with_timezone(&Utc).format("%Y%m%d%H%M%S")));
+    }
+    Ok(())
+}
+
+/// The heads of a record: its own, and that of the answer in it.
+struct Heads<'h> {
+    warc: Vec<(&'h str, &'h str)>,
+    status: Option<&'h str>,
+    http: Vec<(&'h str, &'h str)>,
+}
+
+impl<'h> Heads<'h> {
+    fn of(bytes: &'h [u8]) -> Self {
+        // A head that is cut off, or that is no text, is read as far as it can be.
+        let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let (warc, http) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let http = http.split_once("\r\n\r\n").map_or(http, |(head, _)| head);
+        let fields = |head: &'h str| -> Vec<(&'h str, &'h str)> {
+            head.split("\r\n").skip(1).filter_map(|line| line.split_once(':')).map(|(n, v)| (n, v.trim())).collect()
+        };
+        let status = http.split("\r\n").next().and_then(|line| line.split(' ').nth(1));
+        Self { warc: fields(warc), status, http: fields(http) }
+    }
+
+    fn warc(&self, name: &str) -> Option<&'h str> {
+        field(&self.warc, name)
+    }
+
+    fn status(&self) -> Option<&'h str> {
+        self.status.filter(|status| status.len() == 3 && status.bytes().all(|b| b.is_ascii_digit()))
+    }
+
+    fn mime(&self) -> String {
+        let mime = field(&self.http, "content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if mime.is_empty() { "unk".to_owned() } else { mime.to_ascii_lowercase() }
+    }
+}
+
+fn field<'h>(fields: &[(&str, &'h str)], name: &str) -> Option<&'h str> {
+    fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+}
+
+/// Writes the old lines and the new ones, sorted.
+fn merge(old: Option<File>, new: &[String], out: &mut impl io::Write) -> io::Result<()> {
+    let mut new = new.iter().peekable();
+    if let Some(old) = old {
+        for line in BufReader::new(old).lines() {
+            let line = line?;
+            while let Some(next) = new.next_if(|next| **next < line) {
+                writeln!(out, "{next}")?;
+            }
+            writeln!(out, "{line}")?;
+        }
+    }
+    for line in new {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// The form of a URL that sorts by its host from the right: `http://www.example.com/a?b` is `com,example)/a?b`. As in other tools,
+/// `www.`, letter case, the order of the query's parts, and the usual ids of sessions in it make no difference.
+///
+/// ```
+/// use fetchwise_fetchers::store::warc::cdxj::surt;
+/// assert_eq!(surt(&"http://www.Example.com:80/A/?b=2&a=1".parse().unwrap()), "com,example)/a?a=1&b=2");
+/// ```
+pub fn surt(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
+    let host = without_www(&host);
+    let is_ipv6 = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());
+    let mut surt: String = match is_ipv6 {
+        true => host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+        false => host.rsplit('.').collect::<Vec<_>>().join(","),
+    };
+    if let Some(port) = url.port() {
+        surt.push_str(&format!(":{port}"));
+    }
+    surt.push_str(")/");
+    let path = unescaped(url.path()).to_ascii_lowercase();
+    surt.push_str(&path.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/"));
+    if let Some(query) = url.query().filter(|query| !query.is_empty()) {
+        let query = unescaped(query).to_ascii_lowercase();
+        let mut parts: Vec<&str> = query.split('&').filter(|part| !is_session(part)).collect();
+        parts.sort_unstable();
+        if !parts.is_empty() {
+            surt.push('?');
+            surt.push_str(&parts.join("&"));
+        }
+    }
+    surt.replace(' ', "%20")
+}
+
+/// The host without `www.`, `www2.` and the like.
+fn without_www(host: &str) -> &str {
+    let rest = host.strip_prefix("www").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest.and_then(|rest| rest.strip_prefix('.')).filter(|rest| !rest.is_empty()).unwrap_or(host)
+}
+
+/// Whether a part of a query is the id of a session, which differs from visit to visit.
+fn is_session(part: &str) -> bool {
+    let Some((name, value)) = part.split_once('=') else { return false };
+    matches!(name, "jsessionid" | "phpsessid" | "sid")
+        && value.len() == 32
+        && value.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
+/// The text with those escapes resolved that stand for a printable character of ASCII with no meaning in a URL; the others in lower
+/// case come out of [`surt`] as they are.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let byte = rest.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match byte.filter(|byte| (0x21..0x7f).contains(byte) && !matches!(byte, b'%' | b'#')) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = &rest[at + 3..];
+            }
+            None => {
+                out.push('%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn urls_sort_by_their_hosts_from_the_right() {
+        // What the Python package `surt` gives, but for the path parameters that it takes for sessions.
+        for (url, want) in [
+            ("http://127.0.0.1:8080/a/b.html", "1,0,0,127:8080)/a/b.html"),
+            ("http://www.Example.com/A/?b=2&a=1&C", "com,example)/a?a=1&b=2&c"),
+            ("http://www2.example.com/", "com,example)/"),
+            ("https://example.com:443/x/", "com,example)/x"),
+            ("http://e.org/a%20b/%C3%A9?q=%41%2f", "org,e)/a%20b/%c3%a9?q=a/"),
+            ("http://e.org/?", "org,e)/"),
+            ("http://e.org/?phpsessid=0123456789abcdef0123456789abcdef&x=1", "org,e)/?x=1"),
+            ("http://[::1]:80/x", "::1)/x"),
+            ("http://e.org//a//b", "org,e)/a/b"),
+            ("http://e.org/?a=1&&b", "org,e)/?&a=1&b"),
+        ] {
+            assert_eq!(surt(&Url::parse(url).unwrap()), want, "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_url_has_a_key_without_spaces(text in "https?://[a-zA-Z0-9.\\[\\]:%-]{1,30}(/\\PC{0,40})?") {
+            if let Ok(url) = Url::parse(&text) {
+                prop_assert!(!surt(&url).contains(char::is_whitespace));
+            }
+        }
+    }
+}

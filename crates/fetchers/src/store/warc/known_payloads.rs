@@ -1,0 +1,67 @@
+//! Payloads that an archive has already, so that the same page is kept once.
+//!
+//! Invariant: memory is bounded; of more payloads than that the oldest are forgotten, and kept once more when they come again. What an
+//! earlier process wrote is not known.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::record::{Digest, Original};
+
+/// So many payloads are remembered: some 30 MB with URLs of ordinary length.
+const SEEN_MAX: usize = 100_000;
+
+/// The payloads of late.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    originals: HashMap<Digest, Original>,
+    /// The digests in `originals`, the oldest first.
+    order: VecDeque<Digest>,
+}
+
+impl Seen {
+    /// The record that has this payload.
+    pub(super) fn get(&self, payload: &Digest) -> Option<&Original> {
+        self.originals.get(payload)
+    }
+
+    /// Remembers that `original` has this payload; the first one that had it stays.
+    pub(super) fn add(&mut self, payload: Digest, original: Original) {
+        if self.originals.contains_key(&payload) {
+            return;
+        }
+        if self.order.len() >= SEEN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.originals.remove(&oldest);
+        }
+        self.order.push_back(payload);
+        self.originals.insert(payload, original);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise_types::time::Timestamp;
+
+    #[test]
+    fn the_oldest_payload_makes_room_and_a_known_one_takes_none() {
+        let url: url::Url = "http://e.org/".parse().unwrap();
+        let original = |n: i64| Original { id: uuid::Uuid::nil(), url: url.clone(), at: Timestamp::from_millis(n) };
+        let digest = |n: usize| {
+            let mut digest = [0; 20];
+            digest[..8].copy_from_slice(&(n as u64).to_le_bytes());
+            digest
+        };
+        let mut seen = Seen::default();
+        for n in 0..SEEN_MAX {
+            seen.add(digest(n), original(n as i64));
+        }
+        seen.add(digest(7), original(-1));
+        assert_eq!(seen.get(&digest(7)).unwrap().at, Timestamp::from_millis(7), "the first one that had it");
+        seen.add(digest(SEEN_MAX), original(0));
+        assert!(
+            seen.get(&digest(0)).is_none() && seen.get(&digest(1)).is_some() && seen.get(&digest(SEEN_MAX)).is_some()
+        );
+    }
+}

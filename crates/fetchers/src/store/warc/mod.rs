@@ -1,0 +1,456 @@
+//! An archive of all pages in WARC 1.1: what was asked for, what came, and how it was brought; one gzip member a record when the name
+//! ends in `.gz`.
+//!
+//! `record` owns how records are written, `seen` which payloads are there already, `tail` how an archive ends, [`cdxj`] its index.
+//!
+//! The block of a `response` is what fetchwise has: status line, headers and the decoded body, so `Content-Encoding` and
+//! `Transfer-Encoding` are left out and `Content-Length` is the decoded length. A payload that is there already is a `revisit`. Where
+//! the fetcher kept its requests ([`Response::exchange`](crate::fetch::Response::exchange)), each is a `request`, and each redirect a
+//! `response` of its own. A `metadata` record names the fetcher. One record is appended at a time, and what could not be appended as a
+//! whole is taken back, so that a crash can only cut the last one. Memory does not grow with the page: a long body goes from its
+//! temporary file to the archive piece by piece. [`Warc::open`] cuts what is left of a torn record off and keeps it beside the archive:
+//! no record that is whole is ever lost, and nothing is appended to half a record.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use uuid::Uuid;
+
+use super::{Delivered, Store};
+use crate::store::warc::known_payloads::Seen;
+use fetchwise_types::time::Timestamp;
+use record::{Digest, Head, Kind, Original};
+use tail::Tail;
+
+pub mod cdxj;
+mod known_payloads;
+mod record;
+mod tail;
+
+/// Of a long body so much is in memory at a time.
+const CHUNK: usize = 256 << 10;
+
+/// Records whose block is not longer are made in memory and appended in one write.
+const IN_MEMORY: u64 = 4 << 20;
+
+/// How an archive is written.
+#[derive(Clone, Debug)]
+pub struct WarcOptions {
+    rotate_at: Option<u64>,
+    metadata: bool,
+    revisits: bool,
+}
+
+impl Default for WarcOptions {
+    fn default() -> Self {
+        Self { rotate_at: None, metadata: true, revisits: true }
+    }
+}
+
+impl WarcOptions {
+    /// Begins a new file once one has so many bytes: `crawl.warc.gz` goes on in `crawl-00001.warc.gz`. Default: one file.
+    #[must_use]
+    pub fn rotate_at(mut self, bytes: u64) -> Self {
+        self.rotate_at = Some(bytes.max(1));
+        self
+    }
+
+    /// Whether each page has a `metadata` record that names the fetcher, its time and the URL that was asked for. Default: yes.
+    #[must_use]
+    pub fn metadata(mut self, write: bool) -> Self {
+        self.metadata = write;
+        self
+    }
+
+    /// Whether a payload that was written before is left out, by a `revisit` record. Default: yes.
+    #[must_use]
+    pub fn revisits(mut self, write: bool) -> Self {
+        self.revisits = write;
+        self
+    }
+}
+
+/// An archive that is appended to.
+#[derive(Debug)]
+pub struct Warc {
+    /// The name that was asked for; files after the first are called after it.
+    path: PathBuf,
+    gzip: bool,
+    options: WarcOptions,
+    current: Mutex<Current>,
+    seen: Mutex<Seen>,
+    torn: Option<Torn>,
+}
+
+/// The file that is written.
+#[derive(Debug)]
+struct Current {
+    number: u32,
+    path: PathBuf,
+    file: File,
+}
+
+/// Half a record that a crash had left at the end of an archive, and where it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The archive.
+    pub archive: PathBuf,
+    /// Where it began: the length of the archive since.
+    pub at: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The file that it was moved to.
+    pub kept: PathBuf,
+}
+
+impl fmt::Display for Torn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { archive, at, bytes, kept } = self;
+        let (archive, kept) = (archive.display(), kept.display());
+        write!(
+            f,
+            "{archive} ended in the middle of a record, as after a crash: its last {bytes} bytes, from byte {at} on, "
+        )?;
+        write!(f, "were moved to {kept}; every whole record is still there")
+    }
+}
+
+/// Why an archive could not be opened. Nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WarcError {
+    /// It cannot be opened, read or written, or there is no room to keep half a record beside it.
+    #[error("cannot write {}: {source}", path.display())]
+    Io {
+        /// The archive.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process, or another [`Warc`], writes it.
+    #[error("{} is being written by somebody else", path.display())]
+    Busy {
+        /// The archive.
+        path: PathBuf,
+    },
+    /// It has something in it that is neither a record nor the beginning of one.
+    #[error("{} is damaged, or no such archive: there is no record at byte {at} of {len}", path.display())]
+    Damaged {
+        /// The archive.
+        path: PathBuf,
+        /// Where the last record ends that is whole, and has whole ones only before it.
+        at: u64,
+        /// The length of the archive.
+        len: u64,
+    },
+}
+
+impl Warc {
+    /// Opens the archive at `path`, as [`Warc::with`] does with the defaults.
+    ///
+    /// # Errors
+    /// See [`WarcError`].
+    pub fn open(path: &Path) -> Result<Self, WarcError> {
+        Self::with(path, WarcOptions::default())
+    }
+
+    /// Opens the archive at `path`, which gets a `warcinfo` record when it is new, and is nobody else's until it is closed. One that was
+    /// rotated goes on in its last file.
+    ///
+    /// An archive that ends with half a record is cut there; the half is kept in a file beside it, and [`Warc::torn`] tells of
+    /// it. Cost: reading the last record. Only when the archive does not end with a whole record is more of it read: the heads
+    /// of all records, or all of it when it is compressed.
+    ///
+    /// # Errors
+    /// See [`WarcError`].
+    pub fn with(path: &Path, options: WarcOptions) -> Result<Self, WarcError> {
+        let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        let mut number = 0;
+        if options.rotate_at.is_some() {
+            while name_of(path, number + 1).exists() {
+                number += 1;
+            }
+        }
+        let current = name_of(path, number);
+        let failed = |source| WarcError::Io { path: current.clone(), source };
+        // A pipe has no end to be looked at; opened for reading, too, it would be its own reader.
+        let is_pipe = fs::metadata(&current).is_ok_and(|about| !about.is_file());
+        let file = open_alone(&current, !is_pipe)?;
+        let len = |file: &File| file.metadata().map(|about| about.len()).map_err(failed);
+        let torn = if !is_pipe && len(&file)? > 0 { mend(&current, &file, gzip)? } else { None };
+        let is_new = len(&file)? == 0;
+        let archive = Self {
+            path: path.to_owned(),
+            gzip,
+            options,
+            current: Mutex::new(Current { number, path: current.clone(), file }),
+            seen: Mutex::default(),
+            torn,
+        };
+        if is_new {
+            let info = archive.info(&current).map_err(failed)?;
+            let mut open = archive.current.lock().unwrap_or_else(PoisonError::into_inner);
+            append(&mut open.file, |file| file.write_all(&info)).map_err(failed)?;
+        }
+        Ok(archive)
+    }
+
+    /// Half a record that was found at the end when the archive was opened, and moved out of the way.
+    pub fn torn(&self) -> Option<&Torn> {
+        self.torn.as_ref()
+    }
+
+    /// The files that the archive at `path` has, in order: itself, and those that it went on in.
+    pub fn files(path: &Path) -> Vec<PathBuf> {
+        (0..).map(|number| name_of(path, number)).take_while(|file| file.exists()).collect()
+    }
+
+    /// The first record of the file at `path`.
+    fn info(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let info = format!("software: fetchwise/{}\r\nformat: WARC File Format 1.1\r\n", env!("CARGO_PKG_VERSION"));
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let head = Head { file: name, ..Head::new(Kind::Info, Timestamp::now()) };
+        self.in_memory(&head, info.as_bytes())
+    }
+
+    /// A record whose block is in memory.
+    fn in_memory(&self, head: &Head, block: &[u8]) -> io::Result<Vec<u8>> {
+        let len = block.len() as u64;
+        self.made(&head.to_bytes(record::digest(block), len), len, &mut &*block)
+    }
+
+    fn made(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<Vec<u8>> {
+        if self.gzip {
+            return compress(Vec::new(), head, len, block);
+        }
+        let mut bytes = Vec::new();
+        record::write(&mut bytes, head, len, block)?;
+        Ok(bytes)
+    }
+
+    /// Appends one record whose block is the `len` bytes of `block`. Says in which file it is.
+    fn append(&self, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<PathBuf> {
+        // Compressing takes its time: not while others wait for the file.
+        if len <= IN_MEMORY {
+            let bytes = self.made(head, len, block)?;
+            self.take_in(|file| file.write_all(&bytes))
+        } else if !self.gzip {
+            self.take_in(|file| record::write(file, head, len, block))
+        } else {
+            let mut member = compress(self.scratch_file()?, head, len, block)?;
+            member.rewind()?;
+            self.take_in(|file| io::copy(&mut BufReader::with_capacity(CHUNK, &member), file).map(drop))
+        }
+    }
+
+    /// A file without a name, beside the archive: where the record must find room anyway.
+    fn scratch_file(&self) -> io::Result<File> {
+        tempfile::tempfile_in(folder_of(&self.path))
+    }
+
+    /// Has the file for `write` alone; takes back what it wrote when it fails.
+    fn take_in(&self, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<PathBuf> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(max) = self.options.rotate_at
+            && current.file.metadata()?.len() >= max
+        {
+            *current = self.next_file(current.number + 1)?;
+        }
+        append(&mut current.file, write)?;
+        Ok(current.path.clone())
+    }
+
+    fn next_file(&self, number: u32) -> io::Result<Current> {
+        let path = name_of(&self.path, number);
+        let mut file = open_alone(&path, true).map_err(io::Error::other)?;
+        if file.metadata()?.len() == 0 {
+            let info = self.info(&path)?;
+            append(&mut file, |file| file.write_all(&info))?;
+        }
+        Ok(Current { number, path, file })
+    }
+
+    /// The record that has this payload already.
+    fn original(&self, payload: &Digest, is_empty: bool) -> Option<Original> {
+        // An empty payload is no less than a reference to one.
+        if !self.options.revisits || is_empty {
+            return None;
+        }
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(payload).cloned()
+    }
+
+    /// The redirects on the way to a page, each with its request, and the request for the page itself.
+    fn put_requests(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+        for exchange in &page.response.exchange {
+            let mut answered = response;
+            let url = Some(exchange.url.clone());
+            if let Some(redirect) = &exchange.redirect {
+                let block = record::answer_head(redirect.status, &redirect.headers, 0);
+                let (_, payload, _) = record::digests(&block, &mut io::empty())?;
+                let head = Head {
+                    url: url.clone(),
+                    peer: exchange.peer,
+                    payload: Some(payload),
+                    ..Head::new(Kind::Response, page.at)
+                };
+                answered = head.id;
+                let len = block.len() as u64;
+                self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+            }
+            let block = record::request_head(&exchange.url, &exchange.request);
+            let (at, peer) = (page.at, exchange.peer);
+            let head = Head { url, peer, concurrent_to: Some(answered), ..Head::new(Kind::Request, at) };
+            let len = block.len() as u64;
+            self.append(&head.to_bytes(record::digest(&block), len), len, &mut block.as_slice())?;
+        }
+        Ok(())
+    }
+
+    /// What brought a page, and how long that took.
+    fn put_metadata(&self, page: &Delivered<'_>, response: Uuid) -> io::Result<()> {
+        if !self.options.metadata {
+            return Ok(());
+        }
+        let mut text = format!("fetcher: {}\r\n", page.fetcher.replace(['\r', '\n'], " "));
+        if *page.url != page.response.final_url {
+            text.push_str(&format!("asked-for: {}\r\n", page.url));
+        }
+        text.push_str(&format!("fetchTimeMs: {}\r\n", page.response.duration.as_millis()));
+        let head = Head {
+            url: Some(page.response.final_url.clone()),
+            concurrent_to: Some(response),
+            ..Head::new(Kind::Metadata, page.at)
+        };
+        let len = text.len() as u64;
+        self.append(&head.to_bytes(record::digest(text.as_bytes()), len), len, &mut text.as_bytes()).map(drop)
+    }
+}
+
+/// The `number`th file of the archive at `path`: its number stands before all that follows the first dot of its name.
+fn name_of(path: &Path, number: u32) -> PathBuf {
+    if number == 0 {
+        return path.to_owned();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, rest) = match name.split_once('.') {
+        Some((stem, rest)) => (stem, format!(".{rest}")),
+        None => (name.as_str(), String::new()),
+    };
+    path.with_file_name(format!("{stem}-{number:05}{rest}"))
+}
+
+/// Opens a file to append to that nobody else writes.
+fn open_alone(path: &Path, readable: bool) -> Result<File, WarcError> {
+    let failed = |source| WarcError::Io { path: path.to_owned(), source };
+    let file = OpenOptions::new().read(readable).create(true).append(true).open(path).map_err(failed)?;
+    // Where there are no locks, there is none.
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(WarcError::Busy { path: path.to_owned() }),
+        _ => Ok(file),
+    }
+}
+
+/// Has `write` append to the file, and takes back what it wrote when it fails: half a record would swallow the next one.
+fn append(file: &mut File, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let whole = file.metadata()?.len();
+    write(file).inspect_err(|_| drop(file.set_len(whole)))
+}
+
+/// The record as one gzip member, in `out`.
+fn compress<W: Write>(out: W, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<W> {
+    let mut encoder = GzEncoder::new(out, Compression::default());
+    record::write(&mut encoder, head, len, block)?;
+    encoder.finish()
+}
+
+/// Cuts off half a record at the end of `file`, after it has been put aside.
+fn mend(path: &Path, mut file: &File, gzip: bool) -> Result<Option<Torn>, WarcError> {
+    let failed = |source| WarcError::Io { path: path.to_owned(), source };
+    let len = file.metadata().map_err(failed)?.len();
+    match tail::inspect(file, gzip).map_err(failed)? {
+        Tail::Whole => Ok(None),
+        Tail::Damaged(at) => Err(WarcError::Damaged { path: path.to_owned(), at, len }),
+        Tail::Torn(at) => {
+            let kept = file.seek(SeekFrom::Start(at)).and_then(|_| put_aside(file, path, at)).map_err(failed)?;
+            file.set_len(at).map_err(failed)?;
+            Ok(Some(Torn { archive: path.to_owned(), at, bytes: len - at, kept }))
+        }
+    }
+}
+
+/// Writes the rest of `torn` to a new file beside `path`, named after the byte where it began.
+fn put_aside(mut torn: &File, path: &Path, at: u64) -> io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".torn-{at}"));
+    let mut kept = PathBuf::from(&name);
+    for number in 2_u32.. {
+        match OpenOptions::new().write(true).create_new(true).open(&kept) {
+            Ok(mut file) => {
+                // It must be there, and under its name, before it is cut off here.
+                let copied = io::copy(&mut torn, &mut file).and_then(|_| file.sync_all()).and_then(|()| sync_dir(path));
+                if let Err(error) = copied {
+                    drop(fs::remove_file(&kept));
+                    return Err(error);
+                }
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let mut next = name.clone();
+                next.push(format!("-{number}"));
+                kept = next.into();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kept)
+}
+
+/// Makes new names in the folder of `path` last. Windows has no such call and needs none.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder_of(path))?.sync_all() } else { Ok(()) }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl Store for Warc {
+    fn put(&self, page: &Delivered<'_>) -> io::Result<PathBuf> {
+        let response = page.response;
+        let answer = record::answer_head(response.status, &response.headers, response.body.len());
+        let (of_block, of_payload, len) = record::digests(&answer, &mut response.body.reader())?;
+        if len != answer.len() as u64 + response.body.len() {
+            return Err(record::cut_short());
+        }
+        let is_empty = response.body.is_empty();
+        let original = self.original(&of_payload, is_empty);
+        let is_revisit = original.is_some();
+        let head = Head {
+            url: Some(response.final_url.clone()),
+            peer: response.exchange.last().and_then(|exchange| exchange.peer),
+            payload: Some(of_payload),
+            // The server closed the connection before the length that it had announced.
+            truncated: response.truncated.then_some("disconnect"),
+            ..Head::new(original.map_or(Kind::Response, Kind::Revisit), page.at)
+        };
+        let file = if is_revisit {
+            let answered = answer.len() as u64;
+            self.append(&head.to_bytes(record::digest(&answer), answered), answered, &mut answer.as_slice())?
+        } else {
+            let mut block = answer.as_slice().chain(response.body.reader());
+            self.append(&head.to_bytes(of_block, len), len, &mut block)?
+        };
+        if !is_revisit && !is_empty && self.options.revisits {
+            let original = Original { id: head.id, url: response.final_url.clone(), at: page.at };
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(of_payload, original);
+        }
+        self.put_requests(page, head.id)?;
+        self.put_metadata(page, head.id)?;
+        Ok(file)
+    }
+}

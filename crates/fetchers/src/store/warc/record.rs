@@ -1,0 +1,219 @@
+//! Records of WARC 1.1: their heads, and the digests in them.
+//!
+//! Owns which fields a record has, how they are spelled, and in which order they come: the same page gives the same fields, those of
+//! the standard first. Invariant: nothing that came from outside ends a line of a head. Must not know about files.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use data_encoding::BASE32;
+use sha1::{Digest as _, Sha1};
+use url::Url;
+use uuid::Uuid;
+
+use fetchwise_types::attempt::id;
+use fetchwise_types::response::Header;
+use fetchwise_types::time::Timestamp;
+
+/// What a record ends with.
+pub(super) const RECORD_END: &[u8] = b"\r\n\r\n";
+/// What a `revisit` record says of how it knows that it is one.
+const SAME_PAYLOAD: &str = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest";
+/// What is read of a body at a time.
+const CHUNK: usize = 64 << 10;
+
+/// Headers that speak of the transfer, which the stored block no longer has.
+const TRANSFER_HEADERS: [&str; 5] =
+    ["content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"];
+
+/// What kind of record it is.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Info,
+    Request,
+    Response,
+    /// A response whose payload is in the archive already.
+    Revisit(Original),
+    Metadata,
+}
+
+/// The record that has a payload already.
+#[derive(Clone, Debug)]
+pub(super) struct Original {
+    pub(super) id: Uuid,
+    pub(super) url: Url,
+    pub(super) at: Timestamp,
+}
+
+/// A SHA-1 digest: what archives compare payloads by. It tells copies apart, and guards against nobody.
+pub(super) type Digest = [u8; 20];
+
+/// The head of a record but for its length.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) kind: Kind,
+    pub(super) id: Uuid,
+    pub(super) at: Timestamp,
+    pub(super) url: Option<Url>,
+    /// The record that it belongs to.
+    pub(super) concurrent_to: Option<Uuid>,
+    pub(super) peer: Option<IpAddr>,
+    pub(super) payload: Option<Digest>,
+    /// Why the payload is not whole.
+    pub(super) truncated: Option<&'static str>,
+    /// The name of the file, in its `warcinfo`.
+    pub(super) file: Option<String>,
+}
+
+impl Head {
+    /// A head that says nothing beside its kind and time.
+    pub(super) fn new(kind: Kind, at: Timestamp) -> Self {
+        Self {
+            kind,
+            id: id::new(),
+            at,
+            url: None,
+            concurrent_to: None,
+            peer: None,
+            payload: None,
+            truncated: None,
+            file: None,
+        }
+    }
+
+    /// The head as it is written, with the empty line at its end.
+    pub(super) fn to_bytes(&self, block: Digest, len: u64) -> Vec<u8> {
+        let mut text = String::from("WARC/1.1\r\n");
+        let mut field = |name: &str, value: &str| {
+            let value: String = value.chars().filter(|c| !c.is_control()).collect();
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{name}: {value}\r\n");
+        };
+        let (kind, content_type) = match &self.kind {
+            Kind::Info => ("warcinfo", "application/warc-fields"),
+            Kind::Request => ("request", "application/http; msgtype=request"),
+            Kind::Response => ("response", "application/http; msgtype=response"),
+            Kind::Revisit(_) => ("revisit", "application/http; msgtype=response"),
+            Kind::Metadata => ("metadata", "application/warc-fields"),
+        };
+        field("WARC-Type", kind);
+        field("WARC-Record-ID", &urn(self.id));
+        field("WARC-Date", &date(self.at));
+        if let Some(url) = &self.url {
+            field("WARC-Target-URI", url.as_str());
+        }
+        if let Some(other) = self.concurrent_to {
+            field("WARC-Concurrent-To", &urn(other));
+        }
+        if let Some(peer) = self.peer {
+            field("WARC-IP-Address", &peer.to_string());
+        }
+        if let Kind::Revisit(original) = &self.kind {
+            field("WARC-Profile", SAME_PAYLOAD);
+            field("WARC-Refers-To", &urn(original.id));
+            field("WARC-Refers-To-Target-URI", original.url.as_str());
+            field("WARC-Refers-To-Date", &date(original.at));
+        }
+        if let Some(reason) = self.truncated {
+            field("WARC-Truncated", reason);
+        }
+        if let Some(file) = &self.file {
+            field("WARC-Filename", file);
+        }
+        field("WARC-Block-Digest", &shown(block));
+        if let Some(payload) = self.payload {
+            field("WARC-Payload-Digest", &shown(payload));
+        }
+        field("Content-Type", content_type);
+        field("Content-Length", &len.to_string());
+        text.push_str("\r\n");
+        text.into_bytes()
+    }
+}
+
+/// A digest as archives write it.
+pub(super) fn shown(digest: Digest) -> String {
+    format!("sha1:{}", BASE32.encode(&digest))
+}
+
+/// The digests of what `block` holds after the first `head` bytes, and of all of it, with how long it is.
+pub(super) fn digests(head: &[u8], payload: &mut dyn Read) -> io::Result<(Digest, Digest, u64)> {
+    let (mut of_block, mut of_payload) = (Sha1::new_with_prefix(head), Sha1::new());
+    let (mut chunk, mut len) = (vec![0; CHUNK], head.len() as u64);
+    loop {
+        match payload.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(read) => {
+                of_block.update(&chunk[..read]);
+                of_payload.update(&chunk[..read]);
+                len += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((of_block.finalize().into(), of_payload.finalize().into(), len))
+}
+
+/// The digest of a block that is in memory.
+pub(super) fn digest(block: &[u8]) -> Digest {
+    Sha1::digest(block).into()
+}
+
+/// Writes a record whose block is the `len` bytes of `block`.
+pub(super) fn write(out: &mut impl Write, head: &[u8], len: u64, block: &mut dyn Read) -> io::Result<()> {
+    out.write_all(head)?;
+    let copied = io::copy(&mut io::BufReader::with_capacity(CHUNK, block.take(len)), out)?;
+    if copied != len {
+        return Err(cut_short());
+    }
+    out.write_all(RECORD_END)
+}
+
+/// A body has fewer bytes than when it came: its file was cut.
+pub(super) fn cut_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the page is shorter than it was when it came")
+}
+
+/// The head of an HTTP answer as it is stored: without what speaks of a transfer that is over, and with the length of what is.
+pub(super) fn answer_head(status: u16, headers: &[Header], len: u64) -> Vec<u8> {
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason.unwrap_or_default()).into_bytes();
+    let kept = headers.iter().filter(|h| !TRANSFER_HEADERS.iter().any(|name| h.name.eq_ignore_ascii_case(name)));
+    push_headers(&mut head, kept);
+    head.extend_from_slice(format!("Content-Length: {len}\r\n\r\n").as_bytes());
+    head
+}
+
+/// A request as it went out.
+pub(super) fn request_head(url: &Url, headers: &[Header]) -> Vec<u8> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut head = format!("GET {}{query} HTTP/1.1\r\n", url.path()).into_bytes();
+    // What unlocks somebody's account has no place in an archive that others read.
+    let secrets = ["authorization", "cookie", "proxy-authorization"];
+    push_headers(&mut head, headers.iter().filter(|h| !secrets.iter().any(|name| h.name.eq_ignore_ascii_case(name))));
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn push_headers<'a>(head: &mut Vec<u8>, headers: impl Iterator<Item = &'a Header>) {
+    for header in headers {
+        // A header with a line break in it would be two; it cannot come from a parser, and must not go into an archive.
+        if http::HeaderName::from_bytes(header.name.as_bytes()).is_err() {
+            continue;
+        }
+        let value: String = header.value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+        head.extend_from_slice(format!("{}: {value}\r\n", header.name).as_bytes());
+    }
+}
+
+fn urn(id: Uuid) -> String {
+    format!("<urn:uuid:{id}>")
+}
+
+fn date(at: Timestamp) -> String {
+    let time = DateTime::<Utc>::from_timestamp_millis(at.as_millis()).unwrap_or_default();
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}

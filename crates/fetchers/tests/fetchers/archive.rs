@@ -1,0 +1,308 @@
+//! `archive_proxy` on a stand-in of the Wayback Machine: which copy it brings, what it says of it, and that an archive's own
+//! troubles are nobody else's.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::archive::{Archive, ArchiveFetcher, ArchiveOptions};
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::rfc3339;
+use fetchwise::selector::{Selector, Sink, SinkError};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_testsite::origin::{Origin, Site};
+use fetchwise_testsite::services::Reply;
+use fetchwise_testsite::services::archive::{Capture, Moods, WebArchive};
+
+const PAGE: &str = "https://example.org/news?id=7";
+/// The archive has an address of its own: what is learned and paused goes by hosts.
+const ARCHIVE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
+
+fn story(of: &str) -> String {
+    let text =
+        "The council met on Tuesday and agreed on the plan for the harbour, which had been put off twice. ".repeat(20);
+    format!("<html><head><title>{of}</title></head><body><h1>{of}</h1><p>{text}</p></body></html>")
+}
+
+fn captures() -> Vec<Capture> {
+    let mut newest = Capture::page("20240601080000", PAGE, &story("of 2024"));
+    newest.headers.push(("Server".to_owned(), "nginx".to_owned()));
+    vec![
+        Capture::page("20100101000000", PAGE, &story("of 2010")),
+        newest,
+        Capture::page("20150310121212", PAGE, &story("of 2015")),
+        Capture::redirect("20240601080000", "https://example.org/old", PAGE),
+        Capture::page(
+            "20240601080000",
+            "https://example.org/walled",
+            "<html><head><title>Just a moment...</title></head><body><div id=\"challenge-running\"></div>\
+             <script src=\"/cdn-cgi/challenge-platform/h/b/orchestrate/chl_page/v1\"></script></body></html>",
+        ),
+    ]
+}
+
+fn loopback() -> AddressGuard {
+    AddressGuard::new([], true)
+}
+
+fn wayback(archive: &WebArchive) -> Archive {
+    let url = |path| archive.service().url(path).parse().unwrap();
+    Archive::Wayback { base: url("/"), availability: Some(url("/wayback/available")) }
+}
+
+fn fetcher(archives: Vec<Archive>, wanted: Option<&str>) -> ArchiveFetcher {
+    let wanted = wanted.map(|text| rfc3339::parse(text).unwrap());
+    let options = ArchiveOptions { archives, wanted, ..ArchiveOptions::default() };
+    ArchiveFetcher::new(options, HttpFetcher::builder().guard(loopback())).unwrap()
+}
+
+async fn get(fetcher: &ArchiveFetcher, url: &str) -> Result<Response, FetchError> {
+    let limits = Limits { deadline: Duration::from_secs(20), ..Limits::default() };
+    fetcher.fetch(Request { url: &url.parse().unwrap(), limits: &limits }).await
+}
+
+fn text(response: &Response) -> String {
+    String::from_utf8_lossy(response.body.head()).into_owned()
+}
+
+#[tokio::test]
+async fn the_newest_copy_comes_raw_and_says_whose_and_from_when_it_is() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let copy = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap();
+    assert!(text(&copy).contains("of 2024") && !text(&copy).contains("banner"), "{}", text(&copy));
+    assert_eq!((copy.status, copy.final_url.as_str(), copy.chain.len()), (200, PAGE, 0));
+    let elsewhere = copy.elsewhere.unwrap();
+    assert_eq!(&*elsewhere.by, "127.0.0.9");
+    assert_eq!(rfc3339::format(elsewhere.captured.unwrap()), "2024-06-01T08:00:00.000Z");
+    let header = |name: &str| copy.headers.iter().find(|header| header.name == name).map(|header| &*header.value);
+    assert_eq!(header("server"), Some("nginx"), "the headers are those of the page");
+    assert_eq!(header("memento-datetime"), Some("Sat, 01 Jun 2024 08:00:00 GMT"));
+}
+
+#[tokio::test]
+async fn a_wanted_date_brings_the_copy_that_is_nearest_to_it_by_each_interface() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
+    let knows_nothing = Moods { availability_knows_nothing: true, ..Moods::default() };
+    for (archives, moods) in [
+        (vec![wayback(&archive)], Moods::default()),
+        (vec![wayback(&archive)], knows_nothing),
+        (vec![gate], Moods::default()),
+    ] {
+        archive.set(moods);
+        for (wanted, title) in
+            [(Some("2014-01-01T00:00:00Z"), "of 2015"), (Some("1999-01-01T00:00:00Z"), "of 2010"), (None, "of 2024")]
+        {
+            let copy = get(&fetcher(archives.clone(), wanted), PAGE).await.unwrap();
+            assert!(text(&copy).contains(title), "{archives:?} {wanted:?}: {}", text(&copy));
+            assert!(!text(&copy).contains("banner"), "{archives:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_captured_redirect_leads_to_the_copy_of_where_it_led_and_never_to_the_live_site() {
+    let live = Origin::start([("127.0.0.1", Site::Static)]).unwrap();
+    let (old, new) = (live.url("127.0.0.1", "/old"), live.url("127.0.0.1", "/new"));
+    let captures =
+        vec![Capture::redirect("20240601080000", &old, &new), Capture::page("20240601080000", &new, &story("of then"))];
+    let archive = WebArchive::start(ARCHIVE, captures).unwrap();
+    let gate = Archive::TimeGate(archive.service().url("/timegate/").parse().unwrap());
+    for locations_as_captured in [false, true] {
+        archive.set(Moods { locations_as_captured, ..Moods::default() });
+        let copy = get(&fetcher(vec![gate.clone()], None), &old).await.unwrap();
+        assert!(text(&copy).contains("of then"), "{locations_as_captured}: {}", text(&copy));
+        assert_eq!((copy.final_url.as_str(), copy.chain.len()), (new.as_str(), 1));
+    }
+    assert_eq!(live.hits("127.0.0.1"), 0);
+}
+
+#[tokio::test]
+async fn no_copy_is_not_held_and_an_archive_that_fails_is_a_go_between_that_fails() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let one = fetcher(vec![wayback(&archive)], None);
+    let error = get(&one, "https://example.org/nobody").await.unwrap_err();
+    assert_eq!((error.kind, error.status), (ErrorKind::NotHeld, None), "{error}");
+    for status in [500, 502, 503, 0] {
+        archive.set(Moods { instead: Some(Reply::status(status)), ..Moods::default() });
+        let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{status}: {error}");
+        assert!(error.headers.is_empty() && !error.unavailable, "{error:?}");
+    }
+    archive
+        .set(Moods { instead: Some(Reply::status(200).body("text/html", "<h1>Maintenance</h1>")), ..Moods::default() });
+    let error = get(&fetcher(vec![wayback(&archive)], None), PAGE).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::ProxyError, "a page that is no copy: {error}");
+}
+
+#[tokio::test]
+async fn a_second_archive_is_asked_where_the_first_one_has_nothing_or_fails() {
+    let (empty, full) = (WebArchive::start(ARCHIVE, vec![]).unwrap(), WebArchive::start(ARCHIVE, captures()).unwrap());
+    let both = fetcher(vec![wayback(&empty), wayback(&full)], None);
+    assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
+    empty.set(Moods { instead: Some(Reply::status(500)), ..Moods::default() });
+    assert!(text(&get(&both, PAGE).await.unwrap()).contains("of 2024"));
+    let error = get(&both, "https://example.org/nobody").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::ProxyError, "the one that failed might have had it: {error}");
+}
+
+#[tokio::test]
+async fn an_archive_that_says_not_now_is_left_alone_and_nobody_else_is_blamed() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let slow_down = Reply::status(429).header("Retry-After", "600");
+    archive.set(Moods { instead: Some(slow_down), ..Moods::default() });
+    let one = fetcher(vec![wayback(&archive)], None);
+    let error = get(&one, PAGE).await.unwrap_err();
+    assert_eq!((error.kind, error.status), (ErrorKind::ProxyError, None), "{error}");
+    let asked = archive.service().asked().len();
+    let error = get(&one, PAGE).await.unwrap_err();
+    assert!(error.unavailable, "{error:?}");
+    assert_eq!(archive.service().asked().len(), asked, "it was asked to be left alone");
+}
+
+#[tokio::test]
+async fn limits_and_the_guard_hold_for_copies() {
+    let archive = WebArchive::start(ARCHIVE, captures()).unwrap();
+    let one = fetcher(vec![wayback(&archive)], None);
+    let limits = Limits { max_body: 1000, ..Limits::default() };
+    let error = one.fetch(Request { url: &PAGE.parse().unwrap(), limits: &limits }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
+    let options = ArchiveOptions { archives: vec![wayback(&archive)], ..ArchiveOptions::default() };
+    let shut = ArchiveFetcher::new(options, HttpFetcher::builder()).unwrap();
+    let asked = archive.service().asked().len();
+    let error = get(&shut, PAGE).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::ProxyError, "{error}");
+    assert_eq!(archive.service().asked().len(), asked);
+}
+
+/// A domain, and until when it is paused.
+type HostPause = (String, Option<Timestamp>);
+
+#[derive(Clone, Default)]
+struct Kept {
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    pauses: Arc<Mutex<Vec<HostPause>>>,
+}
+
+impl Sink for Kept {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.attempts.lock().unwrap().push(attempt.clone());
+        Ok(())
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, _: Timestamp) {
+        self.pauses.lock().unwrap().push((domain.to_owned(), until));
+    }
+}
+
+/// A site that refuses everybody, and what a pipeline with the plain fetcher and the archive makes of it.
+struct World {
+    origin: Origin,
+    archive: WebArchive,
+    kept: Kept,
+    pipeline: Pipeline,
+}
+
+impl World {
+    fn new(site: Site, path: &str, capture: Option<&str>) -> Self {
+        let origin = Origin::start([("127.0.0.1", site)]).unwrap();
+        let url = origin.url("127.0.0.1", path);
+        let captures = capture.map(|body| Capture::page("20240601080000", &url, body));
+        let archive = WebArchive::start(ARCHIVE, captures.into_iter().collect()).unwrap();
+        let (kept, clock) = (Kept::default(), Arc::new(Clock::fixed(Timestamp::now())));
+        let selector = Selector::builder()
+            .sink(kept.clone())
+            .clock(clock)
+            .fetcher(FetcherSpec::by_name("direct_access"))
+            .fetcher(FetcherSpec { prior: 0.9, ..FetcherSpec::by_name("archive_proxy") });
+        let pipeline = Pipeline::builder(Arc::new(selector.build().unwrap()))
+            .fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()))
+            .fetcher(Arc::new(fetcher(vec![wayback(&archive)], None)))
+            .build()
+            .unwrap();
+        Self { origin, archive, kept, pipeline }
+    }
+
+    async fn get(&self, path: &str) -> Report {
+        self.pipeline.fetch(&Link::new(self.origin.url("127.0.0.1", path))).await
+    }
+
+    fn attempts(&self) -> Vec<(String, Option<String>, f64, bool)> {
+        let of = |attempt: &Attempt| {
+            let error = attempt.error_type.as_ref().map(|error| error.name().to_owned());
+            (attempt.fetcher.clone(), error, attempt.weight, attempt.is_banned)
+        };
+        self.kept.attempts.lock().unwrap().iter().map(of).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_live_page_is_preferred_and_a_blocked_one_comes_from_the_archive_with_its_date() {
+    let world = World::new(Site::Static, "/a", Some(&story("of then")));
+    assert_eq!(world.get("/a").await.fetcher.as_deref(), Some("direct_access"));
+    assert!(world.archive.service().asked().is_empty());
+
+    let world = World::new(Site::FORBIDDEN, "/a", Some(&story("of then")));
+    let report = world.get("/a").await;
+    assert!(report.success && report.is_banned, "{report:?}");
+    assert_eq!((report.fetcher.as_deref(), report.requests), (Some("archive_proxy"), 2));
+    let elsewhere = report.elsewhere.unwrap();
+    assert_eq!((&*elsewhere.by, elsewhere.day().as_deref()), ("127.0.0.9", Some("2024-06-01")));
+    let attempts = world.kept.attempts.lock().unwrap().clone();
+    let tags: Vec<(&str, &str)> =
+        attempts[1].heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    assert!(tags.contains(&("served_by", "127.0.0.9")), "{tags:?}");
+    assert!(tags.contains(&("archived_at", "2024-06-01")), "{tags:?}");
+    let stored = attempts[1].response_headers.iter().find(|header| &*header.name == "memento-datetime");
+    assert_eq!(stored.map(|header| &*header.value), Some("Sat, 01 Jun 2024 08:00:00 GMT"));
+}
+
+#[tokio::test]
+async fn what_an_archive_does_wrong_moves_no_evidence_and_no_pause_of_the_site() {
+    for (reply, weight) in [
+        (Reply::status(429).header("Retry-After", "600"), 0.0),
+        (Reply::status(503).header("Retry-After", "600"), 0.0),
+        (Reply::status(500), 0.0),
+        (Reply::status(0), 0.0),
+    ] {
+        let status = reply.status;
+        let world = World::new(Site::ReactShell, "/a", None);
+        world.archive.set(Moods { instead: Some(reply), ..Moods::default() });
+        let report = world.get("/a").await;
+        let attempts = world.attempts();
+        assert_eq!(
+            attempts[1],
+            ("archive_proxy".to_owned(), Some("proxy_error".to_owned()), weight, false),
+            "{status}"
+        );
+        assert!(world.kept.pauses.lock().unwrap().is_empty(), "{status}");
+        // The site's own answer stays the last word.
+        assert_eq!((report.error_type, report.is_banned), (Some("wrong_tool"), false), "{status}: {report:?}");
+    }
+}
+
+#[tokio::test]
+async fn that_there_is_no_copy_is_learned_of_the_archive_and_does_not_undo_a_block() {
+    let world = World::new(Site::FORBIDDEN, "/a", None);
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.is_banned), (Some("blocked_403"), true), "{report:?}");
+    assert_eq!(report.fetcher.as_deref(), Some("direct_access"), "whose answer it is");
+    assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
+}
+
+#[tokio::test]
+async fn a_copy_of_a_wall_is_no_block_of_today() {
+    let captures = captures();
+    let wall = captures.iter().find(|capture| capture.url.ends_with("/walled")).unwrap();
+    let world = World::new(Site::ReactShell, "/a", Some(&wall.body));
+    let report = world.get("/a").await;
+    assert!(!report.success && !report.is_banned, "{report:?}");
+    assert_eq!(world.attempts()[1], ("archive_proxy".to_owned(), Some("not_held".to_owned()), 1.0, false));
+    assert!(world.kept.pauses.lock().unwrap().is_empty());
+}

@@ -1,0 +1,120 @@
+//! A service with a browser of its own, as FlareSolverr is one, on loopback: its pages, its troubles, and what it is never asked.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::dial::Dialer;
+use fetchwise::fetch::flaresolverr::{SolverFetcher, SolverOptions};
+use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use fetchwise_testsite::services::{Asked, Reply, Service};
+use serde_json::{Value, json};
+
+/// Answers as the service does: the page in a solution, or a 500 with a message.
+fn solve(asked: &Asked) -> Reply {
+    let ask: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+    let url = ask["url"].as_str().unwrap_or_default();
+    let solved = |status: u16, url: &str, body: &str| {
+        let headers = json!({"content-type": "text/html; charset=latin1", "content-encoding": "gzip", "server": "nginx", "x y": "1"});
+        let solution = json!({"url": url, "status": status, "headers": headers, "response": body, "cookies": [], "userAgent": "x"});
+        Reply::status(200)
+            .body("application/json", json!({"status": "ok", "message": "", "solution": solution}).to_string())
+    };
+    let failed = |message: &str| {
+        Reply::status(500).body("application/json", json!({"status": "error", "message": message}).to_string())
+    };
+    match url.rsplit('/').next().unwrap_or_default() {
+        "page" => solved(200, url, "<html><h1>Straße</h1></html>"),
+        "gone" => solved(404, url, "<h1>no</h1>"),
+        "inside" => solved(200, "http://10.1.2.3/", "<h1>secret</h1>"),
+        "long" => solved(200, url, &"x".repeat(5000)),
+        "slow" => failed("Error: Error solving the challenge. Timeout after 60.0 seconds."),
+        "wall" => failed("Error: Error solving the challenge. Captcha detected but no automatic solver is configured."),
+        "nowhere" => failed("Error: net::ERR_NAME_NOT_RESOLVED at http://x/"),
+        "nonsense" => Reply::status(200).body("text/html", "<h1>hello</h1>"),
+        "silent" => {
+            std::thread::sleep(Duration::from_secs(3));
+            Reply::status(0)
+        }
+        _ => Reply::status(503),
+    }
+}
+
+fn service() -> Service {
+    Service::start(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 51)), solve).unwrap()
+}
+
+/// Pages may be on one public address only; the service itself is on loopback.
+fn fetcher(service: &Service) -> SolverFetcher {
+    let options = SolverOptions::new("solver", service.url("/v1").parse().unwrap());
+    let options = SolverOptions { max_time: Duration::ZERO, ..options };
+    SolverFetcher::new(options, Dialer::new(AddressGuard::default())).unwrap()
+}
+
+async fn get(fetcher: &SolverFetcher, path: &str, limits: &Limits) -> Result<Response, FetchError> {
+    // A public address, which is never dialled from here.
+    let url = format!("http://93.184.215.14/{path}").parse().unwrap();
+    fetcher.fetch(Request { url: &url, limits }).await
+}
+
+#[tokio::test]
+async fn a_page_comes_with_its_status_and_headers_as_text() {
+    let service = service();
+    let one = fetcher(&service);
+    assert!(one.renders());
+    let response = get(&one, "page", &Limits::default()).await.unwrap();
+    assert_eq!((response.status, response.body.head().as_ref()), (200, "<html><h1>Straße</h1></html>".as_bytes()));
+    let mut names: Vec<&str> = response.headers.iter().map(|header| &*header.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-type", "server"]);
+    assert_eq!(get(&one, "gone", &Limits::default()).await.unwrap().status, 404);
+    let asked = service.asked();
+    let ask: Value = serde_json::from_slice(&asked[0].body).unwrap();
+    assert_eq!((&asked[0].method, &asked[0].target), (&"POST".to_owned(), &"/v1".to_owned()));
+    assert_eq!((&ask["cmd"], &ask["url"]), (&json!("request.get"), &json!("http://93.184.215.14/page")));
+    assert!((15_000..30_000).contains(&ask["maxTimeout"].as_u64().unwrap()), "{ask}");
+}
+
+#[tokio::test]
+async fn what_it_could_not_get_is_told_from_what_it_does_wrong() {
+    let service = service();
+    for (path, kind) in [
+        ("slow", ErrorKind::Timeout),
+        ("wall", ErrorKind::BlockedCaptcha),
+        ("nowhere", ErrorKind::DnsError),
+        ("nonsense", ErrorKind::ProxyError),
+        ("else", ErrorKind::ProxyError),
+    ] {
+        let error = get(&fetcher(&service), path, &Limits::default()).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (kind, None), "{path}: {error}");
+    }
+    let short = Limits { max_body: 4000, ..Limits::default() };
+    assert_eq!(get(&fetcher(&service), "long", &short).await.unwrap_err().kind, ErrorKind::TooLarge);
+    let hasty = Limits { deadline: Duration::from_millis(500), ..Limits::default() };
+    assert_eq!(get(&fetcher(&service), "silent", &hasty).await.unwrap_err().kind, ErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_service_that_is_gone_is_left_alone_after_a_while() {
+    let service = service();
+    let one = fetcher(&service);
+    drop(service);
+    for _ in 0..2 {
+        let error = get(&one, "page", &Limits::default()).await.unwrap_err();
+        assert_eq!((error.kind, error.unavailable), (ErrorKind::ProxyError, false), "{error}");
+    }
+    assert!(get(&one, "page", &Limits::default()).await.unwrap_err().unavailable);
+}
+
+#[tokio::test]
+async fn the_guard_holds_for_what_it_is_asked_and_for_where_it_went() {
+    let service = service();
+    let one = fetcher(&service);
+    let url = "http://127.0.0.1:9/page".parse().unwrap();
+    let error = one.fetch(Request { url: &url, limits: &Limits::default() }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
+    assert!(service.asked().is_empty());
+    let error = get(&one, "inside", &Limits::default()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::RefusedAddress, "{error}");
+}

@@ -1,0 +1,82 @@
+//! Answers that break off, that are no HTTP, and URLs that cannot be asked for.
+
+use std::time::Duration;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use url::Url;
+
+use super::harness::*;
+
+#[tokio::test]
+async fn a_body_that_is_cut_comes_as_far_as_it_goes() {
+    bounded(async {
+        for wire in [
+            &b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"[..],
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n64\r\nhalf",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
+        ] {
+            let server = Server::canned(wire).await;
+            let response = get(&server.url("/")).await.unwrap();
+            assert!(response.truncated, "{}", wire.escape_ascii());
+            assert_eq!(body(&response), b"half", "{}", wire.escape_ascii());
+        }
+        let resets = Server::raw(|mut stream| async move {
+            read_head(&mut stream).await;
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            stream.set_zero_linger().unwrap();
+        })
+        .await;
+        let response = get(&resets.url("/")).await.unwrap();
+        assert!(response.truncated && body(&response) == b"half");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_a_network_error() {
+    bounded(async {
+        for wire in [
+            &b""[..],
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            b"HTTP/1.1 abc OK\r\n\r\n",
+            b"HTTP/1.1 20 OK\r\n\r\n",
+            b"HTTP/9.9 200 OK\r\n\r\n",
+            b"\r\n\r\n\0\0\0\0",
+            b"<html>no head at all</html>",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 1",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nok",
+            b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\nok",
+            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        ] {
+            let server = Server::canned(wire).await;
+            assert_eq!(error_kind(&server.url("/")).await, ErrorKind::NetworkError, "{}", wire.escape_ascii());
+        }
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let error = get(&format!("http://{gone}/").parse().unwrap()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NetworkError);
+        assert!(error.message.contains(&gone.to_string()), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_for_is_an_invalid_url() {
+    bounded(async {
+        for text in ["ftp://127.0.0.1/", "file:///etc/passwd", "data:text/plain,x", "mailto:a@b.example"] {
+            assert_eq!(error_kind(&text.parse().unwrap()).await, ErrorKind::InvalidUrl, "{text}");
+        }
+        let long = format!("http://127.0.0.1:9/{}", "a".repeat(10 << 20)).parse().unwrap();
+        let error = get(&long).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidUrl);
+        assert!(error.message.len() < 200, "the message does not repeat the URL");
+
+        let server = Server::http(|request| answer(200, request.uri().path().to_owned())).await;
+        assert_eq!(body(&get(&server.url("/a\0b")).await.unwrap()), b"/a%00b", "a NUL byte is escaped in a path");
+        assert!("http://a\0b.example/".parse::<Url>().is_err(), "and cannot be in a host");
+    })
+    .await;
+}

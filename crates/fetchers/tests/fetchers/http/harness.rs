@@ -1,0 +1,234 @@
+//! Servers on loopback, a resolver that answers from a table, and short ways to ask.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::fetch::address_guard::{AddressGuard, parse_network};
+use fetchwise::fetch::dial::{LookupFuture, Resolve};
+use fetchwise::fetch::http::{HttpFetcher, HttpFetcherBuilder};
+use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use url::Url;
+
+/// Every test ends within this time, whatever hangs.
+pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), test).await.expect("the test hangs")
+}
+
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// A listener on `ip` that hands each connection to `serve`.
+    pub(crate) async fn on<F>(ip: [u8; 4], serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((Ipv4Addr::from(ip), 0)).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(serve(stream));
+            }
+        });
+        Self { addr, connections }
+    }
+
+    pub(crate) async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self::on([127, 0, 0, 1], serve).await
+    }
+
+    /// Answers each connection's first request with `bytes`, then closes.
+    pub(crate) async fn canned(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = Arc::new(bytes.into());
+        Self::raw(move |mut stream| {
+            let bytes = Arc::clone(&bytes);
+            async move {
+                read_head(&mut stream).await;
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+                // Reading on keeps the kernel from answering late bytes with a reset.
+                read_to_close(&mut stream).await;
+            }
+        })
+        .await
+    }
+
+    /// Writes `head`, then `chunk` over and over until the client hangs up, with a rest of `pause` after each.
+    pub(crate) async fn endless(head: &[u8], chunk: Vec<u8>, pause: Duration) -> Self {
+        let (head, chunk) = (Arc::new(head.to_vec()), Arc::new(chunk));
+        Self::raw(move |mut stream| {
+            let (head, chunk) = (Arc::clone(&head), Arc::clone(&chunk));
+            async move {
+                read_head(&mut stream).await;
+                stream.write_all(&head).await.unwrap();
+                while stream.write_all(&chunk).await.is_ok() {
+                    if !pause.is_zero() {
+                        tokio::time::sleep(pause).await;
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// A listener that takes connections and never says a word.
+    pub(crate) async fn silent(ip: [u8; 4]) -> Self {
+        Self::on(ip, |mut stream| async move { read_to_close(&mut stream).await }).await
+    }
+
+    /// A hyper server, HTTP/1.1 with keep-alive.
+    pub(crate) async fn http(
+        answer: impl Fn(http::Request<Incoming>) -> http::Response<Full<Bytes>> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = Arc::new(answer);
+        Self::raw(move |stream| {
+            let answer = Arc::clone(&answer);
+            async move {
+                let service = service_fn(move |request| {
+                    let response = answer(request);
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                let http = hyper::server::conn::http1::Builder::new();
+                let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Url {
+        format!("http://{}{path}", self.addr).parse().unwrap()
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) async fn read_head(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+}
+
+pub(crate) async fn read_to_close(stream: &mut TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(1..) = stream.read(&mut buffer).await {}
+}
+
+pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> http::Response<Full<Bytes>> {
+    http::Response::builder().status(status).body(Full::new(body.into())).unwrap()
+}
+
+pub(crate) fn redirect(status: u16, location: &str) -> http::Response<Full<Bytes>> {
+    let builder = http::Response::builder().status(status).header("location", location);
+    builder.body(Full::new("moved".into())).unwrap()
+}
+
+pub(crate) fn opened(networks: &[&str]) -> AddressGuard {
+    AddressGuard::new(networks.iter().map(|n| parse_network(n).unwrap()), false)
+}
+
+/// A fetcher that may dial 127.0.0.1 and, of this machine, nothing else.
+pub(crate) fn builder() -> HttpFetcherBuilder {
+    HttpFetcher::builder().guard(opened(&["127.0.0.1"]))
+}
+
+pub(crate) fn fetcher() -> HttpFetcher {
+    builder().build().unwrap()
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { deadline: Duration::from_secs(10), ..Limits::default() }
+}
+
+pub(crate) async fn get_with(fetcher: &HttpFetcher, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
+    fetcher.fetch(Request { url, limits }).await
+}
+
+pub(crate) async fn get(url: &Url) -> Result<Response, FetchError> {
+    get_with(&fetcher(), url, &limits()).await
+}
+
+pub(crate) async fn error_kind(url: &Url) -> ErrorKind {
+    match get(url).await {
+        Ok(response) => panic!("{url}: {response:?}"),
+        Err(error) => error.kind,
+    }
+}
+
+pub(crate) fn body(response: &Response) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    response.body.reader().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Text that compresses to about a third.
+pub(crate) fn text(len: usize) -> Vec<u8> {
+    let words = ["fetch", "probe", "learn", "pause", "block", "index", "cell", "host", "risk", "page"];
+    let mut state = 1_u32;
+    let mut out = Vec::new();
+    while out.len() < len {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        out.extend_from_slice(words[(state >> 16) as usize % words.len()].as_bytes());
+        out.extend_from_slice((state >> 8).to_string().as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// A resolver that answers from a table, the n-th answer of a name to its n-th question, and keeps the questions.
+pub(crate) struct Names {
+    table: Vec<(&'static str, Vec<Vec<IpAddr>>)>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Names {
+    pub(crate) fn of(table: &[(&'static str, &[&[&str]])]) -> Arc<Self> {
+        let parse =
+            |answers: &[&[&str]]| answers.iter().map(|a| a.iter().map(|ip| ip.parse().unwrap()).collect()).collect();
+        let table = table.iter().map(|(name, answers)| (*name, parse(answers))).collect();
+        Arc::new(Self { table, asked: Mutex::default() })
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+impl Resolve for Names {
+    fn lookup<'a>(&'a self, host: &'a str) -> LookupFuture<'a> {
+        Box::pin(async move {
+            let mut asked = self.asked.lock().unwrap();
+            let before = asked.iter().filter(|name| *name == host).count();
+            asked.push(host.to_owned());
+            let found = self.table.iter().find(|(name, _)| *name == host);
+            let (_, answers) = found.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+            Ok(answers[before.min(answers.len() - 1)].clone())
+        })
+    }
+}

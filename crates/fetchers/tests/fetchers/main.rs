@@ -1,0 +1,14 @@
+//! Each fetcher against servers, services and child processes on loopback, and the stores for bodies.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod archive;
+#[cfg(unix)]
+mod command;
+mod filtering_proxy;
+mod flaresolverr;
+mod http;
+mod search_api;
+mod upstream_proxy;
+mod warc;
+#[cfg(unix)]
+mod yt_dlp;

@@ -1,0 +1,265 @@
+//! WARC archives that a crash has cut: at every byte of a record, plain and compressed, with bodies that look like records.
+
+use std::fs;
+use std::io::{BufReader, Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+
+use fetchwise::fetch::{Body, Response};
+use fetchwise::response::Header;
+use fetchwise::store::warc::{Warc, WarcError, WarcOptions};
+use fetchwise::store::{Delivered, Store};
+use fetchwise::time::Timestamp;
+use flate2::read::MultiGzDecoder;
+use url::Url;
+use warc::{WarcHeader, WarcReader};
+
+/// An archive with one record a page, so that pages and records end at the same bytes.
+fn open(path: &Path) -> Result<Warc, WarcError> {
+    Warc::with(path, WarcOptions::default().metadata(false).revisits(false))
+}
+
+const NAMES: [&str; 2] = ["crawl.warc", "crawl.warc.gz"];
+
+fn put(archive: &Warc, path: &str, body: &[u8]) {
+    let url: Url = format!("http://e.org/{path}").parse().unwrap();
+    let response = Response::new(
+        200,
+        vec![Header::new("content-type", "text/plain")],
+        Body::in_memory(body.to_vec()),
+        url.clone(),
+    );
+    let page = Delivered { url: &url, response: &response, fetcher: "direct_access", at: Timestamp::from_millis(0) };
+    archive.put(&page).unwrap();
+}
+
+/// The URLs in an archive, in order, as a reader that knows nothing of fetchwise finds them; `-` for what has none.
+fn urls(path: &Path) -> Vec<String> {
+    let mut bytes = fs::read(path).unwrap();
+    if path.extension().unwrap() == "gz" {
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).unwrap();
+        bytes = plain;
+    }
+    let records = WarcReader::new(BufReader::new(Cursor::new(bytes))).iter_records();
+    records
+        .map(|record| {
+            record.unwrap().header(WarcHeader::TargetURI).map_or_else(|| "-".to_owned(), |url| url.into_owned())
+        })
+        .collect()
+}
+
+/// An archive of the records `/0`, `/1` ... with these bodies, as bytes, and where each record ends, the first one included.
+fn archive(name: &str, bodies: &[&[u8]]) -> (Vec<u8>, Vec<usize>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    let len = || fs::metadata(&path).unwrap().len() as usize;
+    let archive = open(&path).unwrap();
+    let mut ends = vec![len()];
+    for (n, body) in bodies.iter().enumerate() {
+        put(&archive, &n.to_string(), body);
+        ends.push(len());
+    }
+    (fs::read(&path).unwrap(), ends)
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Place {
+    /// A folder with one archive in it.
+    fn with(name: &str, bytes: &[u8]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        Self { dir, path }
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.dir.path()).unwrap().count()
+    }
+}
+
+/// Bytes without a pattern, which no compression makes shorter.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(&mut next).take(len).collect()
+}
+
+#[test]
+fn half_a_record_is_kept_beside_the_archive_and_no_whole_one_is_lost() {
+    let tricky = b"HTTP/1.1\r\n\r\nWARC/1.0\r\ncontent-length: 9999\r\n\r\n\x1f\x8b\x08\0 no record";
+    for name in NAMES {
+        let (bytes, ends) = archive(name, &[b"first", tricky, &[&noise(300), &tricky[..]].concat()]);
+        let (whole, all) = (ends[ends.len() - 2], bytes.len());
+        for cut in whole..=all {
+            let place = Place::with(name, &bytes[..cut]);
+            let archive = open(&place.path).unwrap();
+            let mut expected = vec!["-", "http://e.org/0", "http://e.org/1"];
+            match archive.torn() {
+                None => {
+                    assert!(cut == whole || cut == all, "{name} cut at {cut}");
+                    assert_eq!(place.files(), 1);
+                    if cut == all {
+                        expected.push("http://e.org/2");
+                    }
+                }
+                Some(torn) => {
+                    assert_eq!((torn.at as usize, torn.bytes as usize), (whole, cut - whole), "{name} cut at {cut}");
+                    assert_eq!(fs::read(&torn.kept).unwrap(), &bytes[whole..cut]);
+                    assert_eq!(fs::read(&place.path).unwrap(), &bytes[..whole]);
+                }
+            }
+            put(&archive, "new", b"after the crash");
+            expected.push("http://e.org/new");
+            assert_eq!(urls(&place.path), expected, "{name} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn an_archive_that_was_cut_in_its_first_record_begins_anew() {
+    for name in NAMES {
+        let (bytes, _) = archive(name, &[]);
+        for cut in 0..bytes.len() {
+            let place = Place::with(name, &bytes[..cut]);
+            let archive = open(&place.path).unwrap();
+            assert_eq!(archive.torn().map(|torn| torn.bytes as usize), (cut > 0).then_some(cut), "{name}");
+            assert_eq!(urls(&place.path), ["-"], "{name} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_second_torn_tail_at_the_same_byte_does_not_overwrite_the_first() {
+    let (bytes, ends) = archive(NAMES[0], &[b"first", b"second"]);
+    let place = Place::with(NAMES[0], &bytes[..ends[1] + 20]);
+    let kept = |bytes: &[u8]| {
+        fs::write(&place.path, bytes).unwrap();
+        let archive = open(&place.path).unwrap();
+        let torn = archive.torn().unwrap();
+        assert!(torn.to_string().contains(&format!("its last {} bytes", torn.bytes)), "{torn}");
+        torn.kept.clone()
+    };
+    let (a, b) = (kept(&bytes[..ends[1] + 20]), kept(&bytes[..ends[1] + 30]));
+    assert_eq!((fs::read(a).unwrap().len(), fs::read(b).unwrap().len()), (20, 30));
+}
+
+#[test]
+fn an_archive_has_one_writer_at_a_time() {
+    let place = Place::with(NAMES[0], b"");
+    let first = open(&place.path).unwrap();
+    assert!(matches!(open(&place.path), Err(WarcError::Busy { .. })));
+    drop(first);
+    assert!(open(&place.path).is_ok());
+}
+
+#[test]
+fn what_is_damaged_elsewhere_is_refused_and_left_as_it_is() {
+    for name in NAMES {
+        let (bytes, ends) = archive(name, &[&noise(300), b"second", b"third"]);
+        let cut = bytes.len() - 7;
+        let flipped = |at: usize, cut: usize| {
+            let mut bytes = bytes[..cut].to_vec();
+            bytes[at] ^= 0xff;
+            bytes
+        };
+        let cases = [
+            ("a damaged head, and a torn tail", flipped(ends[0], cut), ends[0]),
+            ("a damaged last head", flipped(ends[2], bytes.len()), ends[2]),
+            ("a damaged end", flipped(bytes.len() - 1, bytes.len()), ends[2]),
+            ("something after the last record", [&bytes[..], b"\0\0x\0"].concat(), bytes.len()),
+            ("no archive at all", b"<!doctype html><p>a page that has the wrong name".to_vec(), 0),
+        ];
+        for (what, bytes, from) in cases {
+            let place = Place::with(name, &bytes);
+            match open(&place.path) {
+                Err(WarcError::Damaged { at, len, .. }) => assert_eq!((at as usize, len as usize), (from, bytes.len())),
+                other => panic!("{what}: {name}: {other:?}"),
+            }
+            assert_eq!((fs::read(&place.path).unwrap(), place.files()), (bytes, 1), "{what}");
+        }
+    }
+}
+
+#[test]
+fn zeros_that_a_power_cut_left_are_a_torn_tail() {
+    for name in NAMES {
+        let (bytes, _) = archive(name, &[b"first", b"second"]);
+        let place = Place::with(name, &[&bytes[..], &[0; 100_000]].concat());
+        let opened = open(&place.path).unwrap();
+        let torn = opened.torn().unwrap();
+        assert_eq!((torn.at as usize, torn.bytes, place.files()), (bytes.len(), 100_000, 2), "{name}");
+        assert_eq!(fs::read(&place.path).unwrap(), bytes, "{name}");
+    }
+}
+
+#[test]
+fn a_wrong_length_in_the_middle_does_not_make_all_that_follows_a_torn_tail() {
+    let (bytes, ends) = archive(NAMES[0], &[&noise(300), b"second", b"third"]);
+    let text = bytes.iter().map(|&byte| char::from(byte.to_ascii_lowercase())).collect::<String>();
+    let digits = ends[0] + text[ends[0]..].find("content-length: ").unwrap() + "content-length: ".len();
+    let mut bytes = bytes[..bytes.len() - 7].to_vec();
+    bytes[digits] = b'9';
+    bytes.insert(digits, b'9');
+    let place = Place::with(NAMES[0], &bytes);
+    assert!(matches!(open(&place.path), Err(WarcError::Damaged { at, .. }) if at as usize == ends[0]));
+    assert_eq!(fs::read(&place.path).unwrap(), bytes);
+}
+
+#[test]
+fn a_page_that_is_an_archive_itself_is_one_record() {
+    for name in NAMES {
+        let (inner, inner_ends) = archive(name, &[&noise(100), b"inner"]);
+        let (bytes, ends) = archive(name, &[b"first", &inner]);
+        let place = Place::with(name, &bytes);
+        let reopened = open(&place.path).unwrap();
+        assert!(reopened.torn().is_none());
+        let whole = ends[1];
+        let inner_at = bytes.windows(inner.len()).position(|window| window == inner);
+        for cut in whole + 1..bytes.len() {
+            let place = Place::with(name, &bytes[..cut]);
+            match open(&place.path) {
+                Ok(archive) if archive.torn().is_none() => {
+                    // The one thing that is not promised.
+                    let of_inner = inner_at.map(|at| cut - at);
+                    assert!(of_inner.is_some_and(|end| inner_ends.contains(&end)), "{name} cut at {cut}");
+                }
+                Ok(archive) => assert_eq!(archive.torn().unwrap().at as usize, whole, "{name} cut at {cut}"),
+                Err(WarcError::Damaged { at, .. }) => assert_eq!(at as usize, whole, "{name} cut at {cut}"),
+                Err(error) => panic!("{name} cut at {cut}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_archive_that_is_compressed_as_a_whole_is_appended_to() {
+    let (plain, _) = archive(NAMES[0], &[&noise(3000), b"second"]);
+    // All records in one member, with a name and a time in its head.
+    let mut encoder =
+        flate2::GzBuilder::new().filename("crawl.warc").mtime(7).write(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&plain).unwrap();
+    let compressed = encoder.finish().unwrap();
+    let place = Place::with(NAMES[1], &compressed);
+    let archive = open(&place.path).unwrap();
+    assert!(archive.torn().is_none());
+    put(&archive, "new", b"more");
+    assert_eq!(urls(&place.path), ["-", "http://e.org/0", "http://e.org/1", "http://e.org/new"]);
+}
+
+#[test]
+fn a_record_longer_than_what_is_searched_at_a_time_is_found() {
+    for name in NAMES {
+        let (bytes, ends) = archive(name, &[b"first", &noise(900_000)]);
+        let place = Place::with(name, &bytes);
+        assert!(open(&place.path).unwrap().torn().is_none());
+        let place = Place::with(name, &bytes[..bytes.len() - 1]);
+        assert_eq!(open(&place.path).unwrap().torn().map(|torn| torn.at as usize), Some(ends[1]));
+    }
+}

@@ -1,0 +1,469 @@
+//! Reading a message.
+//!
+//! Invariant: whatever the bytes are, no panic, and no more memory than [`RAW_MAX`], [`ARENA_MAX`] and a row for each of
+//! [`FACTS_MAX`] facts and as many links. Must not know who may have sent it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use fetchwise::backoff::{LinkState, RISK_LEVEL_MAX};
+use fetchwise::evidence::Fact;
+use fetchwise::journal::replication::LinkFact;
+use fetchwise::time::Timestamp;
+
+use super::names::KNOWN;
+use super::{
+    ARENA_MAX, BODY_MAX, FACTS_MAX, HEADER_LEN, Header, MAGIC, NAME_MAX, RAW_MAX, Style, TAGS_MAX, VERSION, bit,
+    column, hint_of, parent_of, unzigzag,
+};
+
+/// An attempt that took longer than this, 300 years, is none.
+const DURATION_MAX: u64 = 1 << 43;
+/// Heuristics of all facts together.
+const TAGS_TOTAL_MAX: usize = 1 << 20;
+
+/// Why a message cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It is not one, or not whole.
+    #[error("it is no message of a fleet")]
+    Foreign,
+    /// A newer release has written it.
+    #[error("a newer release has written it, in version {0} of the format")]
+    Newer(u8),
+    /// It is longer than a message may be, or would be.
+    #[error("it is too large")]
+    TooLarge,
+    /// Bits have changed on the way.
+    #[error("its checksum does not fit")]
+    Checksum,
+    /// Its checksum fits, and what it says cannot be.
+    #[error("it makes no sense: {0}")]
+    Malformed(&'static str),
+}
+
+type Read<T> = Result<T, DecodeError>;
+
+/// A stretch of the names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span(u32, u32);
+
+#[derive(Clone, Debug)]
+struct Row {
+    position: u64,
+    at: i64,
+    fetcher: Span,
+    bits: u8,
+    duration_ms: u64,
+    weight: f64,
+    tags: Range<u32>,
+    link: u64,
+}
+
+/// A message that was read.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    header: Header,
+    names: String,
+    tags: Vec<(Span, Span)>,
+    rows: Vec<Row>,
+    links: Vec<LinkRow>,
+    egress: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LinkRow {
+    position: u64,
+    domain: Span,
+    at: i64,
+    pause_ms: u64,
+    attempts: u32,
+    risk_level: u8,
+    hint: u8,
+    link: u64,
+}
+
+/// Its header, without a look at the facts: base and top are not known from it, and are 0 and `last`. Checks the checksum.
+///
+/// # Errors
+/// As [`Batch::decode`].
+pub fn peek(body: &[u8]) -> Result<Header, DecodeError> {
+    split(body).map(|(header, _)| header)
+}
+
+fn split(body: &[u8]) -> Read<(Header, &[u8])> {
+    let Some((head, frame)) = body.split_at_checked(HEADER_LEN) else { return Err(DecodeError::Foreign) };
+    if !head.starts_with(&MAGIC) {
+        return Err(DecodeError::Foreign);
+    }
+    // Where the version stands is the same in all of them.
+    if head[4] > VERSION.0 {
+        return Err(DecodeError::Newer(head[4]));
+    }
+    if body.len() > BODY_MAX {
+        return Err(DecodeError::TooLarge);
+    }
+    let (mut u32s, mut u64s) = ([0; 4], [0; 8]);
+    let mut u32_at = |at: usize| {
+        u32s.copy_from_slice(&head[at..at + 4]);
+        u32::from_le_bytes(u32s)
+    };
+    let mut u64_at = |at: usize| {
+        u64s.copy_from_slice(&head[at..at + 8]);
+        u64::from_le_bytes(u64s)
+    };
+    let (epoch, first, last, newest) = (u32_at(8), u64_at(12), u64_at(20), u64_at(28) as i64);
+    let (count, raw_len, crc) = (u32_at(36), u32_at(40), u32_at(44));
+    if crc32c::crc32c_append(crc32c::crc32c(&head[..44]), frame) != crc {
+        return Err(DecodeError::Checksum);
+    }
+    if raw_len as usize > RAW_MAX || count as usize > FACTS_MAX {
+        return Err(DecodeError::TooLarge);
+    }
+    if epoch == 0 || first == 0 || first > last || last == u64::MAX || u64::from(count) > last - first + 1 {
+        return Err(DecodeError::Malformed("its positions"));
+    }
+    let newest = Timestamp::from_millis(newest);
+    Ok((Header { epoch, base: 0, first, last, newest, count, top: last }, frame))
+}
+
+impl Batch {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        let (header, frame) = split(body)?;
+        let mut raw_len = [0; 4];
+        raw_len.copy_from_slice(&body[40..44]);
+        let raw_len = u32::from_le_bytes(raw_len) as usize;
+        let raw = zstd::bulk::decompress(frame, raw_len).map_err(|_| DecodeError::Malformed("its frame"))?;
+        if raw.len() != raw_len {
+            return Err(DecodeError::Malformed("its frame"));
+        }
+        Decoder::new(header, &raw)?.run()
+    }
+
+    /// What it says of itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How many states of links it has.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The addresses that its node asks from, as far as states of links hold for those who share them.
+    pub fn egress(&self) -> &str {
+        self.text(self.egress)
+    }
+
+    fn text(&self, span: Span) -> &str {
+        self.names.get(span.0 as usize..span.1 as usize).unwrap_or_default()
+    }
+
+    /// Shows each state of a link to `f`, with its position.
+    pub fn each_link(&self, mut f: impl FnMut(u64, &LinkFact<'_>)) {
+        for row in &self.links {
+            let at = Timestamp::from_millis(row.at);
+            let until = at.saturating_add(Duration::from_millis(row.pause_ms));
+            let state = LinkState {
+                paused_until: Some(until).filter(|until| *until > at),
+                risk_level: row.risk_level.min(RISK_LEVEL_MAX),
+                attempt_count: row.attempts,
+                last_attempt_at: None,
+                hint: hint_of(row.hint),
+            };
+            f(row.position, &LinkFact { link: row.link, domain: self.text(row.domain), state, at });
+        }
+    }
+
+    /// Shows each fact to `f`, with its position and the hash of its link, which is 0 unless it was blocked.
+    pub fn each(&self, mut f: impl FnMut(u64, &Fact<'_>, u64)) {
+        let text = |span: Span| self.text(span);
+        let mut heuristics = Vec::new();
+        for row in &self.rows {
+            heuristics.clear();
+            let tags = self.tags.get(row.tags.start as usize..row.tags.end as usize).unwrap_or_default();
+            heuristics.extend(tags.iter().map(|(kind, value)| (text(*kind), text(*value))));
+            let fact = Fact {
+                at: Timestamp::from_millis(row.at),
+                fetcher: text(row.fetcher),
+                weight: row.weight,
+                success: row.bits & bit::SUCCESS != 0,
+                is_banned: row.bits & bit::BANNED != 0,
+                duration_ms: row.duration_ms,
+                hint: hint_of(row.bits >> bit::HINT_SHIFT),
+                is_file: row.bits & bit::FILE != 0,
+                heuristics: &heuristics,
+            };
+            f(row.position, &fact, row.link);
+        }
+    }
+}
+
+/// One column, as far as it is not read yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Column<'r>(&'r [u8]);
+
+impl<'r> Column<'r> {
+    fn varint(&mut self) -> Read<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let Some((byte, rest)) = self.0.split_first() else { break };
+            self.0 = rest;
+            let low = u64::from(byte & 0x7f);
+            if shift == 63 && low > 1 {
+                break;
+            }
+            value |= low << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Malformed("a column ends too early"))
+    }
+
+    fn take(&mut self, len: u64) -> Read<&'r [u8]> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Malformed("a column ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Malformed("a column ends too early"))?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+}
+
+struct Decoder<'r> {
+    header: Header,
+    columns: [Column<'r>; column::COUNT],
+    names: String,
+    spans: Vec<Span>,
+    patterns: Vec<Range<usize>>,
+    kinds: Vec<Span>,
+    tags: Vec<(Span, Span)>,
+}
+
+impl<'r> Decoder<'r> {
+    fn new(header: Header, raw: &'r [u8]) -> Read<Self> {
+        let mut columns = [Column::default(); column::COUNT];
+        let mut rest = Column(raw);
+        while !rest.0.is_empty() {
+            let [kind] = rest.fixed::<1>()?;
+            let len = rest.varint()?;
+            let bytes = rest.take(len)?;
+            // What a newer minor version has added is left alone.
+            if let Some(column) = columns.get_mut(usize::from(kind)) {
+                *column = Column(bytes);
+            }
+        }
+        let (mut names, mut spans) = (String::new(), Vec::new());
+        for name in KNOWN {
+            names.push_str(name);
+            spans.push(Span((names.len() - name.len()) as u32, names.len() as u32));
+        }
+        Ok(Self { header, columns, names, spans, patterns: Vec::new(), kinds: Vec::new(), tags: Vec::new() })
+    }
+
+    fn varint(&mut self, kind: u8) -> Read<u64> {
+        self.columns[usize::from(kind)].varint()
+    }
+
+    fn has(&self, kind: u8) -> bool {
+        !self.columns[usize::from(kind)].0.is_empty()
+    }
+
+    fn run(mut self) -> Read<Batch> {
+        if self.has(column::BASE) {
+            self.header.base = self.varint(column::BASE)?;
+        }
+        if self.has(column::TOP) {
+            self.header.top = self.varint(column::TOP)?.max(self.header.last);
+        }
+        if self.header.base >= self.header.first {
+            return Err(DecodeError::Malformed("its base"));
+        }
+        let (has_positions, mut rows) = (self.has(column::POSITIONS), Vec::new());
+        let (mut before, mut at, mut newest) = (None, 0i64, i64::MIN);
+        for index in 0..u64::from(self.header.count) {
+            let offset = if has_positions { self.varint(column::POSITIONS)? } else { index };
+            let position =
+                self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
+            let position = position.ok_or(DecodeError::Malformed("its positions"))?;
+            before = Some(position);
+            at = at.wrapping_add(unzigzag(self.varint(column::TIMES)?));
+            newest = newest.max(at);
+            rows.push(self.row(position, at)?);
+        }
+        if newest != self.header.newest.as_millis() {
+            return Err(DecodeError::Malformed("its times"));
+        }
+        let links = self.links()?;
+        let egress = if self.has(column::EGRESS) { self.name(column::EGRESS)? } else { Span::default() };
+        Ok(Batch { header: self.header, names: self.names, tags: self.tags, rows, links, egress })
+    }
+
+    fn links(&mut self) -> Read<Vec<LinkRow>> {
+        let (mut rows, mut at, mut before) = (Vec::<LinkRow>::new(), 0i64, None);
+        while self.has(column::LINK_STATES) {
+            if rows.len() >= FACTS_MAX {
+                return Err(DecodeError::TooLarge);
+            }
+            let offset = self.varint(column::LINK_STATES)?;
+            let position =
+                self.header.first.checked_add(offset).filter(|p| *p <= self.header.last && Some(*p) > before);
+            let position = position.ok_or(DecodeError::Malformed("its positions"))?;
+            before = Some(position);
+            let domain = self.name(column::LINK_STATES)?;
+            at = at.wrapping_add(unzigzag(self.varint(column::LINK_STATES)?));
+            let pause_ms = self.varint(column::LINK_STATES)?;
+            let attempts = u32::try_from(self.varint(column::LINK_STATES)?).unwrap_or(u32::MAX);
+            let column = &mut self.columns[usize::from(column::LINK_STATES)];
+            let [risk_level, hint] = column.fixed()?;
+            let link = u64::from_le_bytes(column.fixed()?);
+            rows.push(LinkRow { position, domain, at, pause_ms, attempts, risk_level, hint, link });
+        }
+        Ok(rows)
+    }
+
+    fn row(&mut self, position: u64, at: i64) -> Read<Row> {
+        let fetcher = self.name(column::FETCHERS)?;
+        let [bits] = self.columns[usize::from(column::BITS)].fixed()?;
+        let duration_ms = self.varint(column::DURATIONS)?;
+        let weight = match bits & bit::WEIGHT != 0 {
+            true => f64::from_le_bytes(self.columns[usize::from(column::WEIGHTS)].fixed()?),
+            false => 1.0,
+        };
+        if !(weight > 0.0 && weight <= 1.0) || duration_ms > DURATION_MAX {
+            return Err(DecodeError::Malformed("a weight or a duration"));
+        }
+        let link = match bits & bit::BANNED != 0 {
+            true => u64::from_le_bytes(self.columns[usize::from(column::LINKS)].fixed()?),
+            false => 0,
+        };
+        let tags = self.tags()?;
+        Ok(Row { position, at, fetcher, bits, duration_ms, weight, tags, link })
+    }
+
+    fn tags(&mut self) -> Read<Range<u32>> {
+        let first = self.tags.len() as u32;
+        let pattern = match self.varint(column::SHAPES)?.checked_sub(1) {
+            Some(index) => usize::try_from(index).ok().and_then(|index| self.patterns.get(index)).cloned(),
+            None => Some(self.pattern()?),
+        };
+        let pattern = pattern.ok_or(DecodeError::Malformed("a fact's shape"))?;
+        if self.tags.len() + pattern.len() > TAGS_TOTAL_MAX {
+            return Err(DecodeError::TooLarge);
+        }
+        let mut domain: Option<Span> = None;
+        // A domain may stand behind what is said of it.
+        let mut waiting = Vec::new();
+        for place in pattern {
+            let kind = self.kinds[place];
+            let style = Style::of(self.text(kind));
+            match style {
+                Style::Domain => {
+                    let value = self.name(column::DOMAINS)?;
+                    domain = domain.or(Some(value));
+                    self.tags.push((kind, value));
+                }
+                Style::Value => {
+                    let value = self.name(column::VALUES)?;
+                    self.tags.push((kind, value));
+                }
+                Style::Number => {
+                    let value = match self.varint(column::NUMBERS)?.checked_sub(1) {
+                        Some(number) => self.add(&number.to_string())?,
+                        None => self.name(column::NUMBERS)?,
+                    };
+                    self.tags.push((kind, value));
+                }
+                Style::Site | Style::Part => {
+                    waiting.push((self.tags.len(), style));
+                    self.tags.push((kind, Span::default()));
+                }
+            }
+        }
+        for (index, style) in waiting {
+            self.tags[index].1 = self.of_domain(style, domain.unwrap_or_default())?;
+        }
+        Ok(first..self.tags.len() as u32)
+    }
+
+    /// A value that is written by its domain.
+    fn of_domain(&mut self, style: Style, domain: Span) -> Read<Span> {
+        if style == Style::Site {
+            return match self.varint(column::SITES)? {
+                0 => Ok(domain),
+                1 => {
+                    let parent = parent_of(self.text(domain)).ok_or(DecodeError::Malformed("a site"))?;
+                    Ok(Span(domain.1 - parent.len() as u32, domain.1))
+                }
+                name => self.named(name - 2),
+            };
+        }
+        match self.varint(column::PARTS)?.checked_sub(1) {
+            None => self.name(column::PARTS),
+            Some(name) => {
+                let part = self.named(name)?;
+                let whole = format!("{}|{}", self.text(domain), self.text(part));
+                self.add(&whole)
+            }
+        }
+    }
+
+    fn pattern(&mut self) -> Read<Range<usize>> {
+        let len = self.varint(column::PATTERNS)?;
+        if len > TAGS_MAX as u64 {
+            return Err(DecodeError::TooLarge);
+        }
+        let first = self.kinds.len();
+        for _ in 0..len {
+            let kind = self.name(column::PATTERNS)?;
+            self.kinds.push(kind);
+        }
+        self.patterns.push(first..self.kinds.len());
+        Ok(first..self.kinds.len())
+    }
+
+    fn name(&mut self, kind: u8) -> Read<Span> {
+        let name = self.varint(kind)?;
+        self.named(name)
+    }
+
+    /// The name that a number stands for.
+    fn named(&mut self, name: u64) -> Read<Span> {
+        if let Some(index) = name.checked_sub(1) {
+            let known = usize::try_from(index).ok().and_then(|index| self.spans.get(index));
+            return known.copied().ok_or(DecodeError::Malformed("a name that did not come"));
+        }
+        let len = self.varint(column::NAME_LENS)?;
+        if len > NAME_MAX as u64 {
+            return Err(DecodeError::TooLarge);
+        }
+        let bytes = self.columns[usize::from(column::NAMES)].take(len)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed("a name"))?;
+        let span = self.add(text)?;
+        self.spans.push(span);
+        Ok(span)
+    }
+
+    fn add(&mut self, text: &str) -> Read<Span> {
+        let first = self.names.len();
+        if first + text.len() > ARENA_MAX {
+            return Err(DecodeError::TooLarge);
+        }
+        self.names.push_str(text);
+        Ok(Span(first as u32, self.names.len() as u32))
+    }
+
+    fn text(&self, span: Span) -> &str {
+        self.names.get(span.0 as usize..span.1 as usize).unwrap_or_default()
+    }
+}

@@ -1,0 +1,16 @@
+//! The data of a fleet: node ids, sets of positions, messages, peer states and snapshots.
+//!
+//! Invariant: pure values without I/O. Must not know: brokers and tasks.
+
+pub mod codec;
+pub mod evidence_snapshot;
+pub mod global_evidence;
+pub mod heartbeat;
+pub mod intervals;
+pub mod links;
+pub mod node_id;
+pub mod options;
+pub mod outliers;
+pub mod peer_state;
+pub mod rendezvous;
+pub mod status;

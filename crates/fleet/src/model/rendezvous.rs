@@ -1,0 +1,51 @@
+//! Who crawls a site, where a crawl is divided among nodes: rendezvous hashing, so that a node which comes or goes moves its own share of the
+//! sites and no other.
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::model::node_id::Origin;
+
+/// The one of `nodes` that a site belongs to; none of none. All who know the same nodes say the same.
+///
+/// ```
+/// use fetchwise_fleet::model::rendezvous::owner;
+/// use fetchwise_fleet::model::node_id::Origin;
+///
+/// let nodes = [Origin::from_bytes([1; 16]), Origin::from_bytes([2; 16])];
+/// assert_eq!(owner("example.org", &nodes), owner("example.org", &[nodes[1], nodes[0]]));
+/// ```
+pub fn owner(site: &str, nodes: &[Origin]) -> Option<Origin> {
+    owner_of_hash(hash_of(site), nodes)
+}
+
+/// What stands for a site where only its hash is known.
+pub(crate) fn hash_of(site: &str) -> u64 {
+    xxh3_64(site.as_bytes())
+}
+
+/// As [`owner`], of a site of which only the hash is known.
+pub(crate) fn owner_of_hash(seed: u64, nodes: &[Origin]) -> Option<Origin> {
+    nodes.iter().copied().max_by_key(|node| (xxh3_64_with_seed(node.as_bytes(), seed), *node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_leaves_moves_its_own_sites_only_and_each_has_about_as_many() {
+        let nodes: Vec<Origin> = (0..10).map(|n| Origin::from_bytes([n * 7 + 1; 16])).collect();
+        let (mut counts, mut moved) = ([0usize; 10], 0);
+        for n in 0..20_000 {
+            let site = format!("site{n}.example");
+            let before = owner(&site, &nodes).unwrap();
+            counts[nodes.iter().position(|node| *node == before).unwrap()] += 1;
+            let after = owner(&site, &nodes[1..]).unwrap();
+            assert!(after == before || before == nodes[0]);
+            moved += usize::from(after != before);
+        }
+        assert_eq!(moved, counts[0]);
+        assert!(counts.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+        assert_eq!(owner("example.org", &[]), None);
+    }
+}

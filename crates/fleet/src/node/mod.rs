@@ -1,0 +1,9 @@
+//! A node's part in a fleet: the handle, and the two tasks behind it.
+
+mod global_task;
+mod handle;
+mod publish_task;
+mod read_task;
+mod shared;
+
+pub use handle::Fleet;

@@ -1,0 +1,403 @@
+//! Pauses that hold for all who share an address, and the one trial after each.
+//!
+//! Each host that is paused has a cell at the broker. `rules` says what a cell may become, `board` what this node knows and owes, and
+//! [`SharedHosts`] says it to the broker and to the selector. Invariants: of a pause one node makes the trial while the broker can be
+//! asked; without a broker crawling goes on. Must not know: which broker it is, or what is learned from a host.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fetchwise::Selector;
+use fetchwise::pause_coordination::{MayTry, Neighbours, Settling};
+use fetchwise::time::Timestamp;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::model::node_id::Origin;
+use crate::transport::{Cell, Change, Swapped, Table, Transport, TransportError};
+
+mod coordinator;
+pub mod state_machine;
+
+use crate::pauses::coordinator::{Answer, Board, Local, Owed, Turn};
+use crate::pauses::state_machine::{Claim, HostState, SHARED_FROM, Seen};
+
+/// A broker that is away is looked for so often.
+const AGAIN: Duration = Duration::from_millis(500);
+/// So many cells are asked about at once.
+const AT_ONCE: usize = 32;
+/// So many things to say may wait. With more, pauses stay this node's own.
+const WAITING: usize = 10_000;
+
+/// What a node shares with the others of its address. Dropping it stops it: hosts are this node's own then.
+pub struct SharedHosts {
+    task: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+/// How often what was done about hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Pauses of others that were taken over.
+    pub taken: u64,
+    /// Pauses that were told to the others.
+    pub told: u64,
+    /// Trials that this node has won.
+    pub trials: u64,
+    /// Trials that others have won.
+    pub lost: u64,
+    /// Trials that were made without asking, since no broker was there.
+    pub own_trials: u64,
+    /// Pauses of others that were not believed, since there were too many.
+    pub unbelieved: u64,
+}
+
+struct Shared {
+    own: Origin,
+    egress: String,
+    board: Mutex<Board>,
+    counts: Mutex<HostCounts>,
+    settling: Settling,
+    say: mpsc::Sender<Say>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedHosts").field("own", &self.own).field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+/// What the broker has to be told or asked.
+enum Say {
+    Paused(String, Timestamp, Timestamp),
+    Lifted(String),
+    Claim(String),
+    /// What could not be said before.
+    Owed(String, Owed),
+}
+
+impl SharedHosts {
+    /// Begins to share, as the neighbour of `selector`, with those who have the same `egress`. None where the selector has neighbours
+    /// already. Needs a tokio runtime.
+    pub fn share(selector: Arc<Selector>, transport: Arc<dyn Transport>, own: Origin, egress: &str) -> Option<Self> {
+        let (say, said) = mpsc::channel(WAITING);
+        let shared = Arc::new(Shared {
+            own,
+            egress: egress.to_owned(),
+            board: Mutex::new(Board::new(own)),
+            counts: Mutex::default(),
+            settling: Settling::default(),
+            say,
+        });
+        if !selector.set_neighbours(Arc::clone(&shared) as Arc<dyn Neighbours>) {
+            return None;
+        }
+        let driver = Driver { shared: Arc::clone(&shared), selector, transport };
+        Some(Self { task: tokio::spawn(async move { driver.run(said).await }), shared })
+    }
+
+    /// Stops it, and waits until it has let go of the selector.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+
+    /// What has been done so far.
+    pub fn counts(&self) -> HostCounts {
+        let counts = *self.shared.counts();
+        let board = self.shared.board();
+        HostCounts { unbelieved: board.unbelieved, trials: board.trials, own_trials: board.own_trials, ..counts }
+    }
+}
+
+impl Drop for SharedHosts {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HostCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Neighbours for Shared {
+    fn paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+        if until.since(at) > SHARED_FROM {
+            drop(self.say.try_send(Say::Paused(domain.to_owned(), until, at)));
+        }
+    }
+
+    fn lifted(&self, domain: &str) {
+        drop(self.say.try_send(Say::Lifted(domain.to_owned())));
+    }
+
+    fn may_try(&self, domain: &str, ended: Timestamp, now: Timestamp) -> MayTry {
+        // Before the look, so that an end in between is not missed.
+        let settled = self.settling.wait();
+        if self.say.is_closed() {
+            return MayTry::Now;
+        }
+        let turn = self.board().turn(domain, ended, now);
+        match turn {
+            Turn::Now => MayTry::Now,
+            Turn::NotBefore(until) => MayTry::NotBefore(until),
+            Turn::Asking(false) => MayTry::Asking(settled),
+            Turn::Asking(true) => match self.say.try_send(Say::Claim(domain.to_owned())) {
+                Ok(()) => MayTry::Asking(settled),
+                Err(_) => {
+                    let until = now.saturating_add(AGAIN);
+                    self.board().hold(domain, until);
+                    MayTry::NotBefore(until)
+                }
+            },
+        }
+    }
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    selector: Arc<Selector>,
+    transport: Arc<dyn Transport>,
+}
+
+impl Driver {
+    async fn run(&self, mut said: mpsc::Receiver<Say>) {
+        let mut under_way = FuturesUnordered::new();
+        let mut again = tokio::time::interval(AGAIN);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Before the look, so that nothing in between is missed.
+            let watch = self.transport.cells().watch(Table::Hosts);
+            let stock = {
+                let taking = self.take_stock();
+                tokio::pin!(taking);
+                loop {
+                    tokio::select! {
+                        taken = &mut taking => break taken,
+                        Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                    }
+                }
+            };
+            self.shared.board().heard(stock.is_ok(), self.selector.now());
+            let mut watch = stock.is_ok().then_some(watch);
+            // Who waits for an answer asks again.
+            self.shared.settling.settled();
+            again.reset();
+            loop {
+                let change = async {
+                    match &mut watch {
+                        Some(watch) => watch.next().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    change = change => match change {
+                        Some(Ok(change)) => self.heard(change),
+                        // The brokers have gone, or the table has.
+                        _ => break,
+                    },
+                    say = said.recv(), if under_way.len() < AT_ONCE => match say {
+                        Some(say) => under_way.push(self.say(say)),
+                        None => return,
+                    },
+                    Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                    _ = again.tick() => {
+                        if watch.is_none() {
+                            break;
+                        }
+                        let owed = self.shared.board().settle();
+                        under_way.extend(owed.into_iter().map(|(domain, owed)| self.say(Say::Owed(domain, owed))));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares what is known with what the broker has, after a time without it.
+    async fn take_stock(&self) -> Result<(), TransportError> {
+        let cells = self.transport.cells();
+        let table = cells.incarnation(Table::Hosts).await?;
+        // Then it was lost, and nothing was found to be fine.
+        if self.shared.board().is_another(table) {
+            let known = self.shared.board().cells();
+            known.iter().for_each(|(domain, _)| self.shared.board().lost(domain, self.selector.now()));
+        }
+        let known = self.shared.board().cells();
+        let listed = cells.list(Table::Hosts).await?;
+        let keys: HashSet<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
+        for (domain, revision) in known {
+            let key = crate::pauses::state_machine::key(&self.shared.egress, &domain);
+            if keys.contains(key.as_str()) {
+                continue;
+            }
+            // A list may come from a broker that is behind the others.
+            let (cell, key) = (cells.get(Table::Hosts, &key).await?, key);
+            let revision = cell.as_ref().map_or(revision, |cell| cell.revision);
+            self.heard(Change { key, cell, revision });
+        }
+        for (key, cell) in listed {
+            let revision = cell.revision;
+            self.heard(Change { key, cell: Some(cell), revision });
+        }
+        Ok(())
+    }
+
+    /// A cell has changed.
+    fn heard(&self, change: Change) {
+        self.shared.board().heard(true, self.selector.now());
+        let Some(domain) = crate::pauses::state_machine::domain_of(&self.shared.egress, &change.key) else { return };
+        match change.cell {
+            Some(cell) => drop(self.changed(domain, &cell)),
+            None => self.gone(domain, change.revision),
+        }
+        self.shared.settling.settled();
+    }
+
+    /// A host has no cell any more, as of that revision.
+    fn gone(&self, domain: &str, revision: u64) {
+        let local = self.shared.board().gone(domain, revision);
+        self.apply(domain, local);
+    }
+
+    /// A cell is this now. None where it says nothing.
+    fn changed(&self, domain: &str, cell: &Cell) -> Option<Seen> {
+        let seen = Seen { state: HostState::decode(&cell.value)?, stored: cell.at, revision: cell.revision };
+        let local = self.shared.board().changed(domain, seen, self.selector.now());
+        self.apply(domain, local);
+        Some(seen)
+    }
+
+    /// Does here what has to be done about what others did.
+    fn apply(&self, domain: &str, local: Local) {
+        match local {
+            Local::Nothing => {}
+            Local::Pause { until, ours, level } => {
+                let here = self.selector.host_pause(domain);
+                if here.is_none_or(|here| here < until || ours.has(here)) {
+                    self.selector.set_host_pause(domain, Some(until));
+                    self.shared.counts().taken += 1;
+                }
+                self.selector.restore_host_levels([(domain.to_owned(), level)]);
+            }
+            Local::Try { held, over } => drop(self.selector.claim_host_trial(domain, held, over)),
+            Local::Lift(ours) => {
+                if self.selector.host_pause(domain).is_some_and(|here| ours.has(here)) {
+                    self.selector.set_host_pause(domain, None);
+                }
+                self.selector.restore_host_levels([(domain.to_owned(), 0)]);
+            }
+        }
+    }
+
+    async fn say(&self, say: Say) {
+        match say {
+            Say::Paused(domain, until, at) => {
+                if self.shared.board().may_say(&domain, at) {
+                    self.say_paused(&domain, until, at).await;
+                }
+            }
+            Say::Owed(domain, Owed::Pause(until, at)) => self.say_paused(&domain, until, at).await,
+            Say::Lifted(domain) | Say::Owed(domain, Owed::Lift(_)) => self.say_lifted(&domain).await,
+            Say::Claim(domain) => {
+                let answer = self.claim(&domain).await;
+                self.shared.board().claimed(&domain, answer, self.selector.now());
+            }
+        }
+        self.shared.settling.settled();
+    }
+
+    /// Swaps a cell, where it is still as it was seen, and knows afterwards what it is. None where nobody answered.
+    async fn swap(&self, domain: &str, seen: Option<u64>, state: HostState) -> Option<bool> {
+        let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
+        let swapped = self.transport.cells().swap(Table::Hosts, &key, seen, state.encode().into()).await;
+        let now = self.selector.now();
+        self.shared.board().heard(swapped.is_ok(), now);
+        match swapped {
+            Ok(Swapped::Done(revision)) => {
+                let seen = Seen { state, stored: now, revision };
+                let local = self.shared.board().changed(domain, seen, now);
+                self.apply(domain, local);
+                Some(true)
+            }
+            Ok(Swapped::Lost(Some(cell))) => {
+                self.changed(domain, &cell);
+                // Its own words came back to it: the answer to them had got lost.
+                Some(HostState::decode(&cell.value) == Some(state))
+            }
+            Ok(Swapped::Lost(None)) => {
+                // What has been heard of it since it was asked for is newer.
+                self.gone(domain, seen.unwrap_or(0));
+                Some(false)
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn say_paused(&self, domain: &str, until: Timestamp, at: Timestamp) {
+        loop {
+            let seen = self.shared.board().seen(domain);
+            let Some(state) = crate::pauses::state_machine::paused(seen.as_ref(), until, at, self.shared.own) else {
+                return;
+            };
+            match self.swap(domain, seen.map(|seen| seen.revision), state).await {
+                Some(true) => {
+                    self.shared.counts().told += 1;
+                    return;
+                }
+                Some(false) if self.shared.board().seen(domain) == seen => return,
+                Some(false) => {}
+                None => return self.shared.board().owe(domain, Owed::Pause(until, at)),
+            }
+        }
+    }
+
+    async fn say_lifted(&self, domain: &str) {
+        let Some(mut seen) = self.shared.board().seen(domain) else { return };
+        let key = crate::pauses::state_machine::key(&self.shared.egress, domain);
+        loop {
+            let deleted = self.transport.cells().delete(Table::Hosts, &key, Some(seen.revision)).await;
+            self.shared.board().heard(deleted.is_ok(), self.selector.now());
+            match deleted {
+                Ok(Swapped::Done(revision)) => return self.gone(domain, revision),
+                Ok(Swapped::Lost(None)) => return self.gone(domain, seen.revision),
+                Ok(Swapped::Lost(Some(cell))) => {
+                    self.changed(domain, &cell);
+                    let Some(now) = self.shared.board().seen(domain) else { return };
+                    // A trial of its own is what it speaks of: the answer to that claim had got lost. Another's is another matter.
+                    let is_own = now.state.is_trial && now.state.by == self.shared.own;
+                    if !is_own || now.revision == seen.revision {
+                        return;
+                    }
+                    seen = now;
+                }
+                Err(_) => return self.shared.board().owe(domain, Owed::Lift(seen.revision)),
+            }
+        }
+    }
+
+    /// Asks for the trial of a host.
+    async fn claim(&self, domain: &str) -> Answer {
+        let Some(seen) = self.shared.board().seen(domain) else { return Answer::Known };
+        let Claim::Take(state) = crate::pauses::state_machine::claim(&seen, self.selector.now(), self.shared.own)
+        else {
+            return Answer::Known;
+        };
+        match self.swap(domain, Some(seen.revision), state).await {
+            Some(true) => {}
+            Some(false) if self.shared.board().seen(domain) == Some(seen) => return Answer::Barred,
+            Some(false) => self.shared.counts().lost += 1,
+            None => return Answer::Nothing,
+        }
+        Answer::Known
+    }
+}

@@ -1,0 +1,347 @@
+//! What a host's cell may become, and what it means: the rules of pauses and trials, without a broker.
+//!
+//! Invariants: a pause is never longer than whoever set it meant it, whatever the clocks say; its level rises once a pause; a trial is
+//! only taken from a pause, or a trial, that is over. Must not know: how a cell is swapped, or what a crawler does about it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use fetchwise::backoff::RISK_LEVEL_MAX;
+use fetchwise::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::model::node_id::Origin;
+
+/// No pause holds longer.
+pub const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// A trial that nobody hears of again is over after so long.
+pub const TRIAL_MAX: Duration = Duration::from_secs(600);
+/// Shorter pauses stay where they are: they would be over before all have heard of them.
+pub const SHARED_FROM: Duration = Duration::from_secs(60);
+/// Who is cut off tries a host out at some moment within so long after its pause.
+const OWN_WITHIN: Duration = Duration::from_secs(60);
+/// So many pauses of one origin are believed in an hour.
+pub const PAUSES_AN_HOUR: usize = 100;
+const HOUR: Duration = Duration::from_secs(3600);
+/// A cell that says more is no cell of ours.
+const CELL_MAX: usize = 1024;
+
+/// What a cell says of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostState {
+    /// Whether the host is being tried out; paused otherwise.
+    pub is_trial: bool,
+    /// Until when that holds, by the clock of whoever wrote it.
+    pub until: Timestamp,
+    /// When it was written, by the same clock.
+    pub at: Timestamp,
+    /// How often the host was paused in a row.
+    pub level: u8,
+    /// Who wrote it.
+    pub by: Origin,
+}
+
+/// A cell on the wire.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    state: Word,
+    until: i64,
+    at: i64,
+    level: u8,
+    by: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Paused,
+    Trial,
+}
+
+impl HostState {
+    /// As JSON, times in milliseconds.
+    pub fn encode(&self) -> Vec<u8> {
+        let wire = Wire {
+            state: if self.is_trial { Word::Trial } else { Word::Paused },
+            until: self.until.as_millis(),
+            at: self.at.as_millis(),
+            level: self.level,
+            by: self.by.to_string(),
+        };
+        serde_json::to_vec(&wire).unwrap_or_default()
+    }
+
+    /// What [`HostState::encode`] wrote, or none where nobody could have.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > CELL_MAX {
+            return None;
+        }
+        let wire: Wire = serde_json::from_slice(bytes).ok()?;
+        Some(Self {
+            is_trial: wire.state == Word::Trial,
+            until: Timestamp::from_millis(wire.until),
+            at: Timestamp::from_millis(wire.at),
+            level: wire.level.min(RISK_LEVEL_MAX),
+            by: wire.by.parse().ok()?,
+        })
+    }
+
+    /// Until when it holds, where the broker stored it at `stored`: no longer than its writer meant it, and never too long.
+    pub fn end(&self, stored: Timestamp) -> Timestamp {
+        let longest = if self.is_trial { TRIAL_MAX } else { PAUSE_MAX };
+        let meant = self.until.since(self.at).min(longest);
+        self.until.min(stored.saturating_add(meant))
+    }
+}
+
+/// A cell as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What it says.
+    pub state: HostState,
+    /// When the broker stored it.
+    pub stored: Timestamp,
+    /// Its revision.
+    pub revision: u64,
+}
+
+impl Seen {
+    /// Until when it holds.
+    pub fn end(&self) -> Timestamp {
+        self.state.end(self.stored)
+    }
+}
+
+/// What the cell becomes when `by` pauses the host at `at` until then; none where what is there holds long enough.
+pub fn paused(seen: Option<&Seen>, until: Timestamp, at: Timestamp, by: Origin) -> Option<HostState> {
+    let until = until.min(at.saturating_add(PAUSE_MAX));
+    let pause = |level: u8| Some(HostState { is_trial: false, until, at, level: level.min(RISK_LEVEL_MAX), by });
+    let Some(seen) = seen else { return pause(1) };
+    let (state, is_over) = (&seen.state, seen.end() <= at);
+    match (state.is_trial, is_over) {
+        // The one who tries it out decides, and a trial of one's own has come to this.
+        (true, false) if state.by != by => None,
+        (true, _) | (false, true) => pause(state.level + 1),
+        // The same pause, longer.
+        (false, false) if until > seen.end() => pause(state.level),
+        (false, false) => None,
+    }
+}
+
+/// Who may try the host out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Whoever asked, already.
+    Mine,
+    /// Nobody before then.
+    NotBefore(Timestamp),
+    /// Whoever swaps this in.
+    Take(HostState),
+}
+
+/// What somebody who would try the host out at `now` has to do.
+pub fn claim(seen: &Seen, now: Timestamp, by: Origin) -> Claim {
+    let end = seen.end();
+    if end > now {
+        let is_mine = seen.state.is_trial && seen.state.by == by;
+        return if is_mine { Claim::Mine } else { Claim::NotBefore(end) };
+    }
+    let until = now.saturating_add(TRIAL_MAX);
+    Claim::Take(HostState { is_trial: true, until, at: now, level: seen.state.level, by })
+}
+
+/// When somebody who is cut off may try the host out, once: at a moment of its own within the minute after the pause.
+pub fn own_moment(own: Origin, domain: &str, ended: Timestamp) -> Timestamp {
+    let mut bytes = own.as_bytes().to_vec();
+    bytes.extend_from_slice(&ended.as_millis().to_le_bytes());
+    bytes.extend_from_slice(domain.as_bytes());
+    let within = u64::try_from(OWN_WITHIN.as_millis()).unwrap_or(u64::MAX);
+    ended.saturating_add(Duration::from_millis(xxh3_64(&bytes) % within))
+}
+
+/// How many pauses of each origin are believed.
+#[derive(Debug, Default)]
+pub struct Budget {
+    by: HashMap<Origin, VecDeque<Timestamp>>,
+}
+
+impl Budget {
+    /// Whether one more of that origin is, which was stored at `at`.
+    pub fn spend(&mut self, by: Origin, at: Timestamp) -> bool {
+        let spent = self.by.entry(by).or_default();
+        while spent.front().is_some_and(|first| at.since(*first) >= HOUR) {
+            spent.pop_front();
+        }
+        if spent.len() >= PAUSES_AN_HOUR {
+            return false;
+        }
+        spent.push_back(at);
+        true
+    }
+}
+
+/// The key of a host's cell, for those behind an address.
+pub fn key(egress: &str, domain: &str) -> String {
+    if egress.is_empty() { domain.to_owned() } else { format!("{egress}/{domain}") }
+}
+
+/// The host of a cell, if it is one for those behind that address.
+pub fn domain_of<'k>(egress: &str, key: &'k str) -> Option<&'k str> {
+    match key.rsplit_once('/') {
+        None => egress.is_empty().then_some(key),
+        Some((label, domain)) => (label == egress && !egress.is_empty()).then_some(domain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    fn after(seconds: u64) -> Timestamp {
+        NOW.saturating_add(Duration::from_secs(seconds))
+    }
+
+    fn nobody(n: u8) -> Origin {
+        Origin::from_bytes([n; 16])
+    }
+
+    #[test]
+    fn a_pause_rises_a_level_when_its_trial_is_blocked_and_only_then() {
+        let (a, b) = (nobody(1), nobody(2));
+        let first = paused(None, after(600), NOW, a).unwrap();
+        let seen = |state, revision| Seen { state, stored: NOW, revision };
+        assert_eq!(paused(Some(&seen(first, 1)), after(600), NOW, b), None, "the same, by another");
+        assert_eq!(
+            paused(Some(&seen(first, 1)), after(900), NOW, b).unwrap().level,
+            1,
+            "a longer one of the same event"
+        );
+        assert_eq!(claim(&seen(first, 1), after(599), b), Claim::NotBefore(after(600)));
+        let Claim::Take(trial) = claim(&seen(first, 1), after(600), b) else { panic!("it is over") };
+        let trial = Seen { state: trial, stored: after(600), revision: 2 };
+        assert_eq!(claim(&trial, after(601), b), Claim::Mine);
+        assert_eq!(claim(&trial, after(601), a), Claim::NotBefore(after(1200)));
+        assert_eq!(paused(Some(&trial), after(1800), after(602), a), None, "whoever tries it out decides");
+        assert_eq!(paused(Some(&trial), after(1800), after(602), b).unwrap().level, 2);
+        assert!(matches!(claim(&trial, after(1200), a), Claim::Take(_)), "a trial that nobody heard of again");
+    }
+
+    #[test]
+    fn who_pauses_the_world_is_believed_a_hundred_times_an_hour() {
+        let mut budget = Budget::default();
+        let believed = (0..1000).filter(|second| budget.spend(nobody(1), after(*second))).count();
+        assert_eq!(believed, PAUSES_AN_HOUR);
+        assert!(budget.spend(nobody(2), after(1000)), "another one is another matter");
+        assert!(!budget.spend(nobody(1), after(3599)));
+        assert!(budget.spend(nobody(1), after(3600)));
+    }
+
+    #[test]
+    fn those_behind_another_address_have_cells_of_their_own() {
+        for (egress, domain) in [("", "e.org"), ("eu", "e.org"), ("a/b", "e.org")] {
+            let key = key(egress, domain);
+            assert_eq!(domain_of(egress, &key), Some(domain));
+            assert_eq!(domain_of("other", &key), None);
+            assert_eq!(domain_of("", &key), egress.is_empty().then_some(domain));
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Does {
+        Pause(u8, u64),
+        Try(u8),
+        Delivered(u8),
+        Wait(u64),
+    }
+
+    fn does() -> impl Strategy<Value = Does> {
+        prop_oneof![
+            3 => (0..4u8, 61..4000u64).prop_map(|(who, time)| Does::Pause(who, time)),
+            4 => (0..4u8).prop_map(Does::Try),
+            1 => (0..4u8).prop_map(Does::Delivered),
+            3 => (1..2000u64).prop_map(Does::Wait),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn of_one_pause_one_tries_it_out(acts in prop::collection::vec(does(), 1..80)) {
+            let (mut cell, mut revision, mut now): (Option<Seen>, u64, u64) = (None, 0, 0);
+            let mut trial_until: Option<(u8, u64)> = None;
+            for act in acts {
+                let put = match act {
+                    Does::Wait(seconds) => {
+                        now += seconds;
+                        continue;
+                    }
+                    Does::Pause(who, time) => {
+                        let state = paused(cell.as_ref(), after(now + time), after(now), nobody(who));
+                        if let (Some(state), Some(was)) = (&state, &cell) {
+                            prop_assert!(state.level == was.state.level || state.level == (was.state.level + 1).min(RISK_LEVEL_MAX));
+                            let is_new = was.end() <= after(now) || was.state.is_trial;
+                            prop_assert_eq!(state.level > was.state.level, is_new && was.state.level < RISK_LEVEL_MAX);
+                        }
+                        if let Some((tries, until)) = trial_until && until > now {
+                            prop_assert!(state.is_none() || tries == who, "another decided about a trial");
+                        }
+                        if state.is_some() {
+                            trial_until = None;
+                        }
+                        state
+                    }
+                    Does::Try(who) => match cell.as_ref().map(|seen| claim(seen, after(now), nobody(who))) {
+                        Some(Claim::Take(state)) => {
+                            prop_assert!(trial_until.is_none_or(|(_, until)| until <= now), "two trials at once");
+                            trial_until = Some((who, now + TRIAL_MAX.as_secs()));
+                            Some(state)
+                        }
+                        Some(Claim::Mine) => {
+                            prop_assert!(trial_until.is_some_and(|(tries, until)| tries == who && until > now));
+                            None
+                        }
+                        _ => None,
+                    },
+                    Does::Delivered(who) => {
+                        if trial_until.is_some_and(|(tries, _)| tries == who) {
+                            (cell, trial_until) = (None, None);
+                        }
+                        None
+                    }
+                };
+                if let Some(state) = put {
+                    revision += 1;
+                    cell = Some(Seen { state, stored: after(now), revision });
+                }
+            }
+        }
+
+        #[test]
+        fn no_clock_makes_a_pause_longer_than_it_was_meant(
+            at in any::<i64>(), meant in 0..10_000_000u64, stored in any::<i64>(), is_trial in any::<bool>(),
+        ) {
+            let at = Timestamp::from_millis(at);
+            let (until, stored) = (at.saturating_add(Duration::from_secs(meant)), Timestamp::from_millis(stored));
+            let state = HostState { is_trial, until, at, level: 1, by: nobody(1) };
+            let end = state.end(stored);
+            prop_assert!(end <= until);
+            prop_assert!(end <= stored.saturating_add(Duration::from_secs(meant).min(PAUSE_MAX)));
+            prop_assert_eq!(HostState::decode(&state.encode()), Some(state));
+        }
+
+        #[test]
+        fn any_bytes_are_a_cell_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            HostState::decode(&bytes);
+        }
+
+        #[test]
+        fn who_is_cut_off_tries_it_within_a_minute(own in any::<[u8; 16]>(), domain in ".{0,20}") {
+            let moment = own_moment(Origin::from_bytes(own), &domain, NOW);
+            prop_assert!(moment >= NOW && moment < after(60));
+        }
+    }
+}

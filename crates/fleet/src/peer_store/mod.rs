@@ -1,0 +1,23 @@
+//! `peers/`: what others have told, as a log of its own beside the node's.
+//!
+//! Owns what is kept of others, and what of it counts. Must not know brokers.
+
+mod apply;
+mod fold;
+mod global_evidence;
+pub mod node_state;
+mod offline;
+mod record;
+mod scan;
+mod site_rows;
+mod snapshots;
+mod store;
+
+pub use crate::peer_store::scan::{Shown, facts};
+pub(crate) use crate::peer_store::site_rows::part_of;
+pub(crate) use crate::peer_store::snapshots::{Faded, Keeper, with_own_past};
+pub use crate::peer_store::snapshots::{Kept, foreign};
+pub use fold::FOLDER;
+pub(crate) use fold::SHARE_MAX;
+pub use offline::{Forgotten, forget};
+pub(crate) use store::Peers;

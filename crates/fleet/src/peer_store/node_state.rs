@@ -1,0 +1,207 @@
+//! `fleet.state`: what a node must remember of itself beside its log.
+//!
+//! Owns the file. Invariants: it is replaced as a whole, and synced before anything that it allows is done; what is damaged is refused.
+//! Must not know what is published.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use fetchwise::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::FleetError;
+use crate::failpoints;
+use crate::model::intervals::Intervals;
+use crate::model::node_id::Origin;
+
+/// The file's name in the data directory.
+pub const FILE: &str = "fleet.state";
+const TMP: &str = "tmp-fleet.state";
+/// A file that is longer is none.
+const LEN_MAX: u64 = 1 << 20;
+
+/// One history of a log: from the position behind `base` on, until the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    /// Its number.
+    pub epoch: u32,
+    /// The last position of the history before it.
+    pub base: u64,
+}
+
+/// What a node remembers of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The version of this file.
+    pub version: u32,
+    /// The node's name.
+    #[serde(with = "origin_text")]
+    pub origin: Origin,
+    /// The histories that its log consists of, the oldest first.
+    pub forks: Vec<Fork>,
+    /// The stream that `acknowledged` is about; 0 for none yet.
+    pub incarnation: u64,
+    /// Everything up to here is in that stream, or in a share.
+    pub acknowledged: u64,
+    /// Nothing behind this has ever been published.
+    pub reserved: u64,
+    /// Positions that never travel.
+    pub withheld: Intervals,
+    /// What its last share covers, and when it was made.
+    pub share: u64,
+    /// In milliseconds since 1970; 0 for never.
+    pub share_at: i64,
+}
+
+mod origin_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::model::node_id::Origin;
+
+    pub(crate) fn serialize<S: Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(origin)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl State {
+    /// That of a node which joins for the first time.
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            version: 1,
+            origin,
+            forks: vec![Fork { epoch: 1, base: 0 }],
+            incarnation: 0,
+            acknowledged: 0,
+            reserved: 0,
+            withheld: Intervals::default(),
+            share: 0,
+            share_at: 0,
+        }
+    }
+
+    /// The history that goes on now.
+    pub fn fork(&self) -> Fork {
+        self.forks.last().copied().unwrap_or(Fork { epoch: 1, base: 0 })
+    }
+
+    /// The positions of each history that the log holds, the present one without an end.
+    pub fn own(&self) -> BTreeMap<u32, Intervals> {
+        let ends = self.forks.iter().skip(1).map(|next| next.base).chain([u64::MAX]);
+        self.forks
+            .iter()
+            .zip(ends)
+            .map(|(fork, end)| (fork.epoch, Intervals::of(fork.base.saturating_add(1), end)))
+            .collect()
+    }
+
+    /// The directory was restored: goes on in a history of its own behind `base`, which nobody knows `known` of.
+    pub fn begin_epoch(&mut self, known: u32, base: u64) {
+        let epoch = known.max(self.fork().epoch) + 1;
+        self.forks.push(Fork { epoch, base });
+        (self.acknowledged, self.reserved) = (self.acknowledged.min(base), base);
+        self.share = self.share.min(base);
+    }
+
+    /// When the last share was made.
+    pub fn shared_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.share_at)
+    }
+
+    /// Reads it; none where there is no file.
+    ///
+    /// # Errors
+    /// [`FleetError::State`] when it is damaged or of a newer release.
+    pub fn load(dir: &Path) -> Result<Option<Self>, FleetError> {
+        let path = dir.join(FILE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|error| FleetError::io(&path, error))?,
+        };
+        let mut bytes = Vec::new();
+        file.take(LEN_MAX + 1).read_to_end(&mut bytes).map_err(|error| FleetError::io(&path, error))?;
+        Self::decode(&bytes).map(Some).map_err(|what| FleetError::State { path, what })
+    }
+
+    /// Reads the file's bytes.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "is no text".to_owned())?;
+        let (json, crc) = text.trim_end().rsplit_once('\n').ok_or("is cut off")?;
+        if bytes.len() as u64 > LEN_MAX || crc != format!("{:08x}", crc32c::crc32c(json.as_bytes())) {
+            return Err("is damaged".into());
+        }
+        let state: Self = serde_json::from_str(json).map_err(|error| format!("cannot be read ({error})"))?;
+        let is_ordered =
+            state.forks.windows(2).all(|pair| pair[0].epoch < pair[1].epoch && pair[0].base <= pair[1].base);
+        // No log gets that long; sums of positions stay numbers.
+        let all = state.forks.iter().map(|fork| fork.base).chain([state.acknowledged, state.reserved, state.share]);
+        let is_small = all.into_iter().all(|position| position < 1 << 62);
+        match state.version == 1 && is_small && is_ordered && state.forks.first().is_some_and(|fork| fork.epoch > 0) {
+            true => Ok(state),
+            false => Err("is of a newer release, or makes no sense".into()),
+        }
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        // Numbers, texts and lists of them always serialise.
+        let json = serde_json::to_string(self).unwrap_or_default();
+        format!("{json}\n{:08x}\n", crc32c::crc32c(json.as_bytes())).into_bytes()
+    }
+
+    /// Writes it, synced, in place of the one before.
+    ///
+    /// # Errors
+    /// What the system says; the one before is still there then.
+    pub fn save(&self, dir: &Path) -> Result<(), FleetError> {
+        let (tmp, path) = (dir.join(TMP), dir.join(FILE));
+        let written = (|| {
+            let mut file = File::create(&tmp)?;
+            file.write_all(&self.encode())?;
+            file.sync_all()?;
+            failpoints::reached(failpoints::STATE_WRITTEN);
+            fs::rename(&tmp, &path)?;
+            failpoints::reached(failpoints::STATE_RENAMED);
+            File::open(dir)?.sync_all()
+        })();
+        written.map_err(|error| FleetError::io(&path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_and_what_is_damaged_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(State::load(dir.path()).unwrap(), None);
+        let mut state = State::new(Origin::random());
+        (state.incarnation, state.acknowledged, state.reserved) = (7, 40, 90);
+        state.withheld.insert(3, 4);
+        state.begin_epoch(1, 30);
+        assert_eq!((state.fork(), state.acknowledged, state.reserved), (Fork { epoch: 2, base: 30 }, 30, 30));
+        assert_eq!(state.own()[&1], Intervals::of(1, 30));
+        assert_eq!(state.own()[&2], Intervals::of(31, u64::MAX));
+        state.save(dir.path()).unwrap();
+        assert_eq!(State::load(dir.path()).unwrap(), Some(state.clone()));
+        let whole = state.encode();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            assert!(State::decode(&bytes).is_err() || State::decode(&bytes) == Ok(state.clone()), "byte {at}");
+            let cut = State::decode(&whole[..at]);
+            assert!(cut.is_err() || at + 1 >= whole.len(), "cut at {at}: {cut:?}");
+        }
+        fs::write(dir.path().join(FILE), b"nothing").unwrap();
+        assert!(State::load(dir.path()).unwrap_err().is_refusal());
+    }
+}

@@ -1,0 +1,422 @@
+//! `peers/`, open for writing.
+//!
+//! Owns the order of things: first the record, then the evidence, then the book. Invariant: evidence and book are both folds of the
+//! log, so that they agree whenever the process dies. Must not know brokers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::evidence::Share;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use fetchwise_log::{Durability, Log, LogOptions, OnFull, OpenCheck, Record, Recovery};
+
+use super::fold::{self, FOLDER, fold, mixed};
+use crate::error::FleetError;
+use crate::failpoints;
+use crate::model::codec::Batch;
+use crate::model::evidence_snapshot::{Head, forgot};
+use crate::model::intervals::Intervals;
+use crate::model::node_id::Origin;
+use crate::model::peer_state::{Book, Counted};
+use crate::peer_store::apply::{Apart, FactsOf, OwnedFact, Teaches};
+use crate::peer_store::record::{Event, FINGERPRINT, SCHEMA, TakenShare};
+use crate::peer_store::snapshots::{Gate, Keeper, hold};
+use crate::transport::Position;
+
+/// How often what has ended is looked for among states of links.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// `peers/`, opened.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    dir: PathBuf,
+    log: Log,
+    /// What has come from others.
+    pub(crate) book: Book,
+    own: (Origin, BTreeMap<u32, Intervals>),
+    pub(super) selector: Arc<Selector>,
+    /// Records behind the newest snapshot, and their bytes.
+    pub(crate) behind: (u64, u64),
+    shares: u64,
+    /// The addresses that this node asks from: what those say of links who share them is heeded.
+    egress: String,
+    /// What has ended is looked for among states of links from then on.
+    sweep_at: Timestamp,
+    /// What images take together at most, in bytes.
+    pub(crate) images_max: u64,
+    gate: Gate,
+    /// What the snapshot covers whose mixed image was taken apart since.
+    dissolved: Option<u64>,
+    /// A switch for tests: whether a mixed image is taken apart before one of it goes.
+    pub(crate) takes_apart: bool,
+    /// A switch for tests: whether what is late moves memories of what came last.
+    pub(crate) late_is_news: bool,
+}
+
+impl Peers {
+    /// Opens `peers/` in the data directory, which is made when there is none, and teaches the selector what is in it.
+    pub(crate) fn open(
+        data: &Path,
+        own: (Origin, BTreeMap<u32, Intervals>),
+        selector: Arc<Selector>,
+    ) -> Result<Self, FleetError> {
+        let dir = data.join(FOLDER);
+        let (log, recovery) = open(&dir)?;
+        let (book, last) = fold(&dir, &own, None, u64::MAX, &mut Teaches { selector: &selector })?;
+        let covers = fetchwise_log::load_snapshot(&dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
+        let behind = (last.saturating_sub(covers), 0);
+        let shares = recovery.next_seq;
+        Ok(Self {
+            dir,
+            log,
+            book,
+            own,
+            selector,
+            behind,
+            shares,
+            egress: String::new(),
+            sweep_at: Timestamp::default(),
+            images_max: u64::MAX,
+            gate: Gate::default(),
+            dissolved: None,
+            takes_apart: true,
+            late_is_news: false,
+        })
+    }
+
+    /// As [`append`].
+    pub(super) fn append(&mut self, event: &Event<'_>, at: Timestamp) -> Result<(), FleetError> {
+        let bytes = append(&self.log, event, at)?;
+        self.behind = (self.behind.0 + 1, self.behind.1 + bytes);
+        Ok(())
+    }
+
+    /// Takes a message that was decoded to `batch`; with `is_doubted` of a node that brings more keys than it may.
+    pub(crate) fn message(
+        &mut self,
+        origin: Origin,
+        (position, at): (Position, Timestamp),
+        body: &Bytes,
+        batch: &Batch,
+        is_doubted: bool,
+    ) -> Result<Counted, FleetError> {
+        self.append(&Event::Message { origin, position, at, body }, at)?;
+        failpoints::reached(failpoints::APPENDED);
+        let changed = self.book.links_of(origin, batch, at);
+        self.tell_links(&changed);
+        let (selector, late_is_news) = (&self.selector, self.late_is_news);
+        let counted = self.book.message(origin, batch, at, |fact| match (late_is_news, is_doubted) {
+            (true, _) => selector.learn_fact_as_news(fact),
+            (false, true) => selector.learn_fact_doubted(fact),
+            (false, false) => selector.learn_fact(fact),
+        });
+        self.book.cursor = position;
+        failpoints::reached(failpoints::LEARNED);
+        Ok(counted)
+    }
+
+    /// Says behind which addresses this node is, and has visits heed what those have said of links who share them.
+    pub(crate) fn heed_links(&mut self, egress: &str) {
+        egress.clone_into(&mut self.egress);
+        self.sweep_links();
+        self.tell_links(&self.book.links.all());
+    }
+
+    /// Has visits heed what holds of these links now.
+    fn tell_links(&self, links: &[u64]) {
+        links.iter().for_each(|link| self.selector.tell_link(*link, self.book.links.state(*link, &self.egress)));
+    }
+
+    /// Lets go of what was said of links and ended long ago, now and then.
+    pub(crate) fn sweep_links(&mut self) {
+        let now = self.selector.now();
+        if now >= self.sweep_at {
+            self.sweep_at = now.saturating_add(SWEEP_EVERY);
+            let gone = self.book.links.sweep(now);
+            self.tell_links(&gone);
+        }
+    }
+
+    /// What was read up to here had nothing new. Kept only where `keep` says so: reading it again does no harm.
+    pub(crate) fn passed(&mut self, position: Position, keep: bool, now: Timestamp) -> Result<(), FleetError> {
+        if keep {
+            self.append(&Event::Cursor(position), now)?;
+        }
+        self.book.cursor = position;
+        Ok(())
+    }
+
+    pub(crate) fn set_aside(&mut self, origin: Origin, why: String, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Aside { origin, why: why.clone() }, now)?;
+        self.book.set_aside(origin, why);
+        Ok(())
+    }
+
+    /// An origin has left for good.
+    pub(crate) fn close(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Close(origin), now)?;
+        self.book.close(origin);
+        Ok(())
+    }
+
+    /// Everything that counts of one origin, or of some together, folded apart; `with_general` with its general image. Blocks.
+    fn evidence_of(&self, of: &[Origin], with_general: bool) -> Result<Share, FleetError> {
+        let _ = self.log.flush().wait();
+        let blank = self.selector.blank().map_err(|error| FleetError::Selector(error.to_string()))?;
+        let mut apart = Apart { selector: blank, newest: Timestamp::default(), with_general };
+        fold(&self.dir, &self.own, Some(of), u64::MAX, &mut apart)?;
+        Ok(apart.selector.share(apart.newest, 0.0))
+    }
+
+    /// Doubts the keys that an origin has brought, unless its evidence is mixed. Blocks.
+    pub(crate) fn doubt(&mut self, origin: Origin) -> Result<(), FleetError> {
+        self.evidence_of(&[origin], true).map(|evidence| self.selector.doubt_share(&evidence))
+    }
+
+    /// Where an origin's evidence is mixed with others', takes all of theirs back out: it is taken anew from their shares and the stream.
+    /// Whether that was so. Blocks; to be called with the gate held.
+    fn dissolve(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+        let (covers, group) = mixed(&self.dir)?;
+        // What was dissolved since the snapshot is not mixed any more.
+        if !self.takes_apart || !group.contains(&origin) || self.dissolved == Some(covers) {
+            return Ok(false);
+        }
+        let evidence = self.evidence_of(&group, false)?;
+        self.append(&Event::Dissolve(group.clone()), now)?;
+        self.selector.give_share_back(&evidence);
+        self.book.dissolve(&group);
+        self.dissolved = Some(covers);
+        let begin = Position { seq: 0, ..self.book.cursor };
+        self.passed(begin, true, now)?;
+        Ok(true)
+    }
+
+    /// Takes an origin's evidence back out. Says whether that of others has gone, too, and has to be taken anew. Blocks.
+    pub(crate) fn exclude(&mut self, origin: Origin, now: Timestamp) -> Result<bool, FleetError> {
+        let gate = Arc::clone(&self.gate);
+        let _held = hold(&gate);
+        let begins_anew = self.dissolve(origin, now)?;
+        let evidence = self.evidence_of(&[origin], true)?;
+        self.append(&Event::Exclude(origin), now)?;
+        self.selector.give_share_back(&evidence);
+        let links = self.book.links.drop_origin(origin);
+        self.book.exclude(origin);
+        self.tell_links(&links);
+        Ok(begins_anew)
+    }
+
+    /// Listens to an origin again. What it has said is read anew: from its share, and from the beginning of the stream.
+    pub(crate) fn include(&mut self, origin: Origin, now: Timestamp) -> Result<(), FleetError> {
+        self.append(&Event::Include(origin), now)?;
+        self.book.include(origin);
+        let begin = Position { seq: 0, ..self.book.cursor };
+        self.passed(begin, true, now)
+    }
+
+    /// The node's own log goes on in another history.
+    pub(crate) fn set_own(&mut self, own: (Origin, BTreeMap<u32, Intervals>)) {
+        self.own = own.clone();
+        self.book.own = Some(own);
+    }
+
+    /// Whether what a share lacks of what is known stands in messages that `peers/` still has.
+    pub(crate) fn has_messages_for(
+        &self,
+        origin: Origin,
+        covers: &BTreeMap<u32, Intervals>,
+    ) -> Result<bool, FleetError> {
+        let mut all = covers.clone();
+        for (_, body) in self.messages_behind(origin, covers)? {
+            if let Ok(header) = crate::model::codec::peek(&body) {
+                all.entry(header.epoch).or_default().insert(header.first, header.last);
+            }
+        }
+        Ok(self.lacks(origin, &all).1 == 0)
+    }
+
+    /// Whether a share would fill something in, and how much of what is known it lacks: what it lacks is asked for again.
+    pub(crate) fn lacks(&self, origin: Origin, covers: &BTreeMap<u32, Intervals>) -> (bool, u64) {
+        let Some(peer) = self.book.peers.get(&origin) else { return (true, 0) };
+        let nothing = Intervals::default();
+        let seen = |epoch: &u32| peer.seen.get(epoch).unwrap_or(&nothing);
+        let fills = covers.iter().any(|(epoch, covered)| !seen(epoch).includes(covered));
+        let lacked = peer.seen.iter().map(|(epoch, seen)| {
+            let covered = covers.get(epoch).unwrap_or(&nothing);
+            seen.runs().iter().fold(0, |sum: u64, (first, last)| sum.saturating_add(covered.missing(*first, *last)))
+        });
+        (fills, lacked.fold(0, u64::saturating_add))
+    }
+
+    /// Puts a share in the place of all that was known of an origin. The messages behind it that are still in `peers/` are taken again.
+    /// Blocks.
+    pub(crate) fn share(
+        &mut self,
+        origin: Origin,
+        bytes: &Bytes,
+        head: &Head,
+        share: &Share,
+        now: Timestamp,
+    ) -> Result<bool, FleetError> {
+        self.put_share(origin, bytes, head, share, now, false)
+    }
+
+    /// As [`share`](Self::share); `is_part` where it holds what belongs to some sites only.
+    pub(super) fn put_share(
+        &mut self,
+        origin: Origin,
+        bytes: &Bytes,
+        head: &Head,
+        share: &Share,
+        now: Timestamp,
+        is_part: bool,
+    ) -> Result<bool, FleetError> {
+        let gate = Arc::clone(&self.gate);
+        let _held = hold(&gate);
+        let begins_anew = self.dissolve(origin, now)?;
+        let known = self.book.peers.get(&origin).is_some_and(|peer| !peer.seen.is_empty());
+        let evidence = if known { Some(self.evidence_of(&[origin], false)?) } else { None };
+        let again = if known && !is_part { self.messages_behind(origin, &head.covers)? } else { Vec::new() };
+        self.shares += 1;
+        let file = format!("share-{origin}-{:016x}.fwp", self.shares);
+        write_synced(&self.dir, &file, bytes)?;
+        failpoints::reached(failpoints::SHARE_FILE);
+        let (covers, epoch, base) = (head.covers.clone(), head.epoch, head.base);
+        let taken = TakenShare { origin, covers: covers.clone(), epoch, base, file, at: now, is_part };
+        self.append(&Event::Share(taken), now)?;
+        failpoints::reached(failpoints::SHARE_RECORD);
+        if let Some(evidence) = evidence {
+            self.selector.give_share_back(&evidence);
+        }
+        let mut share = share.clone();
+        let is_stale = fold::without_forgotten(&self.book, head, &mut share);
+        self.selector.take_share(&share);
+        self.book.share(origin, &covers, (epoch, base), is_stale, now);
+        self.book.is_part(origin, is_part);
+        let links = self.book.links.take_kept((origin, now), &head.links, &self.book.forgotten);
+        self.tell_links(&links);
+        let cursor = self.book.cursor;
+        for (at, body) in again {
+            if let Ok(batch) = Batch::decode(&body) {
+                self.message(origin, (cursor, at), &body, &batch, false)?;
+            }
+        }
+        Ok(begins_anew)
+    }
+
+    /// Whether a share is without everything that was forgotten, and what is known of its origin is not.
+    pub(crate) fn refreshes(&self, origin: Origin, head: &Head) -> bool {
+        let book = &self.book;
+        book.peers.get(&origin).is_some_and(|peer| peer.is_stale)
+            && book.forgotten.iter().all(|(domain, until)| head.forgot.contains(&forgot(domain, *until)))
+    }
+
+    /// The messages of an origin in `peers/` that say more than a share.
+    fn messages_behind(
+        &self,
+        origin: Origin,
+        covers: &BTreeMap<u32, Intervals>,
+    ) -> Result<Vec<(Timestamp, Bytes)>, FleetError> {
+        let _ = self.log.flush().wait();
+        let reader = fetchwise_log::Reader::open(&self.dir)?;
+        let mut found = Vec::new();
+        fold::each(&reader, 0, u64::MAX, |_, record| {
+            if let Ok(Event::Message { origin: by, at, body, .. }) =
+                Event::decode(record.kind, record.schema, record.payload)
+                && by == origin
+                && let Ok(header) = crate::model::codec::peek(body)
+                && !covers.get(&header.epoch).is_some_and(|all| all.covers(header.first, header.last))
+            {
+                found.push((at, Bytes::copy_from_slice(body)));
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Forgets a domain up to a time: of what others have told, all that is not later. Blocks.
+    pub(crate) fn forget(&mut self, domain: &str, until: Timestamp, now: Timestamp) -> Result<bool, FleetError> {
+        if self.book.forgotten.get(domain).is_some_and(|known| *known >= until) {
+            return Ok(false);
+        }
+        let (counted, mixed) = self.facts_of(domain, until)?;
+        self.append(&Event::Forget { domain: domain.to_owned(), until }, now)?;
+        let links = self.book.links.forget(domain, until);
+        self.book.forget(domain, until);
+        self.tell_links(&links);
+        for origin in mixed {
+            self.book.peers.entry(origin).or_default().is_stale = true;
+        }
+        self.selector.forget_domain(domain);
+        counted.iter().for_each(|fact| fact.with(|fact| self.selector.take_back_fact(fact, false)));
+        Ok(true)
+    }
+
+    /// The facts of a domain that count, as far as `peers/` still has them one by one.
+    fn facts_of(&self, domain: &str, until: Timestamp) -> Result<(Vec<OwnedFact>, Vec<Origin>), FleetError> {
+        let _ = self.log.flush().wait();
+        let mut of = FactsOf { domain: domain.to_owned(), until, found: Vec::new(), mixed: Vec::new() };
+        fold(&self.dir, &self.own, None, u64::MAX, &mut of)?;
+        Ok((of.found, of.mixed))
+    }
+
+    /// Asks that everything be synced.
+    pub(crate) fn flush(&self) -> fetchwise_log::Acknowledgement {
+        self.log.flush()
+    }
+
+    /// What is needed to take a snapshot beside everything else.
+    pub(crate) fn keeper(&self) -> Keeper {
+        let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
+        Keeper { dir, own, selector, images_max: self.images_max, gate: Arc::clone(&self.gate) }
+    }
+}
+
+/// Opens the log in `peers/`, which is made when there is none.
+pub(super) fn open(dir: &Path) -> Result<(Log, Recovery), FleetError> {
+    let mut options = LogOptions::default();
+    (options.fingerprint, options.durability) = (FINGERPRINT, Durability::default());
+    (options.on_full, options.check) = (OnFull::Error, OpenCheck::Tail);
+    Ok(Log::open(dir, options)?)
+}
+
+/// Appends an event; the log takes it, or nothing has happened. Returns its bytes.
+pub(super) fn append(log: &Log, event: &Event<'_>, at: Timestamp) -> Result<u64, FleetError> {
+    let (kind, payload) = event.encode();
+    let key_hash = match event {
+        Event::Message { origin, .. } | Event::General { origin, .. } => {
+            u64::from_le_bytes(*origin.as_bytes().first_chunk().unwrap_or(&[0; 8]))
+        }
+        _ => 0,
+    };
+    let record = Record { kind, schema: SCHEMA, key_hash, time_ms: at.as_millis(), payload: &payload };
+    let failed = |error: fetchwise_log::AppendError| FleetError::Record(error.to_string());
+    match log.append(record) {
+        Ok(_) => {}
+        Err(fetchwise_log::AppendError::Full) => {
+            // It is read faster than the disk writes: wait until there is room.
+            let _ = log.flush().wait();
+            log.append(record).map_err(failed)?;
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    Ok(payload.len() as u64)
+}
+
+/// Writes a file as a whole, synced, with its name.
+fn write_synced(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FleetError> {
+    use std::io::Write;
+    let (tmp, path) = (dir.join(format!("tmp-{name}")), dir.join(name));
+    let written = (|| {
+        let mut file = fs::File::create(&tmp)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&tmp, &path)?;
+        fs::File::open(dir)?.sync_all()
+    })();
+    written.map_err(|error| FleetError::io(&path, error))
+}

@@ -1,0 +1,83 @@
+//! Stretches of a node's own log as messages.
+//!
+//! Owns: where one message ends and the next begins. Invariant: every position of the stretch is accounted for once, up to the first that
+//! a compaction has dropped. Must not know who sends them.
+
+use bytes::Bytes;
+use fetchwise::journal::replication::{Place, Stones, facts};
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+
+use crate::error::FleetError;
+use crate::model::codec::{Builder, Header};
+use crate::peer_store::node_state::Fork;
+
+/// Positions in a message at most.
+pub(crate) const POSITIONS_MAX: u64 = 4096;
+/// Bytes of a message before compression at most, so that it fits into one whatever they are.
+const RAW_FULL: usize = 900 << 10;
+/// Messages that were made.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) messages: Vec<(Header, Bytes)>,
+    pub(crate) withheld: Vec<u64>,
+    pub(crate) forgotten: Vec<(String, Timestamp)>,
+    /// A compaction has dropped what stands here.
+    pub(crate) gone: bool,
+}
+
+/// Makes messages of a stretch of the log.
+#[allow(clippy::too_many_arguments, reason = "what a turn of the publisher knows, handed to a thread")]
+pub(crate) fn make(
+    dir: &std::path::Path,
+    selector: &Selector,
+    stones: &mut Stones,
+    (fork, egress): (Fork, &str),
+    range: (u64, u64),
+    most: usize,
+    top: u64,
+    is_withheld: impl Fn(u64, Timestamp) -> bool,
+) -> Result<Made, FleetError> {
+    let mut made = Made::default();
+    let new = |first| Builder::new(fork.epoch, fork.base, first).behind(egress);
+    let mut builder = new(range.0);
+    let mut failed = None;
+    let mut is_full = false;
+    facts(dir, range, selector, stones, |seq, place| {
+        if is_full || made.gone || failed.is_some() {
+            return;
+        }
+        match place {
+            Place::Gone => made.gone = true,
+            Place::Fact(fact, _) if is_withheld(seq, fact.at) => {
+                made.withheld.push(seq);
+                builder.skip();
+            }
+            Place::Fact(fact, link) => builder.push(&fact, link),
+            Place::Link(link) if is_withheld(seq, link.at) => {
+                made.withheld.push(seq);
+                builder.skip();
+            }
+            Place::Link(link) => builder.link(&link),
+            Place::Forgotten(domain, at) => {
+                made.forgotten.push((domain.to_owned(), at));
+                builder.skip();
+            }
+            Place::Nothing => builder.skip(),
+        }
+        if !made.gone && (builder.positions() >= POSITIONS_MAX || builder.len() >= RAW_FULL) {
+            match std::mem::replace(&mut builder, new(seq + 1)).finish(top) {
+                Ok(message) => made.messages.push(message),
+                Err(error) => failed = Some(error),
+            }
+            is_full = made.messages.len() >= most;
+        }
+    })?;
+    if !builder.is_empty() && failed.is_none() {
+        match builder.finish(top) {
+            Ok(message) => made.messages.push(message),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(made), |error| Err(FleetError::io(dir, error)))
+}

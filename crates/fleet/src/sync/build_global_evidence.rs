@@ -1,0 +1,230 @@
+//! The node's own general image: folded from its log, and published.
+//!
+//! Owns: when it is due, and how far the fold has come. Invariants: it is of positions that are published, so that what never travels is not
+//! in it and no power cut takes it back; the log is read once for it, and each further record once. Must not know what others have said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fetchwise::journal::replication::{Place, Stones, facts, fold};
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::error::FleetError;
+use crate::model::evidence_snapshot::Head;
+use crate::model::global_evidence::pack;
+use crate::model::intervals::Intervals;
+use crate::model::options::{Options, Scope, Timing};
+use crate::peer_store::node_state::State;
+use crate::peer_store::with_own_past;
+use crate::transport::Transport;
+
+/// Entries whose decayed weight is under this have faded.
+const FADED: f64 = 0.01;
+
+/// What a look at the image needs to know of the node.
+pub(crate) struct Around<'a> {
+    pub(crate) state: &'a State,
+    /// What bears a later time has not been published.
+    pub(crate) latest: Timestamp,
+    pub(crate) forgot: &'a BTreeSet<u64>,
+}
+
+/// What has been folded so far.
+struct Folded {
+    selector: Selector,
+    upto: u64,
+    newest: Timestamp,
+    /// What is in it of histories that the log has lost a part of, and `peers/` has.
+    past: BTreeMap<u32, Intervals>,
+    stones: Stones,
+    forgot: BTreeSet<u64>,
+    /// When the whole log was read: tags are told by that alone.
+    whole_at: Instant,
+}
+
+/// An image, ready to be said.
+struct Ready {
+    folded: Folded,
+    /// None while the log's snapshot knows of positions that are not published yet.
+    image: Option<(u32, u64, Bytes)>,
+}
+
+/// What was said last.
+struct Said {
+    epoch: u32,
+    position: u64,
+    at: Instant,
+}
+
+/// The node's own general image.
+pub(crate) struct OwnGeneral {
+    dir: PathBuf,
+    like: Arc<Selector>,
+    transport: Arc<dyn Transport>,
+    timing: Timing,
+    scope: Scope,
+    folded: Option<Folded>,
+    making: Option<JoinHandle<Result<Ready, FleetError>>>,
+    said: Option<Said>,
+    /// The broker has lost what was said.
+    pub(crate) is_wanted: bool,
+    /// Images said, and their bytes.
+    pub(crate) told: (u64, u64),
+}
+
+impl OwnGeneral {
+    pub(crate) fn new(dir: &Path, like: &Arc<Selector>, transport: &Arc<dyn Transport>, options: &Options) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            like: Arc::clone(like),
+            transport: Arc::clone(transport),
+            timing: options.timing,
+            scope: options.scope,
+            folded: None,
+            making: None,
+            said: None,
+            is_wanted: false,
+            told: (0, 0),
+        }
+    }
+
+    /// What is folded next is folded from its beginning, and said.
+    pub(crate) fn begin_anew(&mut self) {
+        (self.folded, self.making, self.is_wanted) = (None, None, true);
+    }
+
+    fn is_due(&self, state: &State) -> bool {
+        let Some(said) = &self.said else { return true };
+        let has_more = (said.epoch, said.position) != (state.fork().epoch, state.acknowledged);
+        self.is_wanted
+            || said.at.elapsed() >= self.timing.general_again
+            || has_more && said.at.elapsed() >= self.timing.general
+    }
+
+    /// In scope `own`, makes the image beside everything else where it is due, and says it when it is ready; with `now` both at once.
+    pub(crate) async fn turn(&mut self, around: &Around<'_>, now: bool) -> Result<(), FleetError> {
+        if self.scope != Scope::Own {
+            return Ok(());
+        }
+        match self.making.take() {
+            Some(task) if now || task.is_finished() => self.say(task, around.state).await?,
+            Some(task) => self.making = Some(task),
+            None if !now && self.is_due(around.state) => self.making = Some(self.begin(around)),
+            None => {}
+        }
+        if now {
+            let task = self.begin(around);
+            self.say(task, around.state).await?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, around: &Around<'_>) -> JoinHandle<Result<Ready, FleetError>> {
+        let folded = self
+            .folded
+            .take()
+            .filter(|folded| folded.whole_at.elapsed() < self.timing.share_every && folded.forgot == *around.forgot);
+        let job = Job {
+            dir: self.dir.clone(),
+            state: around.state.clone(),
+            like: Arc::clone(&self.like),
+            folded,
+            latest: around.latest,
+            forgot: around.forgot.clone(),
+        };
+        tokio::task::spawn_blocking(move || job.run())
+    }
+
+    async fn say(&mut self, task: JoinHandle<Result<Ready, FleetError>>, state: &State) -> Result<(), FleetError> {
+        let ready = task.await.map_err(|_| FleetError::Ended)??;
+        self.folded = Some(ready.folded);
+        let Some((epoch, position, bytes)) = ready.image else { return Ok(()) };
+        let len = bytes.len() as u64;
+        self.transport.put_general(state.origin, bytes).await?;
+        self.told = (self.told.0 + 1, self.told.1 + len);
+        (self.said, self.is_wanted) = (Some(Said { epoch, position, at: Instant::now() }), false);
+        Ok(())
+    }
+}
+
+/// What it takes to make an image.
+struct Job {
+    dir: PathBuf,
+    state: State,
+    like: Arc<Selector>,
+    folded: Option<Folded>,
+    latest: Timestamp,
+    forgot: BTreeSet<u64>,
+}
+
+impl Job {
+    /// Blocks: the first time, and after something was forgotten, for as long as the log takes to be folded, with memory as much as the
+    /// node's own evidence; else for the records since the last time.
+    fn run(mut self) -> Result<Ready, FleetError> {
+        let upto = self.state.acknowledged;
+        let mut folded = match self.folded.take() {
+            Some(mut folded) => match self.go_on(&mut folded, upto)? {
+                true => folded,
+                false => self.whole(upto)?,
+            },
+            None => self.whole(upto)?,
+        };
+        folded.forgot.clone_from(&self.forgot);
+        // What a snapshot of the log knows beyond that is published soon.
+        let image = if folded.upto == upto { Some(self.image(&folded)?) } else { None };
+        Ok(Ready { folded, image })
+    }
+
+    fn image(&self, folded: &Folded) -> Result<(u32, u64, Bytes), FleetError> {
+        let fork = self.state.fork();
+        let mut covers = self.state.own();
+        covers.insert(fork.epoch, Intervals::of(fork.base + 1, folded.upto));
+        folded.past.iter().for_each(|(epoch, seen)| covers.entry(*epoch).or_default().extend(seen));
+        let (epoch, base, half_life_ms) = (fork.epoch, fork.base, self.like.half_life_ms());
+        let head = Head { epoch, base, covers, half_life_ms, ..Head::default() };
+        let share = folded.selector.share(folded.newest.min(self.latest), FADED);
+        let bytes = pack(&head, &share).map_err(|error| FleetError::io(&self.dir, error))?;
+        Ok((epoch, folded.upto, bytes))
+    }
+
+    /// Learns what has come since; false where something was forgotten, or dropped before it was read.
+    fn go_on(&self, folded: &mut Folded, upto: u64) -> Result<bool, FleetError> {
+        if folded.upto >= upto {
+            return Ok(true);
+        }
+        let (mut is_whole, selector, mut newest) = (true, &folded.selector, folded.newest);
+        facts(&self.dir, (folded.upto + 1, upto), &self.like, &mut folded.stones, |seq, place| match place {
+            Place::Fact(fact, _) if !self.state.withheld.contains(seq) => {
+                newest = newest.max(fact.at);
+                selector.learn_general(&fact);
+            }
+            Place::Fact(..) | Place::Link(_) | Place::Nothing => {}
+            Place::Forgotten(..) | Place::Gone => is_whole = false,
+        })?;
+        (folded.newest, folded.upto) = (newest, upto);
+        Ok(is_whole)
+    }
+
+    fn blank(&self) -> Result<Selector, FleetError> {
+        self.like.blank().map_err(|error| FleetError::Selector(error.to_string()))
+    }
+
+    /// Folds the whole log.
+    fn whole(&self, upto: u64) -> Result<Folded, FleetError> {
+        let leaves_out = |seq: u64| self.state.withheld.contains(seq);
+        let is_any_out = !self.state.withheld.runs().is_empty();
+        let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
+        let folded = fold(&self.dir, &self.blank()?, upto, leaves_out, self.latest)?;
+        let (upto, mut past) = (folded.upto, BTreeMap::new());
+        let share = with_own_past(&self.dir, &self.state, &self.blank()?, folded.share, &mut past)?;
+        let selector = self.blank()?;
+        selector.take_share(&share.general());
+        let (newest, forgot) = (share.as_of(), self.forgot.clone());
+        Ok(Folded { selector, upto, newest, past, stones: Stones::default(), forgot, whole_at: Instant::now() })
+    }
+}

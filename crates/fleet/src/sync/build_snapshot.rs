@@ -1,0 +1,84 @@
+//! The share of a node's own log, made beside everything else.
+//!
+//! Invariant: it leaves out what never travels, and says what it covers. Must not know when one is due.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::journal::replication::fold;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+
+use crate::error::FleetError;
+use crate::model::evidence_snapshot::{Head, Note, pack};
+use crate::model::intervals::Intervals;
+use crate::model::links::Kept;
+use crate::model::node_id::Origin;
+use crate::peer_store;
+use crate::peer_store::node_state::State;
+use crate::transport::{Bounds, Transport, TransportError};
+
+/// What it takes to make a share.
+pub(crate) struct Job {
+    pub(crate) dir: PathBuf,
+    pub(crate) state: State,
+    /// A new selector, which is used up.
+    pub(crate) blank: Selector,
+    /// The last position that is to be in it.
+    pub(crate) upto: u64,
+    pub(crate) bounds: Bounds,
+    /// What has faded is judged by this time at the latest.
+    pub(crate) latest: Timestamp,
+    pub(crate) forgot: BTreeSet<u64>,
+    /// Whom states of links hold for, and by how much the node's clock is ahead of the broker's.
+    pub(crate) egress: String,
+    pub(crate) ahead: Duration,
+}
+
+/// A share, ready to be put into the store.
+pub(crate) struct Ready {
+    pub(crate) bytes: Bytes,
+    pub(crate) note: String,
+    pub(crate) upto: u64,
+    pub(crate) forgot: BTreeSet<u64>,
+}
+
+/// What a node's share in the store says of itself; none where there is none.
+pub(crate) async fn noted(transport: &dyn Transport, origin: Origin) -> Result<Option<Note>, TransportError> {
+    let (name, list) = (origin.to_string(), transport.blobs().list().await?);
+    let info = list.into_iter().find(|info| info.name == name);
+    Ok(info.and_then(|info| serde_json::from_str(&info.note).ok()))
+}
+
+impl Job {
+    /// Folds the log. Blocks for as long as that takes; memory as much as the node's own evidence. None where a snapshot of the log was taken
+    /// meanwhile that knows of positions behind `upto`: a share that did not cover what is in it would have it counted twice.
+    pub(crate) fn run(self) -> Result<Option<Ready>, FleetError> {
+        let Self { dir, state, blank, upto, bounds, latest, forgot, egress, ahead } = self;
+        let leaves_out = |seq: u64| state.withheld.contains(seq);
+        let is_any_out = !state.withheld.runs().is_empty();
+        let leaves_out: Option<&dyn Fn(u64) -> bool> = if is_any_out { Some(&leaves_out) } else { None };
+        let half_life_ms = blank.half_life_ms();
+        let folded = fold(&dir, &blank, upto, leaves_out, latest)?;
+        if folded.upto > upto {
+            return Ok(None);
+        }
+        // Of what a snapshot has kept it is not known where it stood. It was not behind this.
+        let links = folded.links.into_iter().filter(|(seq, _)| !state.withheld.contains(*seq));
+        let links = links.map(|(seq, entry)| (if seq == 0 { upto } else { seq }, entry));
+        let links = Kept::of(links, &egress, latest, ahead);
+        let fork = state.fork();
+        let mut covers = state.own();
+        covers.insert(fork.epoch, Intervals::of(fork.base + 1, upto));
+        let share = peer_store::with_own_past(&dir, &state, &blank, folded.share, &mut covers)?;
+        let (epoch, base) = (fork.epoch, fork.base);
+        let (incarnation, seq) = (bounds.incarnation, bounds.last);
+        let head = Head { epoch, base, covers, incarnation, seq, half_life_ms, forgot: forgot.clone(), links };
+        let bytes = pack(&head, &share).map_err(|error| FleetError::io(&dir, error))?;
+        // Two numbers always serialise.
+        let note = serde_json::to_string(&Note { epoch, position: upto }).unwrap_or_default();
+        Ok(Some(Ready { bytes, note, upto, forgot }))
+    }
+}

@@ -1,0 +1,392 @@
+//! The consumer: what others say is kept, and learned from once.
+//!
+//! Owns: what is believed of a message. Invariant: the broker is never told what was read; where
+//! to go on from is in `peers/`. Must not know how the node's own log is published.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fetchwise::journal::replication::take_back_domain;
+use fetchwise::journal::{Journal, Tombstone, TombstoneTarget};
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use tokio::time::Instant;
+
+use crate::background::blocking;
+use crate::error::FleetError;
+use crate::model::codec::{Batch, DecodeError, peek};
+use crate::model::evidence_snapshot::Note;
+use crate::model::heartbeat::Presence;
+use crate::model::node_id::Origin;
+use crate::model::options::Options;
+use crate::model::peer_state::AHEAD_MAX_MS;
+use crate::model::status::Counts;
+use crate::peer_store::Peers;
+use crate::sync::consumer::rebalance::Moves;
+use crate::sync::consumer::token_bucket::Allowance;
+use crate::sync::forget::ForgetCell;
+use crate::transport::{Delivery, Position, Table, Transport};
+
+/// Where to go on from is kept after so many messages without anything new.
+const CURSOR_EVERY: u64 = 4096;
+
+/// What is being done about what is missing of an origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    pub(super) since: Instant,
+    /// How much was missing when it was last asked for.
+    pub(super) positions: u64,
+    pub(super) asked: u32,
+    pub(super) next: Instant,
+}
+
+/// What is remembered of another node beside the book.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) presence: Option<Presence>,
+    pub(super) seen_at: Option<Instant>,
+    pub(super) rejected: Option<String>,
+    pub(super) missing: Option<Missing>,
+    /// A share that could not be used, by what its note says, and why; as long as none was taken since.
+    pub(super) bad_share: Option<(Note, String)>,
+    /// What it may send.
+    pub(super) allowance: Allowance,
+}
+
+/// The consumer.
+pub(crate) struct Consumer {
+    pub(super) own: Origin,
+    pub(super) peers: Option<Peers>,
+    pub(super) selector: Arc<Selector>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) options: Options,
+    pub(super) seen: HashMap<Origin, Seen>,
+    pub(crate) counts: Counts,
+    pub(super) idle: u64,
+    /// Bytes of messages that wait.
+    pub(super) waiting_bytes: usize,
+    /// Nodes whose keys are to be doubted.
+    pub(super) doubts: Vec<Origin>,
+    /// Sites that come to this node.
+    pub(super) moves: Moves,
+    /// What this node's own log has lost was learned again.
+    pub(crate) has_learned_past: bool,
+    /// Whether this node itself is excluded.
+    pub(crate) is_excluded: bool,
+    /// Shares are still to be looked through.
+    pub(crate) is_starting: bool,
+    /// Reading must begin anew at the book's cursor.
+    pub(crate) must_reopen: bool,
+    /// What the last own message says of the clocks: when the broker had it.
+    pub(crate) own_seen: Option<(u64, Timestamp)>,
+}
+
+impl Consumer {
+    pub(crate) fn new(
+        own: Origin,
+        mut peers: Peers,
+        (journal, selector): (Arc<Journal>, Arc<Selector>),
+        transport: Arc<dyn Transport>,
+        options: Options,
+    ) -> Self {
+        peers.book.counts_twice = !options.safeguards.intervals;
+        peers.late_is_news = !options.safeguards.late;
+        (peers.images_max, peers.takes_apart) = (options.limits.images_max, options.safeguards.apart);
+        peers.heed_links(&options.egress);
+        Self {
+            own,
+            peers: Some(peers),
+            selector,
+            journal,
+            transport,
+            options,
+            seen: HashMap::new(),
+            counts: Counts::default(),
+            idle: 0,
+            waiting_bytes: 0,
+            doubts: Vec::new(),
+            moves: Moves::default(),
+            has_learned_past: false,
+            is_excluded: false,
+            is_starting: true,
+            must_reopen: false,
+            own_seen: None,
+        }
+    }
+
+    pub(super) fn peers(&self) -> Result<&Peers, FleetError> {
+        self.peers.as_ref().ok_or(FleetError::Ended)
+    }
+
+    pub(super) fn peers_mut(&mut self) -> Result<&mut Peers, FleetError> {
+        self.peers.as_mut().ok_or(FleetError::Ended)
+    }
+
+    /// Where to read from.
+    pub(crate) fn cursor(&self) -> Position {
+        let cursor = self.peers.as_ref().map(|peers| peers.book.cursor).unwrap_or_default();
+        if cursor.incarnation == 0 { cursor } else { Position { seq: cursor.seq + 1, ..cursor } }
+    }
+
+    /// What is known of others.
+    pub(crate) fn book(&self) -> Option<&crate::model::peer_state::Book> {
+        self.peers.as_ref().map(|peers| &peers.book)
+    }
+
+    /// Something that takes long, done beside everything else with `peers/` in hand.
+    pub(super) async fn with_peers<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Peers) -> Result<T, FleetError> + Send + 'static,
+    ) -> Result<T, FleetError> {
+        let mut peers = self.peers.take().ok_or(FleetError::Ended)?;
+        let (peers, done) = blocking(move || {
+            let done = work(&mut peers);
+            (peers, done)
+        })
+        .await?;
+        self.peers = Some(peers);
+        done
+    }
+
+    /// The node's own log goes on in another history: what it holds of the others.
+    pub(crate) fn set_own(
+        &mut self,
+        held: BTreeMap<u32, crate::model::intervals::Intervals>,
+    ) -> Result<(), FleetError> {
+        let (own, is_restored) = (self.own, held.len() > 1);
+        self.peers_mut()?.set_own((own, held));
+        if is_restored && self.is_own() {
+            self.moves.again(own);
+        }
+        Ok(())
+    }
+
+    /// Takes what the stream has delivered.
+    pub(crate) async fn deliver(&mut self, delivery: Delivery) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        let (origin, position, at, body) = match delivery {
+            Delivery::Wiped(bounds) => {
+                self.counts.rewinds += 1;
+                let begin = Position { incarnation: bounds.incarnation, seq: 0 };
+                return self.peers_mut()?.passed(begin, true, now);
+            }
+            Delivery::Message { origin, position, at, body } => (origin, position, at, body),
+        };
+        if self.take(origin, position, at, &body)? {
+            self.idle = 0;
+            return Ok(());
+        }
+        self.idle += 1;
+        let keep = self.idle.is_multiple_of(CURSOR_EVERY);
+        // Of what was held back and comes late, nothing is kept: reading goes on from the latest.
+        let cursor = self.peers()?.book.cursor;
+        let is_later = position.incarnation != cursor.incarnation || position.seq > cursor.seq;
+        if is_later { self.peers_mut()?.passed(position, keep, now) } else { Ok(()) }
+    }
+
+    /// There is nothing to be read up to here.
+    pub(crate) fn pass(&mut self, end: Position) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        self.peers_mut()?.passed(end, false, now)
+    }
+
+    /// Whether a message had anything new.
+    fn take(&mut self, origin: Origin, position: Position, at: Timestamp, body: &Bytes) -> Result<bool, FleetError> {
+        let own = self.own;
+        let peers = self.peers_mut()?;
+        if !peers.book.is_heard(origin) {
+            return Ok(false);
+        }
+        let header = match peek(body) {
+            Ok(header) => header,
+            Err(error) => return self.reject(origin, &error),
+        };
+        if origin == own {
+            self.own_seen = Some((header.last, at));
+        }
+        if self.peers()?.book.knows(origin, header.epoch, header.first, header.last) {
+            // What it has said itself comes back with everything else.
+            self.counts.duplicate += if origin == own { 0 } else { u64::from(header.count) };
+            if origin == own || !self.has_news_of_links(origin, &header, at, body) {
+                return Ok(false);
+            }
+        }
+        if self.must_wait(origin, &header, (position, at), body) {
+            return Ok(false);
+        }
+        self.take_now(origin, position, at, body)
+    }
+
+    /// As [`take`](Self::take), of a message that does not have to wait.
+    pub(super) fn take_now(
+        &mut self,
+        origin: Origin,
+        position: Position,
+        at: Timestamp,
+        body: &Bytes,
+    ) -> Result<bool, FleetError> {
+        let now = self.selector.now();
+        if !self.peers()?.book.is_heard(origin) {
+            return Ok(false);
+        }
+        let batch = match Batch::decode(body) {
+            Ok(batch) => batch,
+            Err(error) => return self.reject(origin, &error),
+        };
+        let header = *batch.header();
+        let ahead = header.newest.as_millis().saturating_sub(at.as_millis());
+        if header.count > 0 && ahead > AHEAD_MAX_MS {
+            self.counts.rejected += 1;
+            let why =
+                format!("its attempts bear times that are {} minutes ahead of the broker's clock", ahead / 60_000);
+            self.peers_mut()?.set_aside(origin, why, now)?;
+            return Ok(false);
+        }
+        let cursor = self.peers()?.book.cursor;
+        // Messages may come out of order, and reading goes on from the last of them.
+        let kept = if cursor.incarnation == position.incarnation { position.max(cursor) } else { position };
+        let keys = self.selector.keys() as u64 + self.selector.evicted_keys();
+        let is_doubted = self.is_doubted(origin);
+        let counted = self.peers_mut()?.message(origin, (kept, at), body, &batch, is_doubted)?;
+        let brought = (self.selector.keys() as u64 + self.selector.evicted_keys()).saturating_sub(keys);
+        self.charge(origin, header.count as usize + batch.links(), brought);
+        self.counts.received += counted.learned;
+        self.counts.duplicate += counted.duplicate;
+        self.counts.forgotten += counted.forgotten;
+        self.counts.delayed(now.since(at).as_millis() as u64);
+        if counted.learned > 0 {
+            self.heed_blocks(origin, &batch, now);
+        }
+        if let Some(seen) = self.seen.get_mut(&origin) {
+            seen.rejected = None;
+        }
+        Ok(true)
+    }
+
+    /// Blocks of nodes that share this one's address count for the pauses of hosts, as its own do.
+    fn heed_blocks(&self, origin: Origin, batch: &Batch, now: Timestamp) {
+        let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
+        if presence.is_none_or(|presence| presence.egress != self.options.egress) {
+            return;
+        }
+        batch.each(|_, fact, link| {
+            if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
+                self.selector.blocked_elsewhere(domain, link, fact.at, now);
+            }
+        });
+    }
+
+    fn reject(&mut self, origin: Origin, error: &DecodeError) -> Result<bool, FleetError> {
+        self.counts.rejected += 1;
+        self.seen.entry(origin).or_default().rejected = Some(error.to_string());
+        Ok(false)
+    }
+
+    /// Reads the tables: who is there, who is excluded, what is forgotten.
+    pub(crate) async fn look(&mut self) -> Result<(), FleetError> {
+        self.look_at_nodes().await?;
+        self.look_at_excluded().await?;
+        self.look_at_forgotten().await
+    }
+
+    async fn look_at_nodes(&mut self) -> Result<(), FleetError> {
+        let nodes = self.transport.cells().list(Table::Nodes).await?;
+        // This node says itself that it is there, every few seconds: the newest word in the table is as good as the broker's clock.
+        let newest = nodes.iter().map(|(_, cell)| cell.at).max().unwrap_or_default();
+        let now = Instant::now();
+        for (key, cell) in nodes {
+            let (Ok(origin), Some(presence)) = (key.parse(), Presence::decode(&cell.value)) else { continue };
+            if origin == self.own {
+                continue;
+            }
+            let seen = self.seen.entry(origin).or_default();
+            seen.seen_at = seen.seen_at.max(now.checked_sub(newest.since(cell.at)));
+            seen.presence = Some(presence);
+        }
+        Ok(())
+    }
+
+    async fn look_at_excluded(&mut self) -> Result<(), FleetError> {
+        let cells = self.transport.cells().list(Table::Excluded).await?;
+        let excluded: Vec<Origin> = cells.iter().filter_map(|(key, _)| key.parse().ok()).collect();
+        self.is_excluded = excluded.contains(&self.own);
+        let now = self.selector.now();
+        let held = &self.peers()?.book.peers;
+        let is_excluded = |origin: &Origin| held.get(origin).is_some_and(|peer| peer.is_excluded);
+        let new: Vec<Origin> = excluded.iter().filter(|o| **o != self.own && !is_excluded(o)).copied().collect();
+        let back: Vec<Origin> =
+            held.iter().filter(|(o, peer)| peer.is_excluded && !excluded.contains(o)).map(|(o, _)| *o).collect();
+        for origin in new {
+            if self.with_peers(move |peers| peers.exclude(origin, now)).await? {
+                self.begin_anew();
+            }
+        }
+        for origin in back {
+            self.include(origin).await?;
+        }
+        Ok(())
+    }
+
+    /// Listens to an origin again that was excluded or set aside.
+    pub(crate) async fn include(&mut self, origin: Origin) -> Result<(), FleetError> {
+        let now = self.selector.now();
+        self.with_peers(move |peers| peers.include(origin, now)).await?;
+        self.moves.again(origin);
+        (self.is_starting, self.must_reopen) = (true, true);
+        Ok(())
+    }
+
+    async fn look_at_forgotten(&mut self) -> Result<(), FleetError> {
+        for (domain, cell) in self.transport.cells().list(Table::Forget).await? {
+            let Ok(ForgetCell { until }) = serde_json::from_slice(&cell.value) else { continue };
+            let until = Timestamp::from_millis(until);
+            if self.peers()?.book.forgotten.get(&domain).is_some_and(|known| *known >= until) {
+                continue;
+            }
+            self.forget(domain, until).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a domain: in the node's own log first, so that a crash in between only does it twice.
+    async fn forget(&mut self, domain: String, until: Timestamp) -> Result<(), FleetError> {
+        let stone = Tombstone { target: TombstoneTarget::Domain(domain.clone()), at: until };
+        let seq = self.journal.append_tombstone(&stone)?.seq().unwrap_or(u64::MAX);
+        let flushed = self.journal.flush().await;
+        flushed.map_err(|error| FleetError::Record(error.to_string()))?;
+        let (journal, selector, now) = (Arc::clone(&self.journal), Arc::clone(&self.selector), self.selector.now());
+        self.with_peers(move |peers| {
+            take_back_domain(journal.dir(), &selector, &domain, seq)?;
+            peers.forget(&domain, until, now)
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// Whether a snapshot of `peers/` is due.
+    pub(crate) fn keeper(&self) -> Option<crate::peer_store::Keeper> {
+        let peers = self.peers.as_ref()?;
+        let (records, bytes) = peers.behind;
+        let timing = &self.options.timing;
+        (records >= timing.keep_after || bytes >= timing.keep_bytes).then(|| peers.keeper())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keep_now(&self, now: Timestamp) -> Result<crate::peer_store::Kept, FleetError> {
+        self.peers()?.keeper().keep(now).map(|(kept, _)| kept)
+    }
+
+    /// A snapshot was taken.
+    pub(crate) fn was_kept(&mut self) {
+        if let Some(peers) = &mut self.peers {
+            peers.behind = (0, 0);
+        }
+    }
+
+    /// `peers/`, to be synced.
+    pub(crate) fn flush(&self) -> Option<fetchwise_log::Acknowledgement> {
+        self.peers.as_ref().map(Peers::flush)
+    }
+}

@@ -1,0 +1,163 @@
+//! One process at most publishes by an origin.
+//!
+//! Owns: who that is. Invariant: a process that finds another one's word in the cell after its own publishes nothing any more. A start
+//! in the same directory takes over at once, since the directory's lock lets one process in only; any other waits to see whether the
+//! holder is alive. Must not know what is published.
+
+use std::path::Path;
+
+use tokio::time::Instant;
+
+use crate::error::FleetError;
+use crate::model::heartbeat::Presence;
+use crate::model::node_id::Origin;
+use crate::model::options::Options;
+use crate::sync::publisher::Publisher;
+use crate::transport::{Cell, Table, Transport};
+
+/// How often a doubtful holder is looked at, in a lease.
+const LOOKS: u32 = 30;
+
+/// This process's claim to its origin.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    holder: String,
+    directory: String,
+    options: Options,
+    revision: Option<u64>,
+    said_at: Option<Instant>,
+    /// What this process has said last.
+    said: Presence,
+    lost_to: Option<String>,
+}
+
+impl Lease {
+    pub(crate) fn new(dir: &Path, options: &Options) -> Self {
+        let holder = Origin::random().to_string();
+        let (directory, options, said) = (name_of(dir), options.clone(), Presence::default());
+        Self { holder, directory, options, revision: None, said_at: None, said, lost_to: None }
+    }
+
+    pub(crate) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    pub(crate) fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    /// A node that has said nothing for so long is not there.
+    pub(crate) fn gone_after(&self) -> std::time::Duration {
+        self.options.timing.lease * 2
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost_to.is_some()
+    }
+
+    /// Says who has it.
+    pub(crate) fn held(&self, origin: Origin) -> FleetError {
+        FleetError::Held { origin, place: self.lost_to.clone().unwrap_or_default() }
+    }
+
+    /// Takes it, from a process that is gone.
+    pub(crate) async fn take(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
+        let name = publisher.origin().to_string();
+        let begun = Instant::now();
+        let mut before: Option<Cell> = None;
+        loop {
+            let cell = transport.cells().get(Table::Nodes, &name).await?;
+            let holder = cell.as_ref().and_then(|cell| Presence::decode(&cell.value));
+            let is_ours = holder.as_ref().is_none_or(|said| said.directory == self.directory);
+            let is_gone = before.is_some() && begun.elapsed() >= self.options.timing.lease;
+            if is_ours || is_gone {
+                let presence = publisher.presence(&self.holder, &self.directory);
+                match publisher.beat(&presence, cell.map(|cell| cell.revision)).await? {
+                    Ok(revision) => {
+                        self.said(revision, presence);
+                        return Ok(());
+                    }
+                    // Somebody was faster, and is looked at.
+                    Err(_) => continue,
+                }
+            }
+            let revision = cell.as_ref().map(|cell| cell.revision);
+            if before.as_ref().is_some_and(|before| Some(before.revision) != revision) {
+                self.lost_to = Some(holder.map(|said| said.place).unwrap_or_default());
+                return Err(self.held(publisher.origin()));
+            }
+            before = cell;
+            tokio::time::sleep(self.options.timing.lease / LOOKS).await;
+        }
+    }
+
+    /// Says that the process is there, where it is time to.
+    pub(crate) async fn beat(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+        match self.said_at {
+            Some(at) if at.elapsed() < self.options.timing.presence => Ok(()),
+            _ => self.say(publisher).await,
+        }
+    }
+
+    /// Says how far it has come, where it has come any farther: the process ends.
+    pub(crate) async fn end(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+        match self.said_at.is_none() || publisher.presence(&self.holder, &self.directory) == self.said {
+            true => Ok(()),
+            false => self.say(publisher).await,
+        }
+    }
+
+    async fn say(&mut self, publisher: &Publisher) -> Result<(), FleetError> {
+        if self.is_lost() {
+            return Ok(());
+        }
+        let presence = publisher.presence(&self.holder, &self.directory);
+        let mut seen = self.revision;
+        // Twice: what was in the cell may be this process's own word, whose answer was lost; or nothing any more.
+        for _ in 0..2 {
+            match publisher.beat(&presence, seen).await? {
+                Ok(revision) => {
+                    self.said(revision, presence);
+                    return Ok(());
+                }
+                Err(None) => seen = None,
+                Err(Some(cell)) => match Presence::decode(&cell.value) {
+                    Some(said) if said.holder != self.holder => {
+                        self.lost_to = Some(said.place);
+                        return Ok(());
+                    }
+                    _ => seen = Some(cell.revision),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, revision: u64, presence: Presence) {
+        (self.revision, self.said_at, self.said) = (Some(revision), Some(Instant::now()), presence);
+    }
+
+    /// Gives it back.
+    pub(crate) async fn leave(&mut self, publisher: &Publisher, transport: &dyn Transport) -> Result<(), FleetError> {
+        if let Some(revision) = self.revision.take() {
+            transport.cells().delete(Table::Nodes, &publisher.origin().to_string(), Some(revision)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory as no other one is called: by machine, path and what the file system knows it by.
+fn name_of(dir: &Path) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let machine = format!("{}{}", read("/etc/machine-id").trim(), read("/proc/sys/kernel/hostname").trim());
+    let path = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    #[cfg(unix)]
+    let place = {
+        use std::os::unix::fs::MetadataExt;
+        path.metadata().map_or((0, 0), |meta| (meta.dev(), meta.ino()))
+    };
+    #[cfg(not(unix))]
+    let place = (0u64, 0u64);
+    let text = format!("{machine}\n{}\n{place:?}", path.display());
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+}

@@ -1,0 +1,251 @@
+//! The broker's state, and what goes wrong with it.
+//!
+//! Owns: the faults, drawn from a seed. Invariant: with the same seed and the same calls the same happens; time is that of the clock it is
+//! given. Must not know what a message says.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::time::{Clock, Timestamp};
+
+use tokio::sync::Notify;
+
+use crate::model::node_id::Origin;
+use crate::transport::in_process::global_evidence::Generals;
+use crate::transport::{Bounds, Cell, Change, Table, Want};
+
+/// What goes wrong. Chances are from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// A message is acknowledged and gone.
+    pub lose: f64,
+    /// A message is stored twice.
+    pub double: f64,
+    /// A message is delivered up to so many messages later.
+    pub shuffle: usize,
+    /// It is delivered so long after it was stored.
+    pub delay: Duration,
+    /// A call fails although it was carried out.
+    pub forget_answer: f64,
+    /// A change of a cell is answered so much later than it is carried out, and told to who watches.
+    pub late_answer: Duration,
+    /// A signal is lost.
+    pub lose_signal: f64,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        let (delay, late_answer) = (Duration::ZERO, Duration::ZERO);
+        Self { lose: 0.0, double: 0.0, shuffle: 0, delay, forget_answer: 0.0, late_answer, lose_signal: 0.0 }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) origin: Origin,
+    pub(super) at: Timestamp,
+    pub(super) body: Bytes,
+    /// Not to be delivered to a reader before it has got this message, or sees that there is none.
+    pub(super) after: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Signal {
+    pub(super) to: Origin,
+    pub(super) want: Want,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) incarnation: u64,
+    pub(super) messages: BTreeMap<u64, Stored>,
+    pub(super) last: u64,
+    pub(super) cells: HashMap<Table, BTreeMap<String, (Cell, Timestamp)>>,
+    pub(super) revision: u64,
+    pub(super) changes: HashMap<Table, Vec<Change>>,
+    pub(super) blobs: BTreeMap<String, (String, Bytes)>,
+    pub(super) signals: VecDeque<Signal>,
+    pub(super) signals_gone: u64,
+    pub(super) cut: BTreeSet<Origin>,
+    pub(super) faults: Option<Faults>,
+    pub(super) random: u64,
+    pub(super) published: u64,
+    pub(super) bytes: u64,
+    pub(super) generals: Generals,
+}
+
+/// The broker. Nodes talk to it by [`Memory::node`].
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) clock: Arc<Clock>,
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Notify,
+}
+
+impl Memory {
+    /// One without faults.
+    pub fn new(clock: Arc<Clock>, seed: u64) -> Arc<Self> {
+        let state = State { incarnation: 1, random: seed, ..State::default() };
+        Arc::new(Self { clock, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().faults = Some(faults);
+    }
+
+    /// Deletes the stream; an empty one takes its place.
+    pub fn wipe_stream(&self) {
+        let mut state = self.state();
+        state.incarnation += 1;
+        state.messages.clear();
+        state.last = 0;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Empties all tables.
+    pub fn wipe_cells(&self) {
+        let mut state = self.state();
+        for table in Table::ALL {
+            let keys: Vec<String> = state.cells.remove(&table).unwrap_or_default().into_keys().collect();
+            state.revision += 1;
+            let revision = state.revision;
+            let changes = state.changes.entry(table).or_default();
+            changes.extend(keys.into_iter().map(|key| Change { key, cell: None, revision }));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Deletes all blobs.
+    pub fn wipe_blobs(&self) {
+        self.state().blobs.clear();
+    }
+
+    /// Drops the oldest messages up to a position, as they age out.
+    pub fn age_out(&self, upto: u64) {
+        self.state().messages.retain(|seq, _| *seq > upto);
+    }
+
+    /// Loses one message that was acknowledged long ago.
+    pub fn lose(&self, seq: u64) -> bool {
+        self.state().messages.remove(&seq).is_some()
+    }
+
+    /// Cuts a node off, or joins it again.
+    pub fn cut(&self, node: Origin, is_cut: bool) {
+        let mut state = self.state();
+        match is_cut {
+            true => state.cut.insert(node),
+            false => state.cut.remove(&node),
+        };
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes the signals that nobody has been given yet, for whoever delivers them by hand.
+    pub fn take_signals(&self) -> Vec<(Origin, Want)> {
+        self.state().signals.drain(..).map(|signal| (signal.to, signal.want)).collect()
+    }
+
+    /// Messages and bytes that were published.
+    pub fn traffic(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.published, state.bytes)
+    }
+
+    /// Deletes all general images.
+    pub fn wipe_generals(&self) {
+        let mut state = self.state();
+        state.generals.wipe();
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Puts what somebody else says there, whatever it is.
+    pub fn put_general(&self, origin: Origin, body: Bytes) {
+        let now = self.clock.now();
+        self.state().generals.put(origin, now, body);
+        self.changed.notify_waiters();
+    }
+
+    /// General images that were said, and their bytes.
+    pub fn general_traffic(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.generals.said, state.generals.bytes)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A number that nobody foresees, and everybody gets again (SplitMix64).
+    pub(super) fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(super) fn happens(&mut self, chance: f64) -> bool {
+        chance > 0.0 && (self.draw() >> 11) as f64 / (1u64 << 53) as f64 <= chance
+    }
+
+    pub(super) fn faults(&self) -> Faults {
+        self.faults.unwrap_or_default()
+    }
+
+    pub(super) fn store(&mut self, origin: Origin, body: &Bytes, at: Timestamp) -> u64 {
+        let faults = self.faults();
+        self.last += 1;
+        let seq = self.last;
+        let later = if faults.shuffle > 0 { self.draw() % (faults.shuffle as u64 + 1) } else { 0 };
+        if !self.happens(faults.lose) {
+            self.messages.insert(seq, Stored { origin, at, body: body.clone(), after: seq + later });
+        }
+        seq
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        let oldest = self.messages.iter().next();
+        Bounds {
+            incarnation: self.incarnation,
+            first: oldest.map_or(self.last + 1, |(seq, _)| *seq),
+            last: self.last,
+            first_at: oldest.map(|(_, stored)| stored.at),
+        }
+    }
+
+    pub(super) fn put(&mut self, table: Table, key: &str, value: Bytes, at: Timestamp) -> u64 {
+        self.revision += 1;
+        let cell = Cell { value, revision: self.revision, at };
+        self.cells.entry(table).or_default().insert(key.to_owned(), (cell.clone(), at));
+        let change = Change { key: key.to_owned(), cell: Some(cell), revision: self.revision };
+        self.changes.entry(table).or_default().push(change);
+        self.revision
+    }
+
+    pub(super) fn cell(&self, table: Table, key: &str) -> Option<Cell> {
+        self.cells.get(&table)?.get(key).map(|(cell, _)| cell.clone())
+    }
+
+    /// What has aged out goes.
+    pub(super) fn age(&mut self, now: Timestamp) {
+        for (table, kept) in [(Table::Nodes, 600), (Table::Hosts, 48 * 3600)] {
+            let is_old = |at: &Timestamp| now.since(*at) > Duration::from_secs(kept);
+            let cells = self.cells.entry(table).or_default();
+            let old: Vec<String> = cells.iter().filter(|(_, (_, at))| is_old(at)).map(|(key, _)| key.clone()).collect();
+            for key in old {
+                let gone = self.cells.entry(table).or_default().remove(&key);
+                let revision = gone.map_or(0, |(cell, _)| cell.revision);
+                self.changes.entry(table).or_default().push(Change { key, cell: None, revision });
+            }
+        }
+    }
+}

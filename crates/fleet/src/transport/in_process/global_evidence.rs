@@ -1,0 +1,37 @@
+//! General images in the broker: of each origin the newest.
+
+use bytes::Bytes;
+use fetchwise::time::Timestamp;
+
+use crate::model::node_id::Origin;
+use crate::transport::General;
+
+/// What is there.
+#[derive(Debug, Default)]
+pub(super) struct Generals {
+    pub(super) wiped: u64,
+    last: u64,
+    /// The place of each, when it came, and what it is.
+    of: std::collections::BTreeMap<Origin, (u64, Timestamp, Bytes)>,
+    pub(super) said: u64,
+    pub(super) bytes: u64,
+}
+
+impl Generals {
+    pub(super) fn put(&mut self, origin: Origin, at: Timestamp, body: Bytes) {
+        self.last += 1;
+        (self.said, self.bytes) = (self.said + 1, self.bytes + body.len() as u64);
+        self.of.insert(origin, (self.last, at, body));
+    }
+
+    pub(super) fn wipe(&mut self) {
+        *self = Self { wiped: self.wiped + 1, said: self.said, bytes: self.bytes, ..Self::default() };
+    }
+
+    /// The first behind a place.
+    pub(super) fn behind(&self, place: u64) -> Option<(u64, General)> {
+        let (origin, (seq, at, body)) =
+            self.of.iter().filter(|(_, (seq, ..))| *seq > place).min_by_key(|(_, (seq, ..))| *seq)?;
+        Some((*seq, General::Image { origin: *origin, at: *at, body: body.clone() }))
+    }
+}

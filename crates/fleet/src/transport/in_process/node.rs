@@ -1,0 +1,477 @@
+//! One node's hands on the broker in the process.
+//!
+//! Invariant: what is cut off reaches nothing. Must not know what a message says.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::time::Timestamp;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
+
+use crate::model::node_id::Origin;
+use crate::transport::{
+    BlobInfo, Blobs, Bounds, Cell, Cells, Change, Delivery, General, Position, Swapped, Table, Transport,
+    TransportError, Want,
+};
+
+use super::broker::{Memory, Signal, State, Stored};
+
+/// A reader that waits looks again after so long: messages come of age by a clock that tells nobody.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The same limits as a real broker's.
+const MESSAGE_MAX: usize = 1 << 20;
+const KEY_MAX: usize = 512;
+const NOTE_MAX: usize = 1024;
+
+fn at_most(what: &str, len: usize, max: usize) -> Result<(), TransportError> {
+    if len > max { Err(TransportError::Invalid(format!("{what} of {len} bytes"))) } else { Ok(()) }
+}
+
+fn held(key: &str, cell: &Cell) -> Change {
+    Change { key: key.to_owned(), cell: Some(cell.clone()), revision: cell.revision }
+}
+
+impl Memory {
+    /// What one node has in its hands.
+    pub fn node(self: &Arc<Self>, origin: Origin) -> Node {
+        Node { broker: Arc::clone(self), origin }
+    }
+}
+
+/// A node's side of a [`Memory`].
+#[derive(Clone, Debug)]
+pub struct Node {
+    broker: Arc<Memory>,
+    origin: Origin,
+}
+
+impl Node {
+    /// The broker's state, where it can be reached.
+    fn reach(&self) -> Result<MutexGuard<'_, State>, TransportError> {
+        let mut state = self.broker.state();
+        if state.cut.contains(&self.origin) {
+            return Err(TransportError::Away("the node is cut off".into()));
+        }
+        state.age(self.broker.clock.now());
+        Ok(state)
+    }
+
+    /// Whether an answer gets lost.
+    fn answer<T>(&self, mut state: MutexGuard<'_, State>, value: T) -> Result<T, TransportError> {
+        let chance = state.faults().forget_answer;
+        let is_lost = state.happens(chance);
+        drop(state);
+        self.broker.changed.notify_waiters();
+        if is_lost { Err(TransportError::Away("the answer was lost".into())) } else { Ok(value) }
+    }
+
+    /// Waits for as long as answers take.
+    async fn late(&self) {
+        let late = self.broker.state().faults().late_answer;
+        if late > Duration::ZERO {
+            tokio::time::sleep(late).await;
+        }
+    }
+
+    fn swap_now(
+        &self,
+        table: Table,
+        key: &str,
+        seen: Option<u64>,
+        value: Option<Bytes>,
+        any: bool,
+    ) -> Result<Swapped, TransportError> {
+        let mut state = self.reach()?;
+        let held = state.cell(table, key);
+        if !any && held.as_ref().map(|cell| cell.revision) != seen {
+            return Ok(Swapped::Lost(held));
+        }
+        let revision = match value {
+            Some(value) => state.put(table, key, value, self.broker.clock.now()),
+            None => {
+                state.revision += 1;
+                let revision = state.revision;
+                if state.cells.entry(table).or_default().remove(key).is_some() {
+                    let change = Change { key: key.to_owned(), cell: None, revision };
+                    state.changes.entry(table).or_default().push(change);
+                }
+                revision
+            }
+        };
+        self.answer(state, Swapped::Done(revision))
+    }
+}
+
+/// Where a reader stands.
+struct Cursor {
+    node: Node,
+    incarnation: u64,
+    /// The next message to look at, and those before it that are held back.
+    next: u64,
+    held: BTreeSet<(u64, u64)>,
+}
+
+impl Cursor {
+    /// The next delivery, or none where there is none now.
+    fn step(&mut self) -> Result<Option<Delivery>, TransportError> {
+        let state = self.node.reach()?;
+        let now = self.node.broker.clock.now();
+        let faults = state.faults();
+        if state.incarnation != self.incarnation {
+            (self.incarnation, self.next) = (state.incarnation, 1);
+            self.held.clear();
+            return Ok(Some(Delivery::Wiped(state.bounds())));
+        }
+        loop {
+            let ready = self.held.first().copied().filter(|(after, _)| *after < self.next || self.next > state.last);
+            if let Some((after, seq)) = ready {
+                self.held.remove(&(after, seq));
+                if let Some(stored) = state.messages.get(&seq) {
+                    let position = Position { incarnation: state.incarnation, seq };
+                    let Stored { origin, at, body, .. } = stored.clone();
+                    return Ok(Some(Delivery::Message { origin, position, at, body }));
+                }
+                continue;
+            }
+            let Some((seq, stored)) = state.messages.range(self.next..).next() else {
+                self.next = self.next.max(state.last + 1);
+                if self.held.is_empty() {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if now.since(stored.at) < faults.delay {
+                return Ok(None);
+            }
+            self.next = seq + 1;
+            self.held.insert((stored.after, *seq));
+        }
+    }
+}
+
+impl Transport for Node {
+    fn publish<'a>(
+        &'a self,
+        origin: Origin,
+        _id: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<Position, TransportError>> {
+        async move {
+            at_most("a message", body.len(), MESSAGE_MAX)?;
+            let now = self.broker.clock.now();
+            let mut state = self.reach()?;
+            state.published += 1;
+            state.bytes += body.len() as u64;
+            let seq = state.store(origin, &body, now);
+            let twice = state.faults().double;
+            if state.happens(twice) {
+                state.store(origin, &body, now);
+            }
+            let position = Position { incarnation: state.incarnation, seq };
+            self.answer(state, position)
+        }
+        .boxed()
+    }
+
+    fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
+        let first =
+            Cursor { node: self.clone(), incarnation: from.incarnation, next: from.seq.max(1), held: BTreeSet::new() };
+        let first = match from.incarnation {
+            // Who has never read begins with what there is.
+            0 => Cursor { incarnation: self.broker.state().incarnation, next: 1, ..first },
+            _ => first,
+        };
+        stream::unfold(Some(first), move |cursor| async move {
+            let mut cursor = cursor?;
+            loop {
+                match cursor.step() {
+                    Ok(Some(delivery)) => return Some((Ok(delivery), Some(cursor))),
+                    Ok(None) => {
+                        let _ = tokio::time::timeout(LOOK_EVERY, cursor.node.broker.changed.notified()).await;
+                    }
+                    Err(error) => return Some((Err(error), None)),
+                }
+            }
+        })
+        .boxed()
+    }
+
+    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
+        async move { Ok(self.reach()?.bounds()) }.boxed()
+    }
+
+    fn newest(&self, origin: Origin) -> BoxFuture<'_, Result<Option<Bytes>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            Ok(state.messages.values().rev().find(|stored| stored.origin == origin).map(|stored| stored.body.clone()))
+        }
+        .boxed()
+    }
+
+    fn said_by(&self, origin: Origin, from: Position) -> BoxFuture<'_, Result<Vec<Bytes>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            let first = if from.incarnation == state.incarnation { from.seq } else { 0 };
+            let said = state.messages.range(first..).filter(|(_, stored)| stored.origin == origin);
+            Ok(said.map(|(_, stored)| stored.body.clone()).collect())
+        }
+        .boxed()
+    }
+
+    fn put_general(&self, origin: Origin, body: Bytes) -> BoxFuture<'_, Result<(), TransportError>> {
+        async move {
+            at_most("a general image", body.len(), MESSAGE_MAX)?;
+            let now = self.broker.clock.now();
+            let mut state = self.reach()?;
+            state.generals.put(origin, now, body);
+            self.answer(state, ())
+        }
+        .boxed()
+    }
+
+    fn generals(&self) -> BoxStream<'_, Result<General, TransportError>> {
+        generals(self)
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Option<Timestamp>, TransportError>> {
+        async move { self.reach().map(|_| Some(self.broker.clock.now())) }.boxed()
+    }
+
+    fn cells(&self) -> &dyn Cells {
+        self
+    }
+
+    fn blobs(&self) -> &dyn Blobs {
+        self
+    }
+
+    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>> {
+        async move {
+            let mut state = self.reach()?;
+            let chance = state.faults().lose_signal;
+            if !state.happens(chance) {
+                state.signals.push_back(Signal { to, want });
+                if state.signals.len() > 10_000 {
+                    state.signals.pop_front();
+                    state.signals_gone += 1;
+                }
+            }
+            drop(state);
+            self.broker.changed.notify_waiters();
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>> {
+        let next = {
+            let state = self.broker.state();
+            state.signals_gone + state.signals.len() as u64
+        };
+        stream::unfold(Some(next), move |next| async move {
+            let mut next = next?;
+            loop {
+                let found = match self.reach() {
+                    Err(error) => return Some((Err(error), None)),
+                    Ok(state) => {
+                        let skip = next.saturating_sub(state.signals_gone) as usize;
+                        let found = state.signals.iter().enumerate().skip(skip).find(|(_, signal)| signal.to == own);
+                        let found = found.map(|(index, signal)| (state.signals_gone + index as u64 + 1, signal.want));
+                        next = found.map_or(state.signals_gone + state.signals.len() as u64, |(next, _)| next);
+                        found
+                    }
+                };
+                match found {
+                    Some((_, want)) => return Some((Ok(want), Some(next))),
+                    None => {
+                        let _ = tokio::time::timeout(LOOK_EVERY, self.broker.changed.notified()).await;
+                    }
+                }
+            }
+        })
+        .boxed()
+    }
+
+    fn is_up(&self) -> bool {
+        !self.broker.state().cut.contains(&self.origin)
+    }
+}
+
+/// Where a reader stands.
+struct GeneralCursor {
+    node: Node,
+    wiped: u64,
+    place: u64,
+    /// Whether it was told that all has come.
+    is_read: bool,
+}
+
+impl GeneralCursor {
+    fn step(&mut self) -> Result<Option<General>, TransportError> {
+        let state = self.node.reach()?;
+        let generals = &state.generals;
+        if generals.wiped != self.wiped {
+            (self.wiped, self.place, self.is_read) = (generals.wiped, 0, false);
+            return Ok(Some(General::Wiped));
+        }
+        if let Some((place, image)) = generals.behind(self.place) {
+            (self.place, self.is_read) = (place, false);
+            return Ok(Some(image));
+        }
+        let is_news = !std::mem::replace(&mut self.is_read, true);
+        Ok(is_news.then_some(General::Read))
+    }
+}
+
+/// The newest of each, then what comes.
+fn generals(node: &Node) -> BoxStream<'_, Result<General, TransportError>> {
+    let wiped = node.broker.state().generals.wiped;
+    let cursor = GeneralCursor { node: node.clone(), wiped, place: 0, is_read: false };
+    stream::unfold(Some(cursor), |cursor| async move {
+        let mut cursor = cursor?;
+        loop {
+            match cursor.step() {
+                Ok(Some(came)) => return Some((Ok(came), Some(cursor))),
+                Ok(None) => {
+                    let _ = tokio::time::timeout(LOOK_EVERY, cursor.node.broker.changed.notified()).await;
+                }
+                Err(error) => return Some((Err(error), None)),
+            }
+        }
+    })
+    .boxed()
+}
+
+impl Cells for Node {
+    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
+        async move { Ok(self.reach()?.cell(table, key)) }.boxed()
+    }
+
+    fn swap<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        seen: Option<u64>,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+        async move {
+            let swapped = self.swap_now(table, key, seen, Some(value), false);
+            self.late().await;
+            swapped
+        }
+        .boxed()
+    }
+
+    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
+        async move {
+            at_most("a key", key.len(), KEY_MAX)?;
+            let mut state = self.reach()?;
+            let revision = state.put(table, key, value, self.broker.clock.now());
+            self.answer(state, revision)
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+        async move {
+            let swapped = self.swap_now(table, key, seen, None, seen.is_none());
+            self.late().await;
+            swapped
+        }
+        .boxed()
+    }
+
+    fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
+        let (all, from) = {
+            let state = self.broker.state();
+            let cells = state.cells.get(&table).into_iter().flatten();
+            let all: VecDeque<Change> = cells.map(|(key, (cell, _))| held(key, cell)).collect();
+            (all, state.changes.get(&table).map_or(0, Vec::len))
+        };
+        stream::unfold(Some((all, from)), move |at| async move {
+            let (mut all, mut from) = at?;
+            loop {
+                if let Some(change) = all.pop_front() {
+                    return Some((Ok(change), Some((all, from))));
+                }
+                match self.reach() {
+                    Err(error) => return Some((Err(error), None)),
+                    Ok(state) => {
+                        let changes = state.changes.get(&table).map_or(&[][..], Vec::as_slice);
+                        all.extend(changes.iter().skip(from).cloned());
+                        from = changes.len();
+                    }
+                }
+                if all.is_empty() {
+                    let _ = tokio::time::timeout(LOOK_EVERY, self.broker.changed.notified()).await;
+                }
+            }
+        })
+        .boxed()
+    }
+
+    fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            let cells = state.cells.get(&table).into_iter().flatten();
+            Ok(cells.map(|(key, (cell, _))| (key.clone(), cell.clone())).collect())
+        }
+        .boxed()
+    }
+}
+
+impl Blobs for Node {
+    fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
+        async move {
+            at_most("a note", note.len(), NOTE_MAX)?;
+            let mut state = self.reach()?;
+            state.blobs.insert(name.to_owned(), (note.to_owned(), body));
+            self.answer(state, ())
+        }
+        .boxed()
+    }
+
+    fn get<'a>(&'a self, name: &'a str, max: u64) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            let found = state.blobs.get(name).map(|(_, body)| body.clone());
+            match found {
+                Some(body) if body.len() as u64 > max => Err(TransportError::Invalid(format!("{name} is too large"))),
+                found => Ok(found),
+            }
+        }
+        .boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>> {
+        async move {
+            let state = self.reach()?;
+            let info = |(name, (note, body)): (&String, &(String, Bytes))| BlobInfo {
+                name: name.clone(),
+                note: note.clone(),
+                len: body.len() as u64,
+            };
+            Ok(state.blobs.iter().map(info).collect())
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+        async move {
+            let mut state = self.reach()?;
+            state.blobs.remove(name);
+            self.answer(state, ())
+        }
+        .boxed()
+    }
+}

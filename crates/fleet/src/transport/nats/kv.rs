@@ -1,0 +1,344 @@
+//! Cells as keys of JetStream's key-value buckets.
+//!
+//! Invariants: a cell is read from its stream's leader, never from a replica that may be behind; a swap is the broker's own comparison
+//! of the key's last message. Must not know: what a cell says.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use async_nats::header::{HeaderMap, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+
+use super::Nats;
+use super::error::NotStored;
+use crate::transport::nats::connection::Link;
+use crate::transport::nats::provision::max_age;
+use crate::transport::nats::stream_info::timestamp;
+use crate::transport::nats::stream_reader::{Came, Message, Tail};
+use crate::transport::{Bounds, Cell, Cells, Change, Swapped, Table, TransportError};
+
+/// The longest key, in bytes.
+const KEY_MAX: usize = 512;
+/// A table whose cells age is looked at so often.
+const AGES_EVERY: Duration = Duration::from_secs(5);
+
+/// What a key's last message is.
+enum Last {
+    Nothing,
+    Deleted(u64),
+    Held(Cell),
+}
+
+impl Link {
+    async fn last(&self, table: Table, key: &str) -> Result<Last, TransportError> {
+        let (subject, name) = (self.cell_subject(table, key)?, self.names.bucket_stream(table));
+        let Some(message) = self.last_of(&name, &subject).await? else { return Ok(Last::Nothing) };
+        let header = |header: &str| message.headers.get(header).map(|value| value.as_str().to_owned());
+        let is_deleted = header("Nats-Marker-Reason").is_some()
+            || header("KV-Operation").is_some_and(|what| what == "DEL" || what == "PURGE");
+        Ok(if is_deleted {
+            Last::Deleted(message.sequence)
+        } else {
+            Last::Held(Cell { value: message.payload, revision: message.sequence, at: timestamp(message.time) })
+        })
+    }
+
+    fn cell_subject(&self, table: Table, key: &str) -> Result<String, TransportError> {
+        if key.len() > KEY_MAX {
+            return Err(TransportError::Invalid(format!("a cell's key of {} bytes", key.len())));
+        }
+        Ok(self.names.cell(table, key))
+    }
+
+    /// Writes a cell; at revision `seen` where that is said.
+    async fn write(
+        &self,
+        table: Table,
+        key: &str,
+        seen: Option<u64>,
+        operation: Option<&'static str>,
+        value: Bytes,
+    ) -> Result<u64, NotStored> {
+        let subject = self.cell_subject(table, key).map_err(NotStored::Failed)?;
+        let name = self.names.bucket_stream(table);
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_STREAM, name.as_str());
+        if let Some(seen) = seen {
+            headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, seen.to_string());
+        }
+        if let Some(operation) = operation {
+            headers.insert("KV-Operation", operation);
+        }
+        match self.store(subject, headers, value, &name).await {
+            Ok((revision, _)) => Ok(revision),
+            Err(NotStored::Nobody) => Err(NotStored::Failed(self.nobody(&name).await)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What somebody else has made of a cell whose last message was `passed`, 0 for none. The broker turns a writer away as soon as
+    /// another's change is under way, and shows that change a moment later.
+    async fn lost(&self, table: Table, key: &str, passed: u64) -> Result<Last, TransportError> {
+        let (begun, mut wait) = (Instant::now(), Duration::ZERO);
+        // Brokers that are busy, or choose a leader, take longer than a moment.
+        while begun.elapsed() <= self.settings.timeout {
+            tokio::time::sleep(wait).await;
+            let last = self.last(table, key).await?;
+            if last.revision() != passed {
+                return Ok(last);
+            }
+            wait = (wait * 2).clamp(Duration::from_millis(1), Duration::from_millis(500));
+        }
+        Err(TransportError::Away(format!("a change of a cell of {} is under way and does not end", table.name())))
+    }
+
+    async fn swap(&self, table: Table, key: &str, seen: Option<u64>, value: Bytes) -> Result<Swapped, TransportError> {
+        let mut expected = seen.unwrap_or(0);
+        loop {
+            match self.write(table, key, Some(expected), None, value.clone()).await {
+                Ok(revision) => return Ok(Swapped::Done(revision)),
+                Err(NotStored::Overtaken) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            match (seen, self.lost(table, key, expected).await?) {
+                // A cell that was deleted is empty, and still has a last message.
+                (None, Last::Deleted(revision)) => expected = revision,
+                // It had been deleted, and the deletion has aged out.
+                (None, Last::Nothing) => expected = 0,
+                (_, last) => return Ok(Swapped::Lost(last.cell())),
+            }
+        }
+    }
+}
+
+impl Last {
+    fn revision(&self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Deleted(revision) => *revision,
+            Self::Held(cell) => cell.revision,
+        }
+    }
+
+    fn cell(self) -> Option<Cell> {
+        match self {
+            Self::Held(cell) => Some(cell),
+            Self::Nothing | Self::Deleted(_) => None,
+        }
+    }
+}
+
+fn failed(error: NotStored) -> TransportError {
+    match error {
+        NotStored::Failed(error) => error,
+        NotStored::Nobody | NotStored::Overtaken => TransportError::Away("a cell was changed by another".to_owned()),
+    }
+}
+
+impl Cells for Nats {
+    fn get<'a>(&'a self, table: Table, key: &'a str) -> BoxFuture<'a, Result<Option<Cell>, TransportError>> {
+        Box::pin(async move { Ok(self.link.last(table, key).await?.cell()) })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        seen: Option<u64>,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+        Box::pin(self.link.swap(table, key, seen, value))
+    }
+
+    fn put<'a>(&'a self, table: Table, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<u64, TransportError>> {
+        Box::pin(async move { self.link.write(table, key, None, None, value).await.map_err(failed) })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        table: Table,
+        key: &'a str,
+        seen: Option<u64>,
+    ) -> BoxFuture<'a, Result<Swapped, TransportError>> {
+        Box::pin(async move {
+            match self.link.write(table, key, seen, Some("DEL"), Bytes::new()).await {
+                Ok(revision) => Ok(Swapped::Done(revision)),
+                Err(NotStored::Overtaken) => {
+                    let last = self.link.lost(table, key, seen.unwrap_or(0)).await?;
+                    Ok(Swapped::Lost(last.cell()))
+                }
+                Err(error) => Err(failed(error)),
+            }
+        })
+    }
+
+    fn watch(&self, table: Table) -> BoxStream<'_, Result<Change, TransportError>> {
+        let (tail, link) = (self.tail_of(table), &self.link);
+        let watch = Watch { tail, link, table, ages: Ages::default(), aged: Vec::new(), looked: Instant::now() };
+        stream::unfold(Some(watch), |watch| async move {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(change) => Some((Ok(change), Some(watch))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+        .boxed()
+    }
+
+    fn incarnation(&self, table: Table) -> BoxFuture<'_, Result<Option<u64>, TransportError>> {
+        Box::pin(async move { Ok(Some(self.link.bounds_of(&self.link.names.bucket_stream(table)).await?.incarnation)) })
+    }
+
+    fn list(&self, table: Table) -> BoxFuture<'_, Result<Vec<(String, Cell)>, TransportError>> {
+        Box::pin(async move {
+            let listing = async {
+                let (mut tail, mut held) = (self.tail_of(table), HashMap::new());
+                if tail.open().await?.1 == 0 {
+                    return Ok(held);
+                }
+                loop {
+                    let Came::Message(message) = tail.next().await? else {
+                        return Err(TransportError::Away(format!("the list of {} broke off", table.name())));
+                    };
+                    let is_last = message.pending == 0;
+                    let Some(key) = self.link.names.key(table, &message.subject) else { continue };
+                    match message.is_deletion {
+                        true => held.remove(&key),
+                        false => held.insert(key, cell(message)),
+                    };
+                    if is_last {
+                        return Ok(held);
+                    }
+                }
+            };
+            let listed = tokio::time::timeout(self.link.settings.timeout * 4, listing).await;
+            let held = listed.map_err(|_| TransportError::Away(format!("no list of {} in time", table.name())))??;
+            Ok(held.into_iter().collect())
+        })
+    }
+}
+
+fn cell(message: Message) -> Cell {
+    Cell { value: message.body, revision: message.seq, at: message.at }
+}
+
+impl Nats {
+    fn tail_of(&self, table: Table) -> Tail<'_> {
+        let names = &self.link.names;
+        Tail::newest(&self.link, names.bucket_stream(table), names.all_cells(table))
+    }
+}
+
+/// A table under watch. A cell that ages out goes without a message: it is gone when the stream begins later than where it was.
+struct Watch<'l> {
+    tail: Tail<'l>,
+    link: &'l Link,
+    table: Table,
+    ages: Ages,
+    aged: Vec<(String, u64)>,
+    looked: Instant,
+}
+
+impl Watch<'_> {
+    async fn next(&mut self) -> Result<Change, TransportError> {
+        loop {
+            if let Some((key, revision)) = self.aged.pop() {
+                return Ok(Change { key, cell: None, revision });
+            }
+            if self.looked.elapsed() > AGES_EVERY {
+                let bounds = self.link.bounds_of(&self.link.names.bucket_stream(self.table)).await?;
+                self.look(&bounds);
+                continue;
+            }
+            match self.tail.next().await? {
+                Came::Message(message) => {
+                    let Some(key) = self.link.names.key(self.table, &message.subject) else { continue };
+                    let (revision, is_deletion) = (message.seq, message.is_deletion);
+                    if max_age(self.table).is_some() {
+                        self.ages.came(&key, (!is_deletion).then_some(revision));
+                        self.aged = self.ages.aged(revision);
+                    }
+                    let cell = (!is_deletion).then(|| cell(message));
+                    return Ok(Change { key, cell, revision });
+                }
+                Came::Silence(bounds) => self.look(&bounds),
+                Came::Anew(_) => {
+                    return Err(TransportError::Away(format!("{} has been made anew", self.table.name())));
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, bounds: &Bounds) {
+        self.looked = Instant::now();
+        self.ages.look(bounds);
+        self.aged = self.ages.aged(self.tail.delivered());
+    }
+}
+
+/// Which cells there are, as far as was delivered, and which of them have aged out.
+#[derive(Debug, Default)]
+struct Ages {
+    held: HashMap<String, u64>,
+    /// Where the stream began and ended at the last look.
+    looked: Option<(u64, u64)>,
+}
+
+impl Ages {
+    /// A cell has this revision now, or is gone.
+    fn came(&mut self, key: &str, revision: Option<u64>) {
+        match revision {
+            Some(revision) => drop(self.held.insert(key.to_owned(), revision)),
+            None => drop(self.held.remove(key)),
+        }
+    }
+
+    fn look(&mut self, bounds: &Bounds) {
+        self.looked = Some((bounds.first, bounds.last));
+    }
+
+    /// Those that have aged out, with their last revision, where everything up to `delivered` has come. What the last look saw has to
+    /// have come first: until then a cell that is no longer where it was may have been changed, and not be gone.
+    fn aged(&mut self, delivered: u64) -> Vec<(String, u64)> {
+        match self.looked {
+            Some((first, last)) if delivered >= last => {
+                self.looked = None;
+                self.held.extract_if(|_, revision| *revision < first).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(first: u64, last: u64) -> Bounds {
+        Bounds { incarnation: 1, first, last, first_at: None }
+    }
+
+    #[test]
+    fn a_cell_that_was_changed_has_not_aged_out_because_nobody_has_heard_of_it_yet() {
+        let mut ages = Ages::default();
+        ages.came("a", Some(1));
+        ages.came("b", Some(2));
+        assert_eq!(ages.aged(2), []);
+        // Both have been changed since, which the look sees and nobody has been told.
+        ages.look(&bounds(3, 4));
+        assert_eq!(ages.aged(2), []);
+        ages.came("a", Some(3));
+        assert_eq!(ages.aged(3), []);
+        ages.came("b", Some(4));
+        assert_eq!(ages.aged(4), []);
+        // Now one of them really goes.
+        ages.look(&bounds(4, 4));
+        assert_eq!(ages.aged(4), [("a".to_owned(), 3)]);
+        ages.came("b", None);
+        ages.look(&bounds(6, 5));
+        assert_eq!(ages.aged(5), []);
+    }
+}

@@ -1,0 +1,232 @@
+//! What things are called at the broker: the stream, its subjects, buckets, and the keys of cells.
+//!
+//! Invariant: whatever text is a cell's key, its name is one that NATS takes, and leads back to the same text. Must not know: what is
+//! kept under a name.
+
+use crate::model::node_id::Origin;
+use crate::transport::{Table, TransportError};
+
+/// The longest name of a pool.
+const POOL_MAX: usize = 64;
+/// What the name of a pool's second stream ends with.
+const GENERAL: &str = "_general";
+
+/// The names of one pool.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pool: String,
+}
+
+impl Names {
+    /// Of the pool of that name.
+    pub(super) fn new(pool: &str) -> Result<Self, TransportError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if pool.is_empty() || pool.len() > POOL_MAX || !pool.bytes().all(plain) {
+            let shown: String = pool.chars().take(POOL_MAX).collect();
+            return Err(TransportError::Invalid(format!(
+                "{shown:?} cannot be a pool's name: letters, digits, - and _ can, {POOL_MAX} of them at most"
+            )));
+        }
+        if pool.ends_with(GENERAL) {
+            return Err(TransportError::Invalid(format!(
+                "{pool:?} cannot be a pool's name: what ends with {GENERAL} names a stream of another pool"
+            )));
+        }
+        Ok(Self { pool: pool.to_owned() })
+    }
+
+    /// The stream of facts.
+    pub(super) fn stream(&self) -> String {
+        format!("FW_{}", self.pool)
+    }
+
+    /// What the stream of facts takes.
+    pub(super) fn facts(&self) -> String {
+        format!("fw.{}.f.*", self.pool)
+    }
+
+    /// Where an origin publishes.
+    pub(super) fn facts_of(&self, origin: Origin) -> String {
+        format!("fw.{}.f.{origin}", self.pool)
+    }
+
+    /// Who published there.
+    pub(super) fn origin(&self, subject: &str) -> Option<Origin> {
+        self.origin_in(subject, ".f.")
+    }
+
+    fn origin_in(&self, subject: &str, kind: &str) -> Option<Origin> {
+        let rest = subject.strip_prefix("fw.")?.strip_prefix(&self.pool)?;
+        let name = rest.strip_prefix(kind)?;
+        // As it is printed, and in no other way: one origin has one subject.
+        name.parse().ok().filter(|origin: &Origin| origin.to_string() == name)
+    }
+
+    /// The stream of general images.
+    pub(super) fn general_stream(&self) -> String {
+        format!("FW_{}{GENERAL}", self.pool)
+    }
+
+    /// What the stream of general images takes.
+    pub(super) fn generals(&self) -> String {
+        format!("fw.{}.g.*", self.pool)
+    }
+
+    /// Where an origin says its own.
+    pub(super) fn general_of(&self, origin: Origin) -> String {
+        format!("fw.{}.g.{origin}", self.pool)
+    }
+
+    /// Who said one there.
+    pub(super) fn origin_of_general(&self, subject: &str) -> Option<Origin> {
+        self.origin_in(subject, ".g.")
+    }
+
+    /// Where an origin is told what is wanted of it.
+    pub(super) fn wants_of(&self, origin: Origin) -> String {
+        format!("fw.{}.w.{origin}", self.pool)
+    }
+
+    /// Where all are told.
+    pub(super) fn all_wants(&self) -> String {
+        format!("fw.{}.w.*", self.pool)
+    }
+
+    /// The bucket of a table.
+    pub(super) fn bucket(&self, table: Table) -> String {
+        format!("FW_{}_{}", self.pool, table.name())
+    }
+
+    /// The stream below a table's bucket.
+    pub(super) fn bucket_stream(&self, table: Table) -> String {
+        format!("KV_{}", self.bucket(table))
+    }
+
+    /// All cells of a table.
+    pub(super) fn all_cells(&self, table: Table) -> String {
+        format!("$KV.{}.>", self.bucket(table))
+    }
+
+    /// The subject of a cell.
+    pub(super) fn cell(&self, table: Table, key: &str) -> String {
+        format!("$KV.{}.{}", self.bucket(table), escaped(key))
+    }
+
+    /// The key of the cell with that subject.
+    pub(super) fn key(&self, table: Table, subject: &str) -> Option<String> {
+        let name = subject.strip_prefix("$KV.")?.strip_prefix(&self.bucket(table))?.strip_prefix('.')?;
+        unescaped(name)
+    }
+
+    /// The object store of shares.
+    pub(super) fn shares(&self) -> String {
+        format!("FW_{}_shares", self.pool)
+    }
+
+    /// The stream below the object store.
+    pub(super) fn shares_stream(&self) -> String {
+        format!("OBJ_{}", self.shares())
+    }
+}
+
+/// A text as a key of NATS: what is not in its alphabet is `=` and two digits, and dots stand only where they part two names.
+fn escaped(text: &str) -> String {
+    if text.is_empty() {
+        return "=".to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(bytes.len());
+    let mut after_dot = true;
+    for (at, byte) in bytes.iter().copied().enumerate() {
+        let is_dot = byte == b'.' && !after_dot && at + 1 < bytes.len();
+        match byte {
+            _ if is_dot => out.push('.'),
+            b'-' | b'_' | b'/' => out.push(byte.into()),
+            _ if byte.is_ascii_alphanumeric() => out.push(byte.into()),
+            _ => {
+                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+                out.push('=');
+                out.push(DIGITS[usize::from(byte >> 4)].into());
+                out.push(DIGITS[usize::from(byte & 15)].into());
+            }
+        }
+        after_dot = is_dot;
+    }
+    out
+}
+
+/// The text that [`escaped`] made such a key of.
+fn unescaped(key: &str) -> Option<String> {
+    if key == "=" { Some(String::new()) } else { unescaped_by(b'=', key) }
+}
+
+/// A text in which whatever comes after the mark is two digits of a byte.
+pub(super) fn unescaped_by(mark: u8, key: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(key.len());
+    let mut bytes = key.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != mark {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        out.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_key(key: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-/_=.".contains(&byte);
+        !key.is_empty() && key.bytes().all(plain) && !key.split('.').any(str::is_empty)
+    }
+
+    #[test]
+    fn a_domain_stays_readable() {
+        assert_eq!(escaped("www.example.org"), "www.example.org");
+        assert_eq!(escaped("münchen.de"), "m=C3=BCnchen.de");
+        assert_eq!(escaped("."), "=2E");
+        assert_eq!(escaped("a..b."), "a.=2Eb=2E");
+        assert_eq!(escaped("*>"), "=2A=3E");
+    }
+
+    #[test]
+    fn an_origin_has_one_subject() {
+        let (names, origin) = (Names::new("p").unwrap(), Origin::random());
+        assert_eq!(names.origin(&names.facts_of(origin)), Some(origin));
+        assert_eq!(names.origin(&names.facts_of(origin).to_uppercase()), None);
+        let dashed = format!("fw.p.f.{}", uuid::Uuid::from_bytes(*origin.as_bytes()));
+        assert_eq!(names.origin(&dashed), None);
+        assert_eq!(names.origin(&names.wants_of(origin)), None);
+        assert_eq!(names.origin(&names.general_of(origin)), None);
+        assert_eq!(names.origin_of_general(&names.general_of(origin)), Some(origin));
+        assert_eq!(names.origin_of_general(&names.facts_of(origin)), None);
+    }
+
+    #[test]
+    fn a_pool_is_a_plain_word() {
+        assert!(Names::new("eu-west_2").is_ok());
+        for bad in ["", "a.b", "a b", "*", ">", "ä", &"x".repeat(65), "eu_general"] {
+            assert!(Names::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_is_a_key_and_comes_back(text in "\\PC{0,40}|[.=/a>*\u{0}\u{e9} ]{0,12}") {
+            let key = escaped(&text);
+            prop_assert!(is_key(&key), "{key}");
+            prop_assert_eq!(unescaped(&key), Some(text));
+        }
+
+        #[test]
+        fn what_others_put_there_never_panics(key in "[=.A-Fa-z0-9]{0,20}") {
+            unescaped(&key);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Blobs as objects of JetStream's object store.
+//!
+//! Invariant: what is handed out is whole, by its own checksum. Must not know: what a blob says.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_nats::jetstream::object_store::{DeleteErrorKind, GetErrorKind, InfoErrorKind};
+use async_nats::jetstream::object_store::{ObjectInfo, ObjectMetadata, ObjectStore};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::Nats;
+use super::error::other;
+use crate::transport::nats::stream_reader::{Came, Tail};
+use crate::transport::{BlobInfo, Blobs, TransportError};
+
+/// The longest note, in bytes.
+const NOTE_MAX: usize = 1024;
+/// A transfer may take as long as a call, and a second more for each so many bytes.
+const SLOWEST: u64 = 1 << 20;
+
+impl Nats {
+    async fn store(&self) -> Result<ObjectStore, TransportError> {
+        // Asked for each time: the store may have been made anew.
+        self.link.bounds_of(&self.link.names.shares_stream()).await?;
+        let name = self.link.names.shares();
+        self.link.js.get_object_store(&name).await.map_err(|error| other(&error, &name))
+    }
+
+    fn transfer(&self, bytes: u64) -> Duration {
+        self.link.settings.timeout + Duration::from_secs(bytes / SLOWEST)
+    }
+
+    async fn fetch(&self, name: &str, max: u64) -> Result<Option<Bytes>, TransportError> {
+        let mut object = match self.store().await?.get(name).await {
+            Ok(object) => object,
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(other(&error, name)),
+        };
+        let size = object.info.size as u64;
+        if size > max {
+            return Err(TransportError::Invalid(format!("{name} has {size} bytes, and {max} are the most")));
+        }
+        let mut body = Vec::with_capacity(object.info.size);
+        let mut bounded = (&mut object).take(max + 1);
+        let read = timeout(self.transfer(size), bounded.read_to_end(&mut body)).await;
+        let read = read.map_err(|_| TransportError::Away(format!("{name} did not come in time")))?;
+        // It compares the digest at the end.
+        read.map_err(|error| other(&error, name))?;
+        if body.len() as u64 != size {
+            return Err(TransportError::Away(format!("{name} came with {} of its {size} bytes", body.len())));
+        }
+        Ok(Some(body.into()))
+    }
+
+    async fn infos(&self) -> Result<Vec<BlobInfo>, TransportError> {
+        let names = &self.link.names;
+        let mut tail = Tail::newest(&self.link, names.shares_stream(), format!("$O.{}.M.>", names.shares()));
+        let (mut all, mut pending) = (HashMap::new(), tail.open().await?.1);
+        while pending > 0 {
+            let Came::Message(message) = tail.next().await? else {
+                return Err(TransportError::Away("the list of shares broke off".to_owned()));
+            };
+            pending = message.pending;
+            // What others put there may be anything.
+            let Ok(info) = serde_json::from_slice::<ObjectInfo>(&message.body) else { continue };
+            if info.deleted {
+                all.remove(&info.name);
+            } else {
+                let note = info.description.filter(|note| note.len() <= NOTE_MAX).unwrap_or_default();
+                all.insert(info.name.clone(), BlobInfo { name: info.name, note, len: info.size as u64 });
+            }
+        }
+        Ok(all.into_values().collect())
+    }
+}
+
+impl Blobs for Nats {
+    fn put<'a>(&'a self, name: &'a str, note: &'a str, body: Bytes) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(async move {
+            if note.len() > NOTE_MAX {
+                return Err(TransportError::Invalid(format!("a note of {} bytes", note.len())));
+            }
+            self.link.connected()?;
+            let meta =
+                ObjectMetadata { name: name.to_owned(), description: Some(note.to_owned()), ..Default::default() };
+            let store = self.store().await?;
+            let mut reader = &body[..];
+            let putting = timeout(self.transfer(body.len() as u64), store.put(meta, &mut reader)).await;
+            let put = putting.map_err(|_| TransportError::Away(format!("{name} was not stored in time")))?;
+            put.map(drop).map_err(|error| other(&error, name))
+        })
+    }
+
+    fn get<'a>(&'a self, name: &'a str, max: u64) -> BoxFuture<'a, Result<Option<Bytes>, TransportError>> {
+        Box::pin(self.fetch(name, max))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<BlobInfo>, TransportError>> {
+        Box::pin(async move {
+            let listed = timeout(self.link.settings.timeout * 4, self.infos()).await;
+            listed.map_err(|_| TransportError::Away("no list of shares in time".to_owned()))?
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), TransportError>> {
+        Box::pin(async move {
+            let store = self.store().await?;
+            // Deleting twice would leave a second grave.
+            match store.info(name).await {
+                Ok(info) if info.deleted => return Ok(()),
+                Err(error) if error.kind() == InfoErrorKind::NotFound => return Ok(()),
+                _ => {}
+            }
+            match store.delete(name).await {
+                Err(error) if error.kind() != DeleteErrorKind::NotFound => Err(other(&error, name)),
+                _ => Ok(()),
+            }
+        })
+    }
+}

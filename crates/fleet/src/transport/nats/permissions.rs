@@ -1,0 +1,65 @@
+//! What a server's configuration has to allow a node of a pool, and those who look after it.
+//!
+//! Owns the list. Invariant: a node can publish as itself only, and write no cell of another but those of hosts. Must not know how the
+//! permissions get to the server.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+
+use super::names::Names;
+use crate::model::node_id::Origin;
+use crate::transport::{Table, TransportError};
+
+/// The part of a server's configuration that lets in a node and an operator, with passwords to be filled in.
+///
+/// # Errors
+/// [`TransportError::Invalid`] when `pool` is no name of a pool.
+pub fn permissions(pool: &str, node: Origin) -> Result<String, TransportError> {
+    let names = Names::new(pool)?;
+    let mut streams = vec![names.stream(), names.general_stream(), names.shares_stream()];
+    streams.extend(Table::ALL.map(|table| names.bucket_stream(table)));
+    let mut publish = vec![
+        names.facts_of(node),
+        names.general_of(node),
+        names.all_wants(),
+        names.all_cells(Table::Hosts),
+        names.cell(Table::Nodes, &node.to_string()),
+        format!("$O.{}.C.>", names.shares()),
+        format!("$O.{}.M.{}", names.shares(), URL_SAFE.encode(node.to_string())),
+        format!("$JS.API.STREAM.PURGE.{}", names.shares_stream()),
+        "$JS.API.INFO".to_owned(),
+        "$JS.ACK.>".to_owned(),
+        "$JS.FC.>".to_owned(),
+    ];
+    for stream in &streams {
+        publish.push(format!("$JS.API.STREAM.INFO.{stream}"));
+        publish.push(format!("$JS.API.STREAM.MSG.GET.{stream}"));
+        publish.push(format!("$JS.API.DIRECT.GET.{stream}"));
+        publish.push(format!("$JS.API.DIRECT.GET.{stream}.>"));
+        for what in ["CREATE", "INFO", "DELETE", "MSG.NEXT"] {
+            publish.push(format!("$JS.API.CONSUMER.{what}.{stream}.>"));
+        }
+        publish.push(format!("$JS.API.CONSUMER.CREATE.{stream}"));
+    }
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "# For authorization {{ users: [ ... ] }} of an account. NKeys and .creds take the same permissions."
+    );
+    let _ = writeln!(out, "{{");
+    let _ = writeln!(out, "  user: \"node-{}\", password: \"CHANGE ME\"", &node.to_string()[..8]);
+    let _ = writeln!(out, "  permissions: {{");
+    let _ = writeln!(out, "    publish: {{ allow: [");
+    for subject in publish {
+        let _ = writeln!(out, "      \"{subject}\"");
+    }
+    let _ = writeln!(out, "    ] }}");
+    let _ = writeln!(out, "    subscribe: {{ allow: [ \"_INBOX.>\", \"{}\" ] }}", names.wants_of(node));
+    let _ = writeln!(out, "  }}");
+    let _ = writeln!(out, "}}");
+    let _ = writeln!(out, "# Who makes streams, forgets domains and excludes nodes:");
+    let _ = write!(out, "{{ user: \"ops\", password: \"CHANGE ME\" }}");
+    Ok(out)
+}

@@ -1,0 +1,241 @@
+//! The streams: what they have to be like, making them, and saying how those that are there differ.
+//!
+//! Invariant: doing it twice is as doing it once, and nothing that is there is changed unless that was asked for. Must not know: what
+//! the streams are read for.
+
+use std::time::Duration;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use serde_json::Value;
+
+use super::error::{Told, told};
+use crate::transport::nats::connection::Link;
+use crate::transport::nats::global_evidence;
+use crate::transport::nats::stream_info::Info;
+use crate::transport::{Table, TransportError};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+/// The largest message of the stream of facts.
+const FACTS_MAX: i32 = 1 << 20;
+/// The largest cell.
+const CELL_MAX: i32 = 64 << 10;
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// As many brokers keep a message where there is a cluster.
+const REPLICAS: usize = 3;
+
+/// What `fleet init` has found or done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// What the broker calls it.
+    pub name: String,
+    /// What became of it.
+    pub how: How,
+}
+
+/// What became of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum How {
+    /// It was not there.
+    Made,
+    /// It was there, as it has to be.
+    There,
+    /// It is there and differs, in words.
+    Differs(Vec<String>),
+    /// It differed, in words, and was changed.
+    Changed(Vec<String>),
+}
+
+/// How long a table keeps a cell.
+pub(super) fn max_age(table: Table) -> Option<Duration> {
+    match table {
+        Table::Hosts => Some(48 * HOUR),
+        Table::Forget => Some(400 * 24 * HOUR),
+        Table::Nodes => Some(600 * SECOND),
+        Table::Excluded => None,
+    }
+}
+
+/// All that a pool needs, with so many replicas.
+fn wanted(link: &Link, replicas: usize) -> Vec<Config> {
+    let (names, settings) = (&link.names, &link.settings);
+    let common = Config { storage: StorageType::File, num_replicas: replicas, allow_direct: true, ..Config::default() };
+    let facts = Config {
+        name: names.stream(),
+        description: Some("What the nodes of a fetchwise pool have learned".to_owned()),
+        subjects: vec![names.facts()],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        max_age: settings.max_age,
+        max_bytes: settings.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        max_message_size: FACTS_MAX,
+        duplicate_window: DUPLICATE_WINDOW,
+        deny_delete: true,
+        ..common.clone()
+    };
+    let table = |table: Table| Config {
+        name: names.bucket_stream(table),
+        subjects: vec![names.all_cells(table)],
+        discard: DiscardPolicy::New,
+        max_age: max_age(table).unwrap_or_default(),
+        max_messages_per_subject: 1,
+        max_message_size: CELL_MAX,
+        duplicate_window: max_age(table).unwrap_or(DUPLICATE_WINDOW).min(DUPLICATE_WINDOW),
+        allow_rollup: true,
+        deny_delete: true,
+        ..common.clone()
+    };
+    let shares = Config {
+        name: names.shares_stream(),
+        description: Some("The shares of a fetchwise pool's nodes".to_owned()),
+        subjects: vec![format!("$O.{}.C.>", names.shares()), format!("$O.{}.M.>", names.shares())],
+        discard: DiscardPolicy::New,
+        duplicate_window: DUPLICATE_WINDOW,
+        allow_rollup: true,
+        ..common.clone()
+    };
+    let general = global_evidence::wanted(names, FACTS_MAX, &common);
+    let mut all = vec![facts, general, shares];
+    all.extend(Table::ALL.map(table));
+    all
+}
+
+/// Makes what is missing, and says of the rest whether it is as it has to be; `change` makes it so.
+pub(super) async fn init(link: &Link, change: bool) -> Result<Vec<Made>, TransportError> {
+    let mut all = Vec::new();
+    for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
+        let name = config.name.clone();
+        let how = match info(link, &name).await? {
+            None => {
+                create(link, config).await?;
+                How::Made
+            }
+            Some(there) => {
+                let differs = differences(link, &there.config, &config);
+                match (differs.is_empty(), change) {
+                    (true, _) => How::There,
+                    (false, false) => How::Differs(differs),
+                    (false, true) => {
+                        update(link, there.config, config).await?;
+                        How::Changed(differs)
+                    }
+                }
+            }
+        };
+        all.push(Made { name, how });
+    }
+    Ok(all)
+}
+
+/// Makes what is missing.
+pub(super) async fn make_missing(link: &Link) -> Result<(), TransportError> {
+    for config in wanted(link, link.settings.replicas.unwrap_or(REPLICAS)) {
+        if info(link, &config.name).await?.is_none() {
+            create(link, config).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn info(link: &Link, name: &str) -> Result<Option<Info>, TransportError> {
+    match link.ask::<Info>(&format!("STREAM.INFO.{name}"), &serde_json::json!({}), name).await? {
+        Ok(info) => Ok(Some(info)),
+        Err(error) if error.is(ErrorCode::STREAM_NOT_FOUND) => Ok(None),
+        Err(error) => Err(told(&error, name)),
+    }
+}
+
+async fn create(link: &Link, mut config: Config) -> Result<(), TransportError> {
+    let name = config.name.clone();
+    let subject = format!("STREAM.CREATE.{name}");
+    let mut answer = link.ask::<Info>(&subject, &config, &name).await;
+    // A broker that is alone keeps one of each.
+    let alone = |answer: &Result<Result<Info, Told>, _>| matches!(answer, Ok(Err(error)) if error.is(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED));
+    if alone(&answer) && link.settings.replicas.is_none() {
+        config.num_replicas = 1;
+        answer = link.ask::<Info>(&subject, &config, &name).await;
+    }
+    match answer {
+        // Somebody else was faster.
+        Ok(Err(error)) if error.is(ErrorCode::STREAM_NAME_EXIST) => Ok(()),
+        Ok(Err(error)) if error.is(ErrorCode::CLUSTER_NO_PEERS) => Err(TransportError::Away(format!(
+            "{name}: {error}. It wants {} brokers that are there: fewer can be asked for with `fetchwise fleet init --replicas`",
+            config.num_replicas
+        ))),
+        Ok(Err(error)) => Err(told(&error, &name)),
+        Ok(Ok(_)) => Ok(()),
+        // Who may not make it cannot help that it is missing.
+        Err(TransportError::Refused(_)) => Err(TransportError::Missing(name)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn update(link: &Link, there: Config, want: Config) -> Result<(), TransportError> {
+    let merged = Config {
+        subjects: want.subjects,
+        max_age: want.max_age,
+        max_bytes: if link.settings.max_bytes.is_some() { want.max_bytes } else { there.max_bytes },
+        max_message_size: want.max_message_size,
+        max_messages_per_subject: want.max_messages_per_subject,
+        duplicate_window: want.duplicate_window,
+        discard: want.discard,
+        num_replicas: link.settings.replicas.unwrap_or(there.num_replicas),
+        allow_direct: want.allow_direct,
+        allow_rollup: want.allow_rollup,
+        deny_delete: want.deny_delete,
+        ..there
+    };
+    let name = merged.name.clone();
+    match link.ask::<Info>(&format!("STREAM.UPDATE.{name}"), &merged, &name).await? {
+        Ok(_) => Ok(()),
+        Err(error) => Err(told(&error, &name)),
+    }
+}
+
+/// How a stream differs from what it has to be, in words.
+fn differences(link: &Link, there: &Config, want: &Config) -> Vec<String> {
+    const MATTER: [&str; 13] = [
+        "subjects",
+        "retention",
+        "storage",
+        "discard",
+        "max_age",
+        "max_bytes",
+        "max_msg_size",
+        "max_msgs_per_subject",
+        "num_replicas",
+        "duplicate_window",
+        "allow_rollup_hdrs",
+        "allow_direct",
+        "deny_delete",
+    ];
+    let (Ok(there), Ok(want)) = (serde_json::to_value(there), serde_json::to_value(want)) else { return Vec::new() };
+    let of = |config: &Value, field: &str| match config.get(field) {
+        // What is left out is nothing, and no limit has two ways to be said.
+        None | Some(Value::Null | Value::Bool(false)) => Value::from(-1),
+        Some(number) if number.as_i64() == Some(0) => Value::from(-1),
+        Some(value) => value.clone(),
+    };
+    let is_free = |field: &str| match field {
+        "max_bytes" => link.settings.max_bytes.is_none(),
+        "num_replicas" => link.settings.replicas.is_none(),
+        _ => false,
+    };
+    let differing = MATTER.into_iter().filter(|field| !is_free(field) && of(&there, field) != of(&want, field));
+    differing
+        .map(|field| format!("{field} is {}, not {}", said(field, &of(&there, field)), said(field, &of(&want, field))))
+        .collect()
+}
+
+/// A value of a stream's configuration in words.
+fn said(field: &str, value: &Value) -> String {
+    match value.as_i64() {
+        Some(-1) if field.starts_with("allow") || field.starts_with("deny") => "off".to_owned(),
+        Some(-1) => "unlimited".to_owned(),
+        Some(nanos) if matches!(field, "max_age" | "duplicate_window") => format!("{} s", nanos / 1_000_000_000),
+        _ if *value == Value::Bool(true) => "on".to_owned(),
+        _ => value.to_string(),
+    }
+}

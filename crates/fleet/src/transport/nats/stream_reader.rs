@@ -1,0 +1,208 @@
+//! Reading a stream in its order, from a place on, for as long as wanted.
+//!
+//! JetStream's consumers are read through here and not believed: a consumer may hang after a broker was restarted, skip, repeat, or
+//! belong to a stream that was made anew. Invariants: what comes has places that rise; a message is told under the incarnation that
+//! it came from; two seconds of silence are compared with what the stream holds. Must not know: what a message says.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, ReplayPolicy, pull};
+use bytes::Bytes;
+use fetchwise::time::Timestamp;
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use super::error::other;
+use crate::transport::nats::connection::Link;
+use crate::transport::nats::stream_info::timestamp;
+use crate::transport::{Bounds, TransportError};
+
+/// Silence is looked into after so long.
+const SILENCE: Duration = Duration::from_secs(2);
+/// A consumer that nobody asks goes away by itself.
+const UNUSED: Duration = Duration::from_secs(120);
+/// So much is asked for at once.
+const MESSAGES: usize = 256;
+const BYTES: usize = 16 << 20;
+
+/// What came.
+pub(super) enum Came {
+    Message(Message),
+    /// The stream has been made anew. What comes next is its first message.
+    Anew(Bounds),
+    /// Nothing, and there is nothing.
+    Silence(Bounds),
+}
+
+/// A message.
+pub(super) struct Message {
+    pub(super) subject: String,
+    pub(super) seq: u64,
+    pub(super) at: Timestamp,
+    /// So many come after it at once.
+    pub(super) pending: u64,
+    pub(super) is_deletion: bool,
+    pub(super) body: Bytes,
+}
+
+/// A reader.
+pub(super) struct Tail<'l> {
+    link: &'l Link,
+    stream: String,
+    filter: String,
+    /// Only the newest of each subject, of what is there at the beginning.
+    newest_only: bool,
+    /// None until the first look.
+    incarnation: Option<u64>,
+    /// The place of the next message.
+    next: u64,
+    messages: Option<pull::Stream>,
+    /// How many this consumer has delivered.
+    delivered: u64,
+}
+
+impl<'l> Tail<'l> {
+    /// Everything from place `next` on, if the stream is that one (0: whichever it is); from its first message on when it is another.
+    pub(super) fn from(link: &'l Link, stream: String, filter: String, incarnation: u64, next: u64) -> Self {
+        let incarnation = Some(incarnation).filter(|known| *known != 0);
+        Self { link, stream, filter, newest_only: false, incarnation, next: next.max(1), messages: None, delivered: 0 }
+    }
+
+    /// Which stream it reads; 0 before the first look.
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation.unwrap_or(0)
+    }
+
+    /// Everything up to this place has come.
+    pub(super) fn delivered(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    /// The newest message of each subject, and then everything.
+    pub(super) fn newest(link: &'l Link, stream: String, filter: String) -> Self {
+        Self { link, stream, filter, newest_only: true, incarnation: None, next: 1, messages: None, delivered: 0 }
+    }
+
+    /// What comes next. After an error it may be asked again.
+    pub(super) async fn next(&mut self) -> Result<Came, TransportError> {
+        loop {
+            let Some(messages) = &mut self.messages else {
+                if let Some(anew) = self.open().await?.0 {
+                    return Ok(Came::Anew(anew));
+                }
+                continue;
+            };
+            match timeout(SILENCE, messages.next()).await {
+                Ok(Some(Ok(message))) => {
+                    if let Some(message) = self.take(&message) {
+                        return Ok(Came::Message(message));
+                    }
+                }
+                // The consumer is gone, or does not answer. Another one is made, at no great pace.
+                Ok(Some(Err(_)) | None) => {
+                    self.messages = None;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(_) => {
+                    if let Some(came) = self.look().await? {
+                        return Ok(came);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a consumer. Says whether the stream is another one than before, and how many messages there are for it.
+    pub(super) async fn open(&mut self) -> Result<(Option<Bounds>, u64), TransportError> {
+        self.messages = None;
+        let bounds = self.link.bounds_of(&self.stream).await?;
+        if self.incarnation.is_some_and(|known| known != bounds.incarnation) {
+            (self.incarnation, self.next) = (Some(bounds.incarnation), 1);
+            return Ok((Some(bounds), 0));
+        }
+        self.incarnation = Some(bounds.incarnation);
+        // A broker that lost acknowledged messages gives their places away again.
+        self.next = self.next.min(bounds.last + 1).max(bounds.first.min(bounds.last + 1));
+        let is_first = self.newest_only && self.next <= bounds.first;
+        let deliver_policy = if is_first {
+            DeliverPolicy::LastPerSubject
+        } else {
+            DeliverPolicy::ByStartSequence { start_sequence: self.next }
+        };
+        let config = pull::Config {
+            deliver_policy,
+            ack_policy: AckPolicy::None,
+            replay_policy: ReplayPolicy::Instant,
+            filter_subject: self.filter.clone(),
+            inactive_threshold: UNUSED,
+            num_replicas: 1,
+            memory_storage: true,
+            ..pull::Config::default()
+        };
+        let fail = |error: &(dyn std::error::Error + 'static)| other(error, &self.stream);
+        let making = self.link.js.create_consumer_on_stream(config, self.stream.as_str());
+        let consumer = timeout(self.link.settings.timeout, making)
+            .await
+            .map_err(|_| TransportError::Away(format!("{}: no consumer in time", self.stream)))?
+            .map_err(|error| fail(&error))?;
+        // It belongs to the stream that was looked at only if that one is still there.
+        if self.link.bounds_of(&self.stream).await?.incarnation != bounds.incarnation {
+            return Err(TransportError::Away(format!("{} is being made anew", self.stream)));
+        }
+        let pending = consumer.cached_info().num_pending;
+        let messages = consumer.stream().max_messages_per_batch(MESSAGES).max_bytes_per_batch(BYTES);
+        let messages = messages.heartbeat(Duration::from_secs(5)).expires(Duration::from_secs(30)).messages().await;
+        (self.messages, self.delivered) = (Some(messages.map_err(|error| fail(&error))?), 0);
+        Ok((None, pending))
+    }
+
+    /// What a message of the consumer is, if it is the next one.
+    fn take(&mut self, message: &async_nats::jetstream::Message) -> Option<Message> {
+        let Ok(info) = message.info() else {
+            self.messages = None;
+            return None;
+        };
+        if info.consumer_sequence != self.delivered + 1 {
+            // One got lost on the way: begin anew where it was.
+            self.messages = None;
+            return None;
+        }
+        self.delivered = info.consumer_sequence;
+        if info.stream_sequence < self.next {
+            return None;
+        }
+        self.next = info.stream_sequence + 1;
+        let operation = message.headers.as_ref().and_then(|headers| headers.get("KV-Operation"));
+        let marker = message.headers.as_ref().and_then(|headers| headers.get("Nats-Marker-Reason"));
+        Some(Message {
+            subject: message.subject.to_string(),
+            seq: info.stream_sequence,
+            at: timestamp(info.published),
+            pending: info.pending,
+            is_deletion: marker.is_some() || operation.is_some_and(|what| matches!(what.as_str(), "DEL" | "PURGE")),
+            body: message.payload.clone(),
+        })
+    }
+
+    /// It is silent: is there really nothing?
+    async fn look(&mut self) -> Result<Option<Came>, TransportError> {
+        let bounds = match self.link.bounds_of(&self.stream).await {
+            Ok(bounds) => bounds,
+            Err(error) => {
+                self.messages = None;
+                return Err(error);
+            }
+        };
+        if self.incarnation != Some(bounds.incarnation) {
+            self.messages = None;
+            (self.incarnation, self.next) = (Some(bounds.incarnation), 1);
+            return Ok(Some(Came::Anew(bounds)));
+        }
+        if bounds.last + 1 != self.next {
+            // It hangs, or what it should deliver has aged out, or the stream was set back.
+            self.messages = None;
+            return Ok(None);
+        }
+        Ok(Some(Came::Silence(bounds)))
+    }
+}

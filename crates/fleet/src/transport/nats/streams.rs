@@ -1,0 +1,100 @@
+//! What streams hold, and those that are gone made anew.
+//!
+//! Invariant: an incarnation is never believed for longer than since the last look. Must not know: what a message or a cell says.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+
+use super::error::{Told, other, told};
+use crate::transport::nats::connection::Link;
+use crate::transport::nats::provision;
+use crate::transport::nats::stream_info::Info;
+use crate::transport::{Bounds, TransportError};
+
+impl Link {
+    /// The last message of a subject, as the stream's leader has it.
+    pub(super) async fn last_of(&self, name: &str, subject: &str) -> Result<Option<StreamMessage>, TransportError> {
+        self.connected()?;
+        let begun = Instant::now();
+        let stream = self.js.get_stream_no_info(name).await.map_err(|error| other(&error, name))?;
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some(message)),
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::JetStream(answer) => {
+                    let answer = Told {
+                        code: u16::try_from(answer.code()).unwrap_or_default(),
+                        err_code: answer.error_code().0,
+                        description: answer.to_string(),
+                    };
+                    match told(&answer, name) {
+                        TransportError::Missing(_) => Err(self.nobody(name).await),
+                        error => Err(error),
+                    }
+                }
+                _ => {
+                    Err(self.forbidden(begun, &format!("STREAM.MSG.GET.{name}")).unwrap_or_else(|| other(&error, name)))
+                }
+            },
+        }
+    }
+
+    /// What a stream holds now. One that is gone is made anew where this node may.
+    pub(super) async fn bounds_of(&self, stream: &str) -> Result<Bounds, TransportError> {
+        self.info_of(stream).await?.bounds()
+    }
+
+    /// The same, with all that the broker says of it.
+    pub(super) async fn info_of(&self, stream: &str) -> Result<Info, TransportError> {
+        for is_again in [false, true] {
+            match self.ask::<Info>(&format!("STREAM.INFO.{stream}"), &serde_json::json!({}), stream).await? {
+                Ok(info) => return Ok(info),
+                Err(error) => match told(&error, stream) {
+                    TransportError::Missing(_) if self.settings.make && !is_again => self.make_anew().await?,
+                    error => return Err(error),
+                },
+            }
+        }
+        Err(TransportError::Missing(stream.to_owned()))
+    }
+
+    /// What the stream of facts holds now.
+    pub(super) async fn bounds(&self) -> Result<Bounds, TransportError> {
+        let bounds = self.bounds_of(&self.names.stream()).await?;
+        self.incarnation.store(bounds.incarnation, Ordering::Relaxed);
+        self.newest.store(bounds.last, Ordering::Relaxed);
+        Ok(bounds)
+    }
+
+    /// In which incarnation a message was just stored at `seq`. A place that is not beyond those that are known belongs to another
+    /// stream than the one that was looked at.
+    pub(super) async fn incarnation_at(&self, seq: u64, is_duplicate: bool) -> Result<u64, TransportError> {
+        let (known, newest) = (self.incarnation.load(Ordering::Relaxed), self.newest.fetch_max(seq, Ordering::Relaxed));
+        // Messages that are under way at once are acknowledged in any order.
+        if known != 0 && (is_duplicate || seq.saturating_add(4096) > newest) {
+            return Ok(known);
+        }
+        Ok(self.bounds().await?.incarnation)
+    }
+
+    /// Something was not there: makes everything that is missing, where this node may.
+    pub(super) async fn make_anew(&self) -> Result<(), TransportError> {
+        if !self.settings.make {
+            return Ok(());
+        }
+        // Whoever comes second finds what the first one has made.
+        let _making = self.making.lock().await;
+        provision::make_missing(self).await
+    }
+
+    /// What nobody listened on: says whether its stream is missing, and makes it anew where this node may.
+    pub(super) async fn nobody(&self, stream: &str) -> TransportError {
+        match self.bounds_of(stream).await {
+            Ok(_) => TransportError::Away(format!("{stream} did not take it: it has just been made, or has no leader")),
+            Err(error) => error,
+        }
+    }
+}

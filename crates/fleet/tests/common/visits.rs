@@ -1,0 +1,78 @@
+//! Visits of hosts by nodes that share their pauses.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fetchwise::Selector;
+use fetchwise::backoff::BackoffSettings;
+use fetchwise::fetch_result::{Block, Outcome};
+use fetchwise::time::Clock;
+use fetchwise::visit::{Ended, Fetch, Step, Visit};
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::pauses::SharedHosts;
+use fetchwise_fleet::transport::Transport;
+use url::Url;
+
+/// Nothing takes so long, or it hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// The first pause of a host.
+pub(crate) const PAUSE: Duration = Duration::from_secs(300);
+
+pub(crate) type Own = Visit<Arc<Selector>, Url>;
+
+/// A node that shares its pauses, and nothing else.
+pub(crate) struct Sharer {
+    pub(crate) selector: Arc<Selector>,
+    pub(crate) hosts: SharedHosts,
+}
+
+pub(crate) fn sharer(transport: Arc<dyn Transport>, own: Origin, clock: &Arc<Clock>, egress: &str) -> Sharer {
+    let backoff = BackoffSettings { blocked_base: PAUSE, ..BackoffSettings::default() };
+    let selector = Selector::builder().clock(Arc::clone(clock)).around(clock.now()).backoff(backoff).build().unwrap();
+    let selector = Arc::new(selector);
+    let hosts = SharedHosts::share(Arc::clone(&selector), transport, own, egress).unwrap();
+    Sharer { selector, hosts }
+}
+
+pub(crate) fn visit(node: &Sharer, host: &str, page: usize) -> Own {
+    let url = Url::parse(&format!("https://{host}/{page}")).unwrap();
+    Visit::new(Arc::clone(&node.selector), url).unwrap()
+}
+
+/// Fetches and is blocked, with every fetcher.
+pub(crate) fn be_blocked(node: &Sharer, host: &str, page: usize) {
+    let mut visit = visit(node, host, page);
+    while let Step::Fetch(fetch) = visit.next() {
+        visit.report(fetch, Outcome::Blocked(Block::refusal()));
+    }
+}
+
+/// The fetch that the visit gets, or how it ends without one.
+pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, Ended> {
+    loop {
+        match visit.next() {
+            Step::Fetch(fetch) => return Ok(fetch),
+            Step::End(end) => return Err(end.how),
+            Step::Wait(mut wait) => drop(tokio::time::timeout(Duration::from_secs(1), wait.notified()).await),
+            other => unreachable!("there are no other steps: {other:?}"),
+        }
+    }
+}
+
+/// The trial ends so.
+pub(crate) async fn ends(visit: &mut Own, fetch: Fetch<Arc<Selector>>, is_fine: bool) {
+    let outcome = if is_fine { Outcome::Content } else { Outcome::Blocked(Block::refusal()) };
+    visit.report(fetch, outcome);
+    // A trial that was blocked may go on with another fetcher, and is blocked there too.
+    while let Ok(fetch) = goes(visit).await {
+        visit.report(fetch, Outcome::Blocked(Block::refusal()));
+    }
+}
+
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,466 @@
+//! Whole nodes over the broker in the process: what each knows is what all logs together say.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Luck, NOW, Node, Running, assert_same, attempt, naive, options, settle};
+use fetchwise::journal::Journal;
+use fetchwise::time::Clock;
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::transport::{Cells, Table};
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+fn town(nodes: usize, dir: &Path) -> (Arc<Memory>, Arc<Clock>, Vec<Node>) {
+    let clock = Arc::new(Clock::fixed(NOW));
+    let broker = Memory::new(Arc::clone(&clock), 7);
+    let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
+    (broker, clock, all)
+}
+
+fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
+    let dirs: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
+    let expected = naive(&dirs, clock, |_, _| true);
+    for node in nodes.iter().filter(|node| node.running.is_some()) {
+        assert_same(&format!("{}", node.dir.display()), &node.evidence(), &expected);
+    }
+}
+
+fn record(nodes: &[Node], luck: &mut Luck, count: usize) {
+    let up: Vec<&Node> = nodes.iter().filter(|node| node.running.is_some()).collect();
+    for _ in 0..count {
+        let node = up[luck.below(up.len() as u64) as usize];
+        let ms = -(luck.below(3_600_000) as i64);
+        node.record(&attempt(luck, 40, ms));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_and_a_late_one_know_what_all_logs_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, clock, mut nodes) = town(4, dir.path());
+    let mut luck = Luck(1);
+    for node in &mut nodes[..3] {
+        node.start(options()).await.unwrap();
+    }
+    record(&nodes, &mut luck, 3000);
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    while nodes[..3].iter().any(|node| node.up().fleet.status().share == 0) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    nodes[3].start(options()).await.unwrap();
+    record(&nodes, &mut luck, 500);
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    let status = nodes[3].up().fleet.status();
+    assert_eq!(status.peers.len(), 3);
+    assert!(status.counts.shares > 0 && status.peers.iter().all(|peer| peer.holes == 0 && peer.present), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wiped_brokers_crashes_and_late_comers_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(5, dir.path());
+    let mut luck = Luck(2);
+    for node in &mut nodes[..3] {
+        node.start(options()).await.unwrap();
+    }
+    record(&nodes, &mut luck, 800);
+    settle(&nodes, WITHIN).await;
+    broker.wipe_stream();
+    record(&nodes, &mut luck, 400);
+    nodes[0].crash().await;
+    record(&nodes, &mut luck, 400);
+    // What it had recorded is in its log, and nobody has heard of some of it.
+    nodes[0].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    broker.wipe_stream();
+    broker.wipe_blobs();
+    broker.wipe_cells();
+    nodes[3].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    // Two come late to a stream whose beginning is gone, and one has lost what it knew of others.
+    broker.age_out(u64::MAX);
+    nodes[1].crash().await;
+    std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
+    nodes[1].start(options()).await.unwrap();
+    nodes[4].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_loses_doubles_and_shuffles_is_made_up_for() {
+    use fetchwise_fleet::transport::in_process::Faults;
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(3, dir.path());
+    let mut luck = Luck(3);
+    broker.set_faults(Faults {
+        lose: 0.2,
+        double: 0.3,
+        shuffle: 20,
+        lose_signal: 0.3,
+        forget_answer: 0.1,
+        ..Faults::default()
+    });
+    for node in &mut nodes {
+        while node.start(options()).await.is_err() {
+            node.crash().await;
+        }
+    }
+    for _ in 0..30 {
+        record(&nodes, &mut luck, 60);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    broker.set_faults(Faults { lose: 0.2, shuffle: 20, ..Faults::default() });
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    let wants: u64 = nodes.iter().map(|node| node.up().fleet.status().counts.wants).sum();
+    assert!(wants > 0, "nothing was asked for, so nothing was lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_liar_is_taken_out_and_comes_back_whole() {
+    use fetchwise_fleet::transport::{Cells, Table};
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(3, dir.path());
+    let mut luck = Luck(4);
+    let mut options = options();
+    options.timing.keep_after = 10;
+    for node in &mut nodes {
+        node.start(options.clone()).await.unwrap();
+    }
+    for _ in 0..10 {
+        record(&nodes, &mut luck, 100);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    settle(&nodes, WITHIN).await;
+    let liar = nodes[2].name();
+    let operator = broker.node(fetchwise_fleet::Origin::random());
+    operator.put(Table::Excluded, &liar.to_string(), "it lies".into()).await.unwrap();
+    record(&nodes, &mut luck, 100);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    settle(&nodes[..2], WITHIN).await;
+    let honest: Vec<&Path> = nodes[..2].iter().map(|node| node.dir.as_path()).collect();
+    let expected = naive(&honest, &clock, |_, _| true);
+    for node in &nodes[..2] {
+        assert_same("without the liar", &node.evidence(), &expected);
+    }
+    // It still learns, and keeps its own to itself.
+    let status = nodes[2].up().fleet.status();
+    assert!(status.excluded && status.stopped.is_some(), "{status:?}");
+    let all: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
+    let everything = naive(&all, &clock, |_, _| true);
+    assert_same("the liar", &nodes[2].evidence(), &everything);
+    // A restart does not bring it back either.
+    nodes[0].crash().await;
+    nodes[0].start(options.clone()).await.unwrap();
+    settle(&nodes[..2], WITHIN).await;
+    assert_same("without the liar, begun again", &nodes[0].evidence(), &expected);
+    operator.delete(Table::Excluded, &liar.to_string(), None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_domain_is_forgotten_everywhere_whenever_its_facts_come() {
+    use fetchwise_fleet::sync::forget::tell_forgotten;
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(4, dir.path());
+    let mut luck = Luck(5);
+    for node in &mut nodes[..3] {
+        node.start(options()).await.unwrap();
+    }
+    record(&nodes[..3], &mut luck, 900);
+    settle(&nodes, WITHIN).await;
+    // One is cut off, and knows more of the domain than it has said.
+    let cut = nodes[1].name();
+    broker.cut(cut, true);
+    record(&nodes[..3], &mut luck, 300);
+    let domain = "shop.site0.example";
+    let operator = broker.node(fetchwise_fleet::Origin::random());
+    tell_forgotten(&operator, domain, NOW).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    broker.cut(cut, false);
+    nodes[3].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    // All that any of them has of it is older.
+    let dirs: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
+    let expected = naive(&dirs, &clock, |_, attempt| attempt.heuristic("domain") != Some(domain));
+    for node in &nodes {
+        assert!(!node.evidence().has_domain(domain), "{}", node.dir.display());
+        assert_same(&node.dir.display().to_string(), &node.evidence(), &expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_from_a_backup_goes_on_in_a_history_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, clock, mut nodes) = town(3, dir.path());
+    let mut luck = Luck(6);
+    nodes[0].start(options()).await.unwrap();
+    nodes[1].start(options()).await.unwrap();
+    record(&nodes, &mut luck, 500);
+    settle(&nodes, WITHIN).await;
+    nodes[0].crash().await;
+    let backup = dir.path().join("backup");
+    copy(&nodes[0].dir, &backup);
+    nodes[0].start(options()).await.unwrap();
+    record(&nodes[..1], &mut luck, 200);
+    settle(&nodes, WITHIN).await;
+    // The disk is lost; what it had said since the backup is with the others.
+    nodes[0].crash().await;
+    let lost = dir.path().join("lost");
+    std::fs::rename(&nodes[0].dir, &lost).unwrap();
+    copy(&backup, &nodes[0].dir);
+    nodes[0].start(options()).await.unwrap();
+    record(&nodes, &mut luck, 300);
+    nodes[2].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    assert_eq!(nodes[0].up().fleet.status().epoch, 2);
+    let before: std::collections::HashSet<_> = ids(&backup);
+    let dirs = [nodes[0].dir.as_path(), nodes[1].dir.as_path(), lost.as_path()];
+    // Of the lost log, what is in the backup counts once.
+    let expected = naive(&dirs, &clock, |of, attempt| of != lost || !before.contains(&attempt.id));
+    for node in &nodes {
+        assert_same(&node.dir.display().to_string(), &node.evidence(), &expected);
+    }
+}
+
+fn ids(dir: &Path) -> std::collections::HashSet<uuid::Uuid> {
+    let mut all = std::collections::HashSet::new();
+    fetchwise::journal::ids(dir, |id| {
+        all.insert(id);
+    })
+    .unwrap();
+    all
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_directory_is_refused_beside_the_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(1, dir.path());
+    nodes[0].start(options()).await.unwrap();
+    record(&nodes, &mut Luck(7), 50);
+    settle(&nodes, WITHIN).await;
+    let mut twin = Node::new(dir.path().join("twin"), &broker, &clock);
+    copy(&nodes[0].dir, &twin.dir);
+    let error = twin.start(options()).await.unwrap_err();
+    assert!(matches!(error, fetchwise_fleet::FleetError::Held { .. }) && error.is_refusal(), "{error}");
+    // Once the original is gone for as long as a lease, the copy may.
+    nodes[0].crash().await;
+    twin.start(options()).await.unwrap();
+    assert!(nodes[0].start(options()).await.is_err(), "now the original is the second");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_compacted_away_before_it_was_published_travels_as_a_share() {
+    use fetchwise::journal::maintenance::{CompactOptions, compact};
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(8);
+    // A log of long ago, part of which is about to go.
+    let days = |n: i64| -n * 86_400_000;
+    {
+        let (journal, _) = fetchwise::journal::Journal::open(&nodes[0].dir, Default::default()).unwrap();
+        for n in 0..400 {
+            journal.append_attempt(&attempt(&mut luck, 20, days(91) + n * 1000)).unwrap();
+        }
+        for n in 0..400 {
+            journal.append_attempt(&attempt(&mut luck, 20, days(89) + n * 1000)).unwrap();
+        }
+        journal.close().unwrap();
+    }
+    let everything = naive(&[&nodes[0].dir], &clock, |_, _| true);
+    let mut how = CompactOptions::default();
+    how.trust_clock = true;
+    let done = compact(&nodes[0].dir, &common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+    assert_eq!(done.attempts, (800, 400), "half of it is older than is kept");
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    settle(&nodes, WITHIN).await;
+    for node in &nodes {
+        assert_same(&node.dir.display().to_string(), &node.evidence(), &everything);
+    }
+    // And beside a node that is publishing, and is asked for what is gone.
+    for n in 0..300 {
+        nodes[0].record(&attempt(&mut luck, 20, n * 100 - 50_000));
+        if n == 150 {
+            compact(&nodes[0].dir, &common::selector(&clock), &how, NOW, &mut |_, _| {}).unwrap();
+        }
+    }
+    settle(&nodes, WITHIN).await;
+    nodes[1].crash().await;
+    std::fs::remove_dir_all(nodes[1].dir.join("peers")).unwrap();
+    broker.wipe_blobs();
+    nodes[1].start(options()).await.unwrap();
+    settle(&nodes, WITHIN).await;
+    let expected = nodes[0].evidence();
+    assert_same("the other", &nodes[1].evidence(), &expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_from_the_future_is_set_aside_until_an_operator_says_otherwise() {
+    use fetchwise_fleet::model::codec::Builder;
+    use fetchwise_fleet::transport::Transport;
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, _, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(9);
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    record(&nodes, &mut luck, 200);
+    settle(&nodes, WITHIN).await;
+    let before = nodes[0].evidence();
+    // It says so itself, and what it says is not believed.
+    let liar = fetchwise_fleet::Origin::random();
+    let hands = broker.node(liar);
+    let publish = |first: u64, ms: i64| {
+        let mut builder = Builder::new(1, 0, first);
+        let attempt = attempt(&mut Luck(1), 5, ms);
+        let heuristics: Vec<(&str, &str)> =
+            attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+        let fact = fetchwise::evidence::Fact {
+            at: attempt.attempted_at,
+            fetcher: "direct_access",
+            weight: 1.0,
+            success: true,
+            is_banned: false,
+            duration_ms: 5,
+            hint: None,
+            is_file: false,
+            heuristics: &heuristics,
+        };
+        builder.push(&fact, 0);
+        builder.finish(0).unwrap().1
+    };
+    hands.publish(liar, "1", publish(1, 10 * 365 * 86_400_000)).await.unwrap();
+    hands.publish(liar, "2", publish(2, 0)).await.unwrap();
+    hands.publish(liar, "3", bytes::Bytes::from_static(b"nonsense")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for node in &nodes {
+        assert_same("unharmed", &node.evidence(), &before);
+        let status = node.up().fleet.status();
+        let peer = status.peers.iter().find(|peer| peer.origin == liar.to_string()).unwrap();
+        assert!(peer.aside.is_some(), "{peer:?}");
+    }
+    nodes[0].up().fleet.hear(liar).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(nodes[0].up().fleet.status().peers.iter().any(|peer| peer.aside.is_some()), "it says the same again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_with_another_half_life_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    nodes[0].start(options()).await.unwrap();
+    let other =
+        fetchwise::Selector::builder().around(NOW).half_life_days(14.0).clock(Arc::clone(&clock)).build().unwrap();
+    let (journal, _) = fetchwise::journal::Journal::open(&nodes[1].dir, Default::default()).unwrap();
+    let hands = Arc::new(broker.node(nodes[1].name()));
+    let joined = fetchwise_fleet::Fleet::join(Arc::new(journal), Arc::new(other), hands, options()).await;
+    let error = joined.unwrap_err();
+    assert!(error.is_refusal() && error.to_string().contains("half-life"), "{error}");
+    // Alone with its half-life it may.
+    nodes[0].crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_nobody() {
+    use fetchwise::heuristic::url::ContentKind;
+    use fetchwise::journal::{Journal, JournalOptions};
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town(2, dir.path());
+    let mut luck = Luck(10);
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    let small = dir.path().join("small");
+    let (journal, _) = Journal::open(&small, JournalOptions::default()).unwrap();
+    let few = fetchwise::Selector::builder().around(NOW).keys_max(60).clock(Arc::clone(&clock)).build().unwrap();
+    let (journal, few) = (Arc::new(journal), Arc::new(few));
+    let hands = Arc::new(broker.node(fetchwise_fleet::Origin::random()));
+    let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();
+    // One host that everybody asks again and again, and many that are asked once.
+    for n in 0..1500i64 {
+        let mut one = attempt(&mut luck, if n % 3 == 0 { 1 } else { 4000 }, n - 5000);
+        one.duration_ms = 100;
+        nodes[(n % 2) as usize].record(&one);
+    }
+    settle(&nodes, WITHIN).await;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        if fleet.quiet() && fleet.status().peers.iter().map(|peer| peer.position).sum::<u64>() == 1500 {
+            break;
+        }
+    }
+    assert!(fleet.quiet() && few.evicted_keys() > 0, "{:?}", fleet.status());
+    expect_all(&nodes, &clock);
+    let whole = &nodes[0].up().selector;
+    let of = |selector: &fetchwise::Selector| {
+        selector.weights(("domain", "site0.example"), ContentKind::Page, "direct_access", NOW)
+    };
+    let (kept, all) = (of(&few), of(whole));
+    assert!(all.total > 10.0 && (kept.total - all.total).abs() <= 1e-9 * all.total, "{kept:?} {all:?}");
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_ends_says_how_far_it_has_come() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::fixed(NOW)));
+    let broker = Memory::new(Arc::clone(&clock), 4);
+    let mut node = Node::new(dir.path().join("node"), &broker, &clock);
+    let (hands, name) = (broker.node(Origin::random()), node.name().to_string());
+    let mut settings = options();
+    // It ends before it would say anything by itself.
+    settings.timing.presence = Duration::from_secs(3600);
+    let mut said = Vec::new();
+    for ends in ["crash", "stop", "crash"] {
+        node.start(settings.clone()).await.unwrap();
+        (0..20).for_each(|n| node.record(&attempt(&mut Luck(n), 5, n as i64)));
+        settle(std::slice::from_ref(&node), WITHIN).await;
+        match ends {
+            "crash" => node.crash().await,
+            _ => {
+                let Running { fleet, journal, selector } = node.running.take().unwrap();
+                fleet.stop().await;
+                drop(selector);
+                drop(Arc::try_unwrap(journal).map(Journal::close));
+            }
+        }
+        let cell = hands.get(Table::Nodes, &name).await.unwrap().unwrap();
+        let presence: serde_json::Value = serde_json::from_slice(&cell.value).unwrap();
+        said.push(presence["position"].as_u64().unwrap());
+    }
+    assert_eq!(said, [0, 40, 40]);
+    // One that the broker hears nothing of ends all the same.
+    node.start(settings).await.unwrap();
+    node.record(&attempt(&mut Luck(1), 5, 1));
+    settle(std::slice::from_ref(&node), WITHIN).await;
+    broker.cut(node.name(), true);
+    let Running { fleet, .. } = node.running.take().unwrap();
+    tokio::time::timeout(WITHIN, fleet.stop()).await.expect("it ends");
+}

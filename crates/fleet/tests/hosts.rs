@@ -1,0 +1,127 @@
+//! Pauses and trials over the broker in the process, whose answers come late or get lost.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::NOW;
+use common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
+use fetchwise::Selector;
+use fetchwise::time::Clock;
+use fetchwise::visit::{Ended, Fetch};
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::transport::in_process::{Faults, Memory};
+
+fn town(n: usize) -> (Arc<Memory>, Arc<Clock>, Vec<(Origin, Sharer)>) {
+    let clock = Arc::new(Clock::fixed(NOW));
+    let broker = Memory::new(Arc::clone(&clock), 7);
+    let node = |_| {
+        let own = Origin::random();
+        (own, sharer(Arc::new(broker.node(own)), own, &clock, ""))
+    };
+    let nodes = (0..n).map(node).collect();
+    (broker, clock, nodes)
+}
+
+async fn paused_by(nodes: &[(Origin, Sharer)], by: usize, host: &str) {
+    (0..3).for_each(|page| be_blocked(&nodes[by].1, host, page));
+    until("a pause at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host).is_some())).await;
+}
+
+/// Trials that were won, and those that were made without asking.
+fn trials(nodes: &[(Origin, Sharer)]) -> (u64, u64) {
+    let counts = nodes.iter().map(|(_, node)| node.hosts.counts());
+    counts.fold((0, 0), |(won, own), counts| (won + counts.trials, own + counts.own_trials))
+}
+
+/// Who is told to come later comes again. The clock stands still.
+async fn goes_at_last(node: &Sharer, host: &str) -> (Own, Fetch<Arc<Selector>>) {
+    let begun = Instant::now();
+    loop {
+        let mut trial = visit(node, host, 9);
+        match goes(&mut trial).await {
+            Ok(fetch) => return (trial, fetch),
+            Err(end) => assert!(begun.elapsed() < LONG, "it never goes: {end:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trial_that_begins_before_its_claim_is_answered_is_counted() {
+    let (broker, clock, nodes) = town(2);
+    paused_by(&nodes, 0, "e.org").await;
+    // Who watches hears of the trial long before who claimed it is answered.
+    broker.set_faults(Faults { late_answer: Duration::from_secs(3), ..Faults::default() });
+    clock.set(clock.now().saturating_add(PAUSE));
+    let mut trial = visit(&nodes[1].1, "e.org", 9);
+    let fetch = goes(&mut trial).await.unwrap();
+    assert_eq!(trials(&nodes), (1, 0));
+    ends(&mut trial, fetch, true).await;
+    until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause("e.org").is_none())).await;
+    assert_eq!(trials(&nodes), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_get_lost_make_no_second_trial_and_hide_no_end() {
+    let (broker, clock, nodes) = town(3);
+    broker.set_faults(Faults { forget_answer: 1.0, ..Faults::default() });
+    for (host, is_fine) in [("fine.org", true), ("blocked.org", false)] {
+        paused_by(&nodes, 0, host).await;
+        clock.set(clock.now().saturating_add(PAUSE));
+        let before = trials(&nodes).0;
+        let (mut trial, fetch) = goes_at_last(&nodes[1].1, host).await;
+        for other in [0, 2] {
+            let end = goes(&mut visit(&nodes[other].1, host, 8)).await.err();
+            assert!(matches!(end, Some(Ended::Paused { .. })), "{end:?}");
+        }
+        assert_eq!(trials(&nodes), (before + 1, 0));
+        ends(&mut trial, fetch, is_fine).await;
+        let expected = nodes[1].1.selector.host_pause(host);
+        assert_eq!(expected.is_none(), is_fine);
+        until("the end at all", || nodes.iter().all(|(_, node)| node.selector.host_pause(host) == expected)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_tries_more_than_a_hundred_hosts_out_is_believed_about_all_of_them() {
+    let (_, clock, nodes) = town(3);
+    let hosts: Vec<String> = (0..150).map(|n| format!("h{n}.example")).collect();
+    for (n, host) in hosts.iter().enumerate() {
+        paused_by(&nodes, n % 2, host).await;
+    }
+    clock.set(clock.now().saturating_add(PAUSE));
+    for host in &hosts {
+        let mut trial = visit(&nodes[2].1, host, 9);
+        let fetch = goes(&mut trial).await.unwrap();
+        ends(&mut trial, fetch, false).await;
+    }
+    until("the new pauses at all", || {
+        let of = |node: &Sharer, host: &String| node.selector.host_pause(host);
+        hosts.iter().all(|host| nodes[..2].iter().all(|(_, node)| of(node, host) == of(&nodes[2].1, host)))
+    })
+    .await;
+    let unbelieved: u64 = nodes.iter().map(|(_, node)| node.hosts.counts().unbelieved).sum();
+    assert_eq!((trials(&nodes), unbelieved), ((150, 0), 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_cut_off_while_a_host_was_tried_out_hears_of_its_end() {
+    let (broker, clock, nodes) = town(2);
+    paused_by(&nodes, 0, "e.org").await;
+    broker.cut(nodes[1].0, true);
+    clock.set(clock.now().saturating_add(PAUSE));
+    let end = goes(&mut visit(&nodes[1].1, "e.org", 8)).await.err();
+    assert!(matches!(end, Some(Ended::Paused { .. })), "nobody answers it: {end:?}");
+    let mut trial = visit(&nodes[0].1, "e.org", 9);
+    let fetch = goes(&mut trial).await.unwrap();
+    ends(&mut trial, fetch, true).await;
+    until("the end at the one", || nodes[0].1.selector.host_pause("e.org").is_none()).await;
+    // The claim of the one, and its word that the host is fine, may be on their way still.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    broker.cut(nodes[1].0, false);
+    until("the end at the other", || nodes[1].1.selector.host_pause("e.org").is_none()).await;
+    assert_eq!(trials(&nodes), (1, 0));
+}

@@ -1,0 +1,241 @@
+//! Nodes that say too much, or nothing any more: whole nodes over the broker in the process.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Luck, NOW, Node, assert_same, attempt, naive, options, settle};
+use fetchwise::attempt::Attempt;
+use fetchwise::heuristic::url::ContentKind;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::model::status::PeerStatus;
+use fetchwise_fleet::transport::in_process::Memory;
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+fn town(nodes: usize, dir: &Path) -> (Arc<Clock>, Vec<Node>) {
+    let (_, clock, all) = town_around(nodes, dir);
+    (clock, all)
+}
+
+fn town_around(nodes: usize, dir: &Path) -> (Arc<Memory>, Arc<Clock>, Vec<Node>) {
+    let clock = Arc::new(Clock::fixed(NOW));
+    let broker = Memory::new(Arc::clone(&clock), 7);
+    let all = (0..nodes).map(|n| Node::new(dir.join(format!("node{n}")), &broker, &clock)).collect();
+    (broker, clock, all)
+}
+
+fn record(node: &Node, luck: &mut Luck, count: usize, sites: u64) {
+    for _ in 0..count {
+        let ms = -(luck.below(3_600_000) as i64);
+        node.record(&attempt(luck, sites, ms));
+    }
+}
+
+fn expect_all(nodes: &[Node], clock: &Arc<Clock>) {
+    let dirs: Vec<&Path> = nodes.iter().map(|node| node.dir.as_path()).collect();
+    let expected = naive(&dirs, clock, |_, _| true);
+    for node in nodes {
+        assert_same(&node.dir.display().to_string(), &node.evidence(), &expected);
+    }
+}
+
+/// What `of` knows of `node`.
+fn peer(of: &Node, node: &Node) -> Option<PeerStatus> {
+    let name = node.name().to_string();
+    of.up().fleet.status().peers.into_iter().find(|peer| peer.origin == name)
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < WITHIN, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Time goes on, slowly enough for everybody to say that it is there.
+async fn go_on(clock: &Clock, seconds: i64) {
+    for _ in 0..seconds / 20 {
+        clock.set(Timestamp::from_millis(clock.now().as_millis() + 20_000));
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_waits_its_node_is_named_and_all_is_learned_when_it_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, mut nodes) = town(3, dir.path());
+    let mut tight = options();
+    (tight.limits.facts_at_once, tight.limits.facts_per_s) = (300.0, 40.0);
+    // What waits does not all fit in.
+    tight.limits.waiting_bytes = 8 << 10;
+    for (n, node) in nodes.iter_mut().enumerate() {
+        node.start(if n == 1 { tight.clone() } else { options() }).await.unwrap();
+    }
+    let mut luck = Luck(31);
+    for _ in 0..20 {
+        record(&nodes[0], &mut luck, 100, 40);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    record(&nodes[2], &mut luck, 60, 40);
+    until("the flood is seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
+    until("the others are read", || peer(&nodes[1], &nodes[2]).is_some_and(|peer| peer.position >= 60)).await;
+    let status = nodes[1].up().fleet.status();
+    let flooding = peer(&nodes[1], &nodes[0]).unwrap();
+    assert!(flooding.limited.is_some_and(|why| why.contains("facts")), "{status:?}");
+    assert!(status.counts.received < 1200 && status.counts.late > 0 && !status.quiet, "{status:?}");
+    assert_eq!(peer(&nodes[1], &nodes[2]).unwrap().limited, None);
+    assert_eq!(peer(&nodes[2], &nodes[0]).unwrap().limited, None, "another node may take more");
+    go_on(&clock, 100).await;
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.waiting, peer.limited)), Some((0, None)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_brings_too_many_keys_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, mut nodes) = town(2, dir.path());
+    let mut tight = options();
+    (tight.limits.keys_at_once, tight.limits.keys_per_s) = (500.0, 100.0);
+    nodes[0].start(options()).await.unwrap();
+    nodes[1].start(tight).await.unwrap();
+    let mut luck = Luck(32);
+    for _ in 0..20 {
+        record(&nodes[0], &mut luck, 60, 1_000_000);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    until("the keys are seen", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.waiting > 0)).await;
+    let flooding = peer(&nodes[1], &nodes[0]).unwrap();
+    assert!(flooding.limited.is_some_and(|why| why.contains("keys")));
+    assert!(nodes[1].up().selector.keys() < nodes[0].up().selector.keys());
+    go_on(&clock, 120).await;
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, mut nodes) = town(2, dir.path());
+    for node in &mut nodes {
+        node.start(options()).await.unwrap();
+    }
+    let mut luck = Luck(33);
+    record(&nodes[0], &mut luck, 200, 20);
+    record(&nodes[1], &mut luck, 200, 20);
+    settle(&nodes, WITHIN).await;
+    nodes[0].crash().await;
+    let day = 86_400_000;
+    clock.set(Timestamp::from_millis(NOW.as_millis() + 29 * day));
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| peer.closed), Some(false));
+    clock.set(Timestamp::from_millis(NOW.as_millis() + 31 * day));
+    until("it is closed", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
+    // A restart knows it, too.
+    nodes[1].crash().await;
+    nodes[1].start(options()).await.unwrap();
+    until("it is closed still", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
+    nodes[0].start(options()).await.unwrap();
+    record(&nodes[0], &mut luck, 50, 20);
+    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed)).await;
+    settle(&nodes, WITHIN).await;
+    expect_all(&nodes, &clock);
+}
+
+/// One brings more keys than it may to another that keeps few; how many of the 150 domains are left that the other has attempted itself.
+async fn flooded_with_keys(is_doubted: bool) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, mut nodes) = town(2, dir.path());
+    nodes[1].keys_max = Some(600);
+    let mut tight = options();
+    (tight.limits.keys_at_once, tight.limits.keys_per_s) = (300.0, 100.0);
+    tight.safeguards.doubt = is_doubted;
+    nodes[0].start(options()).await.unwrap();
+    nodes[1].start(tight).await.unwrap();
+    let page = |domain: String, ms: i64| {
+        let url = url::Url::parse(&format!("https://{domain}/")).unwrap();
+        Attempt::new(&url, "direct_access", Timestamp::from_millis(NOW.as_millis() + ms)).unwrap().delivered()
+    };
+    // Its own are older, so that they weigh less.
+    (0..150).for_each(|n| nodes[1].record(&page(format!("own{n}.org"), -10 * 86_400_000)));
+    for n in 0..3000 {
+        nodes[0].record(&page(format!("flood{n}.net"), 0));
+        // In messages of few keys: many are found out before there is no room.
+        let is_read = || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position > n || peer.limited.is_some());
+        if n % 20 == 19 && n < 400 {
+            nodes[0].up().journal.flush().await.unwrap();
+            until("it is read, or has to wait", is_read).await;
+        }
+    }
+    let all_came = |peer: PeerStatus| peer.limited.is_some() && peer.position + peer.waiting >= 3000;
+    until("it is limited, and all has come", || peer(&nodes[1], &nodes[0]).is_some_and(all_came)).await;
+    go_on(&clock, 200).await;
+    until("all is learned", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.position >= 3000)).await;
+    let selector = &nodes[1].up().selector;
+    assert!(selector.keys() <= 600 && selector.evicted_keys() > 2000, "{} keys", selector.keys());
+    let is_there = |n: &usize| {
+        let own = format!("own{n}.org");
+        selector.weights(("domain", &own), ContentKind::Page, "direct_access", NOW).total > 0.0
+    };
+    (0..150).filter(is_there).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_who_brings_too_many_go_before_all_others() {
+    assert_eq!(flooded_with_keys(true).await, 150);
+    let left = flooded_with_keys(false).await;
+    assert!(left < 50, "without that the least attempted go, whoever brought them: {left}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_share_of_who_has_left_for_good_goes_when_nothing_is_left_of_it() {
+    use fetchwise_fleet::transport::Blobs;
+    let dir = tempfile::tempdir().unwrap();
+    let (broker, clock, mut nodes) = town_around(3, dir.path());
+    let mut often = options();
+    often.timing.keep_after = 1;
+    for node in &mut nodes {
+        node.start(often.clone()).await.unwrap();
+    }
+    let mut luck = Luck(34);
+    record(&nodes[0], &mut luck, 200, 20);
+    settle(&nodes, WITHIN).await;
+    let (gone, operator) = (nodes[0].name(), broker.node(fetchwise_fleet::Origin::random()));
+    let names = async || operator.list().await.unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
+    until("it has a share", || nodes[0].up().fleet.status().share > 0).await;
+    let weight = |node: &Node| {
+        let selector = &node.up().selector;
+        selector.weights(("global", ""), ContentKind::Page, "direct_access", clock.now()).total
+    };
+    nodes[0].crash().await;
+    // Nobody has seen it for long, and what it has taught is not nothing yet: after half a year, and after two.
+    let days = |days: i64| Timestamp::from_millis(NOW.as_millis() + days * 86_400_000);
+    for (when, is_left) in [(180, true), (730, false)] {
+        clock.set(days(when));
+        assert_eq!(weight(&nodes[1]) > 0.01, is_left, "{}", weight(&nodes[1]));
+        until("it is closed", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| peer.closed)).await;
+        // Another one says something now and then, so that snapshots are taken.
+        let begun = std::time::Instant::now();
+        let mut told = 0;
+        while (is_left && told < 40) || (!is_left && names().await.contains(&gone.to_string())) {
+            assert!(begun.elapsed() < WITHIN, "its share is still there");
+            let url = url::Url::parse("https://other.example/").unwrap();
+            nodes[2].record(&Attempt::new(&url, "direct_access", clock.now()).unwrap().delivered());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            told += 1;
+        }
+        assert_eq!(names().await.contains(&gone.to_string()), is_left, "at {when} days");
+    }
+    assert!(names().await.contains(&nodes[2].name().to_string()), "that of others stays");
+    settle(&nodes[1..], WITHIN).await;
+    assert_eq!(peer(&nodes[1], &nodes[0]).map(|peer| (peer.position >= 200, peer.holes)), Some((true, 0)));
+    // It comes back: it is heard, and has a share again.
+    nodes[0].start(often).await.unwrap();
+    record(&nodes[0], &mut luck, 5, 20);
+    until("it is open", || peer(&nodes[1], &nodes[0]).is_some_and(|peer| !peer.closed && peer.holes == 0)).await;
+}

@@ -1,0 +1,137 @@
+//! What becomes of a link at one node holds at all that share its address: whole nodes over the broker in the process.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::links::{Crawling, blocked, fails_here_and_waits_there, heard};
+use common::visits::until;
+use common::{NOW, options};
+use fetchwise::fetch_result::Outcome;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::peer_store::node_state::State;
+use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::transport::in_process::Memory;
+use fetchwise_fleet::transport::{Cells, Table};
+
+async fn node(dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock>, egress: &str) -> Crawling {
+    std::fs::create_dir_all(dir).unwrap();
+    let state = State::load(dir).unwrap().unwrap_or_else(|| State::new(Origin::random()));
+    state.save(dir).unwrap();
+    let mut options = options();
+    options.egress = egress.to_owned();
+    options.timing.keep_after = 4;
+    Crawling::start(dir, Arc::new(broker.node(state.origin)), clock, options).await
+}
+
+fn town() -> (tempfile::TempDir, Arc<Clock>, Arc<Memory>) {
+    let clock = Arc::new(Clock::fixed(NOW));
+    let broker = Memory::new(Arc::clone(&clock), 7);
+    (tempfile::tempdir().unwrap(), clock, broker)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
+    let (dir, clock, broker) = town();
+    let a = node(&dir.path().join("a"), &broker, &clock, "").await;
+    let b = node(&dir.path().join("b"), &broker, &clock, "").await;
+    let c = node(&dir.path().join("c"), &broker, &clock, "eu").await;
+    fails_here_and_waits_there(&a, &b, &c, &clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_begins_again_knows_which_links_wait() {
+    let (dir, clock, broker) = town();
+    let (there, link) = (dir.path().join("b"), "https://e.org/1");
+    let a = node(&dir.path().join("a"), &broker, &clock, "").await;
+    let b = node(&there, &broker, &clock, "").await;
+    assert_eq!(a.ask(link, blocked()).await, None);
+    let pause = a.pause(link);
+    until("the pause at the other", || b.pause(link) == pause).await;
+    b.stop().await;
+    let b = node(&there, &broker, &clock, "").await;
+    assert_eq!(b.pause(link), pause, "out of the messages in `peers/`");
+    // Snapshots take the place of messages.
+    let snapshots = || {
+        let all = std::fs::read_dir(there.join("peers")).unwrap();
+        all.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".fws")).count()
+    };
+    let begun = std::time::Instant::now();
+    let mut n = 1;
+    while snapshots() == 0 || b.fleet.status().peers.iter().all(|peer| peer.position < 20) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no snapshot");
+        n += 1;
+        assert_eq!(a.ask(&format!("https://f{n}.org/"), Outcome::Content).await, None);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    b.stop().await;
+    let b = node(&there, &broker, &clock, "").await;
+    assert_eq!(b.pause(link), pause, "out of a snapshot");
+    // Its owner lets it go.
+    assert!(a.selector.release_link(link, clock.now()).is_some());
+    until("the release at the other", || b.pause(link).is_none()).await;
+    assert_eq!(b.ask(link, Outcome::Content).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_forgotten_or_excluded_keeps_no_link_waiting() {
+    let (dir, clock, broker) = town();
+    let a = node(&dir.path().join("a"), &broker, &clock, "").await;
+    let b = node(&dir.path().join("b"), &broker, &clock, "").await;
+    let operator = broker.node(Origin::random());
+    let (link, other) = ("https://e.org/1", "https://f.org/1");
+    assert_eq!((a.ask(link, blocked()).await, a.ask(other, blocked()).await), (None, None));
+    until("the pauses at the other", || b.pause(link).is_some() && b.pause(other).is_some()).await;
+    tell_forgotten(&operator, "e.org", clock.now()).await.unwrap();
+    until("the domain's end", || b.pause(link).is_none()).await;
+    assert!(b.pause(other).is_some());
+    operator.put(Table::Excluded, &a.fleet.origin().to_string(), "it lies".into()).await.unwrap();
+    until("the node's end", || b.pause(other).is_none()).await;
+    assert_eq!(b.ask(other, Outcome::Content).await, None);
+    // It counts again, and with it what holds still.
+    operator.delete(Table::Excluded, &a.fleet.origin().to_string(), None).await.unwrap();
+    until("the pause again", || b.pause(other).is_some()).await;
+    heard(&b, &a).await;
+    clock.set(Timestamp::from_millis(NOW.as_millis() + 600_000));
+    assert_eq!((b.pause(link), b.pause(other)), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newcomer_knows_from_a_share_which_links_wait() {
+    let (dir, clock, broker) = town();
+    let (one, two, gone) = ("https://e.org/1", "https://f.org/1", "https://g.org/1");
+    let a = node(&dir.path().join("a"), &broker, &clock, "").await;
+    for link in [one, two, gone] {
+        assert_eq!(a.ask(link, blocked()).await, None);
+    }
+    assert!(a.selector.release_link(two, clock.now()).is_some());
+    let (pause, operator) = (a.pause(one), broker.node(Origin::random()));
+    assert!(pause.is_some() && a.pause(two).is_none());
+    a.journal.flush().await.unwrap();
+    let Crawling { fleet, .. } = a;
+    fleet.leave().await.unwrap();
+    // The share is all that there is of it; nobody can be asked.
+    broker.age_out(u64::MAX);
+    tell_forgotten(&operator, "g.org", clock.now()).await.unwrap();
+    let there = dir.path().join("b");
+    let b = node(&there, &broker, &clock, "").await;
+    until("the share", || b.fleet.status().counts.shares == 1).await;
+    until("the pause", || b.pause(one) == pause).await;
+    assert_eq!((b.pause(two), b.pause(gone)), (None, None), "one was let go, one forgotten");
+    until("the count", || b.fleet.status().links_waiting == 1).await;
+    assert_eq!(b.fleet.status().links, 2);
+    let elsewhere = node(&dir.path().join("c"), &broker, &clock, "eu").await;
+    until("the share", || elsewhere.fleet.status().counts.shares == 1).await;
+    assert_eq!(elsewhere.pause(one), None, "it was not blocked there");
+    assert_eq!((elsewhere.fleet.status().links_waiting, elsewhere.fleet.status().counts.rejected), (0, 0));
+    b.stop().await;
+    let b = node(&there, &broker, &clock, "").await;
+    assert_eq!(b.pause(one), pause, "out of the share in `peers/`");
+    clock.set(pause.unwrap());
+    assert_eq!(b.pause(one), None);
+    until("the count", || b.fleet.status().links_waiting == 0).await;
+}

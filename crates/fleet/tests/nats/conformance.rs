@@ -1,0 +1,232 @@
+//! What every transport has to keep, whatever is behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::transport::{Change, Delivery, Position, Swapped, Table, Transport, TransportError, Want};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tokio::time::timeout;
+
+/// Nothing here takes so long, or it hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+type Changes<'t> = BoxStream<'t, Result<Change, TransportError>>;
+type Deliveries<'t> = BoxStream<'t, Result<Delivery, TransportError>>;
+
+fn text(n: usize) -> Bytes {
+    Bytes::from(format!("message {n}"))
+}
+
+async fn message(read: &mut Deliveries<'_>) -> (Origin, Position, Bytes) {
+    match timeout(LONG, read.next()).await.expect("a message comes").unwrap().unwrap() {
+        Delivery::Message { origin, position, body, .. } => (origin, position, body),
+        Delivery::Wiped(bounds) => panic!("the stream is another one: {bounds:?}"),
+    }
+}
+
+async fn change(watch: &mut Changes<'_>) -> (String, Option<Bytes>) {
+    let change = timeout(LONG, watch.next()).await.expect("a change comes").unwrap().unwrap();
+    (change.key, change.cell.map(|cell| cell.value))
+}
+
+/// All of it, on a pool that nobody else uses.
+pub async fn conforms(transport: &dyn Transport) {
+    stream(transport).await;
+    cells(transport).await;
+    races(transport).await;
+    watches(transport).await;
+    blobs(transport).await;
+    signals(transport).await;
+}
+
+async fn stream(transport: &dyn Transport) {
+    let (a, b) = (Origin::random(), Origin::random());
+    let before = transport.bounds().await.unwrap();
+    assert_ne!(before.incarnation, 0);
+    assert_eq!(before.first, before.last + 1, "nothing is there yet");
+    assert_eq!(before.first_at, None);
+    let mut live = transport.read(Position { incarnation: before.incarnation, seq: before.first });
+    let mut stored = Vec::new();
+    for n in 0..100 {
+        let origin = if n % 3 == 0 { a } else { b };
+        let position = transport.publish(origin, &format!("{origin}.1.{n}-{n}"), text(n)).await.unwrap();
+        assert_eq!(position.incarnation, before.incarnation);
+        stored.push((origin, position, text(n)));
+    }
+    assert!(stored.windows(2).all(|pair| pair[0].1.seq < pair[1].1.seq));
+    let after = transport.bounds().await.unwrap();
+    assert_eq!((after.incarnation, after.last), (before.incarnation, stored[99].1.seq));
+    assert!(after.first_at.is_some());
+    for expected in &stored {
+        assert_eq!(message(&mut live).await, *expected, "as it was published, in order, by whom the subject says");
+    }
+    let newest = |of| stored.iter().rev().find(|(origin, ..)| *origin == of).map(|(.., body)| body.clone());
+    assert_eq!(transport.newest(a).await.unwrap(), newest(a));
+    assert_eq!(transport.newest(b).await.unwrap(), newest(b));
+    assert_eq!(transport.newest(Origin::random()).await.unwrap(), None);
+    if let Some(now) = transport.now().await.unwrap() {
+        assert!(after.first_at.unwrap() <= now);
+    }
+    // From the middle on.
+    let mut late = transport.read(stored[60].1);
+    assert_eq!(message(&mut late).await, stored[60]);
+    // From before the oldest, and from the very beginning.
+    let mut all = transport.read(Position { incarnation: before.incarnation, seq: 0 });
+    assert_eq!(message(&mut all).await, stored[0]);
+    let mut whichever = transport.read(Position::default());
+    assert_eq!(message(&mut whichever).await, stored[0]);
+    // A position of a stream that is no more.
+    let mut other = transport.read(Position { incarnation: before.incarnation + 1, seq: 70 });
+    match timeout(LONG, other.next()).await.unwrap().unwrap().unwrap() {
+        Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, before.incarnation),
+        message => panic!("{message:?}"),
+    }
+    assert_eq!(message(&mut other).await, stored[0]);
+    // The last of all, when it comes.
+    let mut next = transport.read(Position { incarnation: before.incarnation, seq: after.last + 1 });
+    assert!(timeout(Duration::from_millis(300), next.next()).await.is_err(), "there is nothing");
+    let position = transport.publish(a, "later", text(7)).await.unwrap();
+    assert_eq!(message(&mut next).await, (a, position, text(7)));
+    assert_eq!(message(&mut live).await, (a, position, text(7)));
+    // A large one, and one that is too large.
+    let large = Bytes::from(vec![7; 1_000_000]);
+    let position = transport.publish(b, "large", large.clone()).await.unwrap();
+    assert_eq!(message(&mut live).await, (b, position, large));
+    assert!(transport.publish(b, "larger", Bytes::from(vec![7; (1 << 20) + 1])).await.is_err());
+}
+
+async fn cells(transport: &dyn Transport) {
+    let (cells, table) = (transport.cells(), Table::Forget);
+    let value = |text: &'static str| Bytes::from_static(text.as_bytes());
+    assert_eq!(cells.get(table, "a").await.unwrap(), None);
+    let Swapped::Done(first) = cells.swap(table, "a", None, value("1")).await.unwrap() else { panic!("it was empty") };
+    let there = cells.get(table, "a").await.unwrap().unwrap();
+    assert_eq!((there.revision, &there.value), (first, &value("1")));
+    assert_eq!(cells.swap(table, "a", None, value("x")).await.unwrap(), Swapped::Lost(Some(there.clone())));
+    let Swapped::Done(second) = cells.swap(table, "a", Some(first), value("2")).await.unwrap() else { panic!("mine") };
+    assert!(second > first);
+    match cells.swap(table, "a", Some(first), value("x")).await.unwrap() {
+        Swapped::Lost(Some(cell)) => assert_eq!((cell.revision, cell.value), (second, value("2"))),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(cells.delete(table, "a", Some(first)).await.unwrap(), Swapped::Lost(Some(_))));
+    assert!(matches!(cells.delete(table, "a", Some(second)).await.unwrap(), Swapped::Done(_)));
+    assert_eq!(cells.get(table, "a").await.unwrap(), None);
+    assert_eq!(cells.swap(table, "a", Some(second), value("x")).await.unwrap(), Swapped::Lost(None));
+    assert!(matches!(cells.swap(table, "a", None, value("3")).await.unwrap(), Swapped::Done(third) if third > second));
+    assert!(matches!(cells.delete(table, "a", None).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(cells.delete(table, "never", None).await.unwrap(), Swapped::Done(_)));
+    // Any text is a key, and no two are the same cell.
+    let long = "k".repeat(512);
+    let keys = ["", ".", "..", "a.b", "a..b", "A", "=2E", "ä €", "*", ">", "a b", "\u{0}", "a/b", long.as_str()];
+    for key in keys {
+        cells.put(table, key, Bytes::from(key.to_owned())).await.unwrap();
+    }
+    for key in keys {
+        assert_eq!(cells.get(table, key).await.unwrap().unwrap().value, key.as_bytes());
+    }
+    let listed = cells.list(table).await.unwrap();
+    assert_eq!(listed.len(), keys.len());
+    assert!(listed.iter().all(|(key, cell)| cell.value == key.as_bytes()));
+    assert!(cells.put(table, &"k".repeat(513), Bytes::new()).await.is_err());
+    assert_eq!(cells.list(Table::Excluded).await.unwrap(), [], "another table is another matter");
+}
+
+/// Of many who swap at once one wins, and the others see who.
+async fn races(transport: &dyn Transport) {
+    let (cells, table) = (transport.cells(), Table::Hosts);
+    for round in 0..20 {
+        let key = format!("race.{round}");
+        let seen = if round % 2 == 0 { None } else { Some(cells.put(table, &key, Bytes::new()).await.unwrap()) };
+        let claims = (0..8u8).map(|claimer| {
+            let key = &key;
+            async move { (claimer, cells.swap(table, key, seen, Bytes::from(vec![claimer])).await.unwrap()) }
+        });
+        let ends = futures_util::future::join_all(claims).await;
+        let winners: Vec<u8> =
+            ends.iter().filter(|(_, end)| matches!(end, Swapped::Done(_))).map(|(claimer, _)| *claimer).collect();
+        assert_eq!(winners.len(), 1, "{ends:?}");
+        for (_, end) in ends {
+            if let Swapped::Lost(cell) = end {
+                assert_eq!(cell.unwrap().value, winners, "who loses is told what is there");
+            }
+        }
+    }
+}
+
+async fn watches(transport: &dyn Transport) {
+    let (cells, table) = (transport.cells(), Table::Excluded);
+    cells.put(table, "old", Bytes::from_static(b"1")).await.unwrap();
+    cells.put(table, "old", Bytes::from_static(b"2")).await.unwrap();
+    cells.put(table, "gone", Bytes::new()).await.unwrap();
+    cells.delete(table, "gone", None).await.unwrap();
+    let mut watch = cells.watch(table);
+    let mut seen = BTreeMap::new();
+    while seen.get("old") != Some(&Bytes::from_static(b"2")) {
+        let (key, value) = change(&mut watch).await;
+        match value {
+            Some(value) => seen.insert(key, value),
+            None => seen.remove(&key),
+        };
+    }
+    cells.put(table, "new", Bytes::from_static(b"3")).await.unwrap();
+    cells.delete(table, "old", None).await.unwrap();
+    while seen != BTreeMap::from([("new".to_owned(), Bytes::from_static(b"3"))]) {
+        let (key, value) = change(&mut watch).await;
+        match value {
+            Some(value) => seen.insert(key, value),
+            None => seen.remove(&key),
+        };
+    }
+    cells.delete(table, "new", None).await.unwrap();
+    assert_eq!(change(&mut watch).await, ("new".to_owned(), None));
+}
+
+async fn blobs(transport: &dyn Transport) {
+    let blobs = transport.blobs();
+    assert_eq!(blobs.get("share", 10).await.unwrap(), None);
+    assert_eq!(blobs.list().await.unwrap(), []);
+    let body: Bytes = (0..3_000_000u32).flat_map(u32::to_le_bytes).take(5_000_000).collect();
+    blobs.put("share", "covers 7", body.clone()).await.unwrap();
+    blobs.put("empty", "", Bytes::new()).await.unwrap();
+    assert_eq!(blobs.get("share", 5_000_000).await.unwrap().unwrap(), body);
+    assert_eq!(blobs.get("empty", 0).await.unwrap().unwrap(), Bytes::new());
+    assert!(matches!(blobs.get("share", 4_999_999).await, Err(TransportError::Invalid(_))));
+    blobs.put("share", "covers 9 ä", Bytes::from_static(b"new")).await.unwrap();
+    assert_eq!(blobs.get("share", 100).await.unwrap().unwrap(), &b"new"[..]);
+    let listed: BTreeSet<_> =
+        blobs.list().await.unwrap().into_iter().map(|blob| (blob.name, blob.note, blob.len)).collect();
+    let blob = |name: &str, note: &str, len| (name.to_owned(), note.to_owned(), len);
+    assert_eq!(listed, BTreeSet::from([blob("share", "covers 9 ä", 3), blob("empty", "", 0)]));
+    blobs.delete("share").await.unwrap();
+    blobs.delete("share").await.unwrap();
+    blobs.delete("never").await.unwrap();
+    assert_eq!(blobs.get("share", 100).await.unwrap(), None);
+    assert_eq!(blobs.list().await.unwrap().len(), 1);
+    assert!(blobs.put("noted", &"n".repeat(1025), Bytes::new()).await.is_err());
+}
+
+async fn signals(transport: &dyn Transport) {
+    let (own, other) = (Origin::random(), Origin::random());
+    let mut heard = transport.signals(own);
+    let want = Want { epoch: 3, first: 7, last: 9 };
+    // They may get lost: before the subscription has reached the broker for one.
+    let hears = async { heard.next().await.unwrap().unwrap() };
+    let says = async {
+        loop {
+            transport.signal(other, Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
+            transport.signal(own, want).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let got = timeout(LONG, async {
+        tokio::select! {
+            got = hears => got,
+            never = says => never,
+        }
+    });
+    assert_eq!(got.await.expect("a want comes"), want);
+}

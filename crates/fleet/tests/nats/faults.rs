@@ -1,0 +1,169 @@
+//! Brokers that are killed, stopped and wiped under a transport: what was promised about one message holds, and reading goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+use fetchwise_fleet::transport::{Delivery, Position, Table, Transport, TransportError};
+use futures_util::StreamExt;
+use tokio::time::{sleep, timeout};
+
+use crate::servers::Servers;
+
+const LONG: Duration = Duration::from_secs(60);
+
+async fn connect(servers: &Servers) -> Nats {
+    let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
+    nats.ready(LONG).await.unwrap();
+    nats
+}
+
+/// Publishes until it is stored, whatever is in the way.
+async fn insist(nats: &Nats, origin: Origin, n: u32) -> Position {
+    let id = format!("{origin}.0.{n}-{n}");
+    loop {
+        match nats.publish(origin, &id, Bytes::copy_from_slice(&n.to_le_bytes())).await {
+            Ok(position) => return position,
+            Err(TransportError::Away(_)) => sleep(Duration::from_millis(50)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn number(body: &Bytes) -> u32 {
+    u32::from_le_bytes(body[..].try_into().unwrap())
+}
+
+/// Publishes 0, 1, 2 and so on while brokers come and go, and reads them at another node: all that was acknowledged comes.
+async fn nothing_acknowledged_is_missed(mut servers: Servers, mut faults: impl FnMut(&mut Servers, u32)) {
+    let (writer, reader) = (connect(&servers).await, Arc::new(connect(&servers).await));
+    let begin = reader.bounds().await.unwrap();
+    let (origin, is_over) = (Origin::random(), Arc::new(AtomicBool::new(false)));
+    let reading = tokio::spawn({
+        let (reader, is_over) = (Arc::clone(&reader), Arc::clone(&is_over));
+        async move {
+            let mut read = reader.read(Position { incarnation: begin.incarnation, seq: 1 });
+            let (mut seen, mut places) = (Vec::new(), Vec::new());
+            loop {
+                match timeout(Duration::from_secs(1), read.next()).await {
+                    Ok(Some(Ok(Delivery::Message { position, body, .. }))) => {
+                        seen.push(number(&body));
+                        places.push(position.seq);
+                    }
+                    Ok(other) => panic!("{other:?}"),
+                    Err(_) if is_over.load(Ordering::SeqCst) => return (seen, places),
+                    Err(_) => {}
+                }
+            }
+        }
+    });
+    let all = 60;
+    for n in 0..all {
+        faults(&mut servers, n);
+        timeout(LONG, insist(&writer, origin, n)).await.expect("it is stored at last");
+    }
+    for broker in 0..servers.len() {
+        servers.revive(broker);
+    }
+    let end = timeout(LONG, async {
+        loop {
+            match reader.bounds().await {
+                Ok(bounds) => return bounds,
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    });
+    let end = end.await.unwrap();
+    assert_eq!(end.incarnation, begin.incarnation);
+    // The reader gets as long as it takes to notice that its consumer is gone.
+    sleep(Duration::from_secs(6)).await;
+    is_over.store(true, Ordering::SeqCst);
+    let (seen, places) = timeout(LONG, reading).await.unwrap().unwrap();
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "places rise: {places:?}");
+    let missing: Vec<u32> = (0..all).filter(|n| !seen.contains(n)).collect();
+    assert_eq!(missing, [0; 0], "of {all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_broker_is_killed_in_turn() {
+    nothing_acknowledged_is_missed(Servers::start(3), |servers, n| match n {
+        10 | 30 | 50 => servers.kill((n / 20) as usize),
+        20 | 40 => servers.revive((n / 20 - 1) as usize),
+        _ => {}
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_brokers_are_killed_at_once() {
+    nothing_acknowledged_is_missed(Servers::start(3), |servers, n| {
+        if n == 20 || n == 40 {
+            (0..3).for_each(|broker| servers.kill(broker));
+            (0..3).for_each(|broker| servers.revive(broker));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_brokers_are_stopped_for_a_while() {
+    nothing_acknowledged_is_missed(Servers::start(3), |servers, n| {
+        if n == 20 {
+            (0..2).for_each(|broker| servers.stop(broker));
+            std::thread::sleep(Duration::from_secs(3));
+            (0..2).for_each(|broker| servers.resume(broker));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_alone_is_killed_and_comes_back() {
+    nothing_acknowledged_is_missed(Servers::start(1), |servers, n| {
+        if n == 20 || n == 40 {
+            servers.kill(0);
+            servers.revive(0);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_broker_is_another_stream_that_is_made_anew() {
+    let mut servers = Servers::start(1);
+    let nats = connect(&servers).await;
+    let origin = Origin::random();
+    let begin = nats.bounds().await.unwrap();
+    for n in 0..5 {
+        assert_eq!(insist(&nats, origin, n).await.incarnation, begin.incarnation);
+    }
+    nats.cells().put(Table::Hosts, "e.org", Bytes::from_static(b"1")).await.unwrap();
+    let mut watch = nats.cells().watch(Table::Hosts);
+    assert_eq!(timeout(LONG, watch.next()).await.unwrap().unwrap().unwrap().key, "e.org");
+    let mut read = nats.read(Position { incarnation: begin.incarnation, seq: 1 });
+    for n in 0..5 {
+        match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {
+            Delivery::Message { body, .. } => assert_eq!(number(&body), n),
+            other => panic!("{other:?}"),
+        }
+    }
+    servers.wipe(0);
+    servers.revive(0);
+    let position = timeout(LONG, insist(&nats, origin, 6)).await.unwrap();
+    assert_eq!(position.seq, 1);
+    assert_ne!(position.incarnation, begin.incarnation, "what is acknowledged is of the new stream");
+    match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {
+        Delivery::Wiped(bounds) => assert_eq!(bounds.incarnation, position.incarnation),
+        other => panic!("{other:?}"),
+    }
+    match timeout(LONG, read.next()).await.unwrap().unwrap().unwrap() {
+        Delivery::Message { body, position: at, .. } => assert_eq!((number(&body), at), (6, position)),
+        other => panic!("{other:?}"),
+    }
+    let ended = timeout(LONG, async { while let Some(Ok(_)) = watch.next().await {} }).await;
+    assert!(ended.is_ok(), "who watches a table that is gone watches anew");
+    assert_eq!(nats.cells().get(Table::Hosts, "e.org").await.unwrap(), None);
+}

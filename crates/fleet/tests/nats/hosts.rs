@@ -1,0 +1,233 @@
+//! Pauses and trials over real brokers: what one node pauses is paused at all, and of all one tries it out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::{Ended, Fetch};
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+
+use crate::common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
+use crate::servers::Servers;
+use crate::suite::times;
+
+async fn node(servers: &Servers, clock: &Arc<Clock>, egress: &str) -> Sharer {
+    let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
+    nats.ready(LONG).await.unwrap();
+    sharer(Arc::new(nats), Origin::random(), clock, egress)
+}
+
+/// A clock that goes as all clocks do, and can be set ahead: what a node takes for a broker that is gone counts by it.
+struct Going {
+    clock: Arc<Clock>,
+    ahead_ms: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Going {
+    fn start() -> Self {
+        let going =
+            Self { clock: Arc::new(Clock::fixed(Timestamp::now())), ahead_ms: Arc::default(), is_over: Arc::default() };
+        let (clock, ahead) = (Arc::clone(&going.clock), Arc::clone(&going.ahead_ms));
+        let is_over = Arc::clone(&going.is_over);
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                clock.set(Timestamp::now().saturating_add(Duration::from_millis(ahead.load(Ordering::Relaxed))));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        going
+    }
+
+    /// Sets it ahead, and returns when it is.
+    async fn set_ahead(&self, by: Duration) {
+        let then = self.clock.now().saturating_add(by);
+        self.ahead_ms.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+        until("the clock goes", || self.clock.now() >= then).await;
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn percentile(sorted: &[Duration], part: usize) -> Duration {
+    sorted[(sorted.len() * part / 100).min(sorted.len() - 1)]
+}
+
+/// 8 nodes and `hosts` hosts: each host is paused by one, and tried out by one.
+async fn one_trial_each(mut servers: Servers, hosts: usize, kills: &[usize]) {
+    let going = Going::start();
+    let mut nodes = Vec::new();
+    for _ in 0..8 {
+        nodes.push(node(&servers, &going.clock, "").await);
+    }
+    let names: Vec<String> = (0..hosts).map(|n| format!("h{n}.example")).collect();
+    let mut delays = Vec::new();
+    for (n, host) in names.iter().enumerate() {
+        (0..3).for_each(|page| be_blocked(&nodes[n % 8], host, page));
+        let told = Instant::now();
+        until("a pause at all nodes", || nodes.iter().all(|node| node.selector.host_pause(host).is_some())).await;
+        delays.push(told.elapsed());
+    }
+    delays.sort_unstable();
+    println!("paused at all 8 nodes: p50 {:?}, p99 {:?}", percentile(&delays, 50), percentile(&delays, 99));
+    kills.iter().for_each(|broker| servers.kill(*broker));
+    // All at once, when the time is up.
+    going.set_ahead(PAUSE).await;
+    let mut winners = all_tried_out(&nodes, &names).await;
+    let counts: Vec<_> = nodes.iter().map(|node| node.hosts.counts()).collect();
+    assert_eq!(counts.iter().map(|counts| counts.trials).sum::<u64>(), hosts as u64, "{counts:?}");
+    assert_eq!(counts.iter().map(|counts| counts.own_trials).sum::<u64>(), 0, "{counts:?}");
+    // Half of them are fine again, and the others are not.
+    for (n, host) in names.iter().enumerate() {
+        let (_, mut visit, fetch) = winners.remove(host).unwrap();
+        ends(&mut visit, fetch, n % 2 == 0).await;
+    }
+    until("the end of the trials at all nodes", || {
+        let settled = |host: &String, is_fine: bool, node: &Sharer| match node.selector.host_pause(host) {
+            None => is_fine,
+            Some(until) => !is_fine && until > going.clock.now(),
+        };
+        nodes.iter().all(|node| names.iter().enumerate().all(|(n, host)| settled(host, n % 2 == 0, node)))
+    })
+    .await;
+}
+
+/// Every node visits every host until each host is being tried out, and sees that nobody else does: who it is, and its trial.
+async fn all_tried_out(
+    nodes: &[Sharer],
+    names: &[String],
+) -> BTreeMap<String, (usize, Own, Fetch<Arc<fetchwise::Selector>>)> {
+    let (mut winners, begun) = (BTreeMap::<String, (usize, Own, Fetch<_>)>::new(), Instant::now());
+    while winners.len() < names.len() {
+        assert!(begun.elapsed() < LONG * 2, "every host is tried out, and not {} of {}", winners.len(), names.len());
+        let mut coming = Vec::new();
+        for (number, node) in nodes.iter().enumerate() {
+            // Behind a trial of its own a node would wait for that one's end.
+            let has_it = |host: &&String| winners.get(*host).is_some_and(|(by, ..)| *by == number);
+            for host in names.iter().filter(|host| !has_it(host)) {
+                let (mut visit, host) = (visit(node, host, 99), host.clone());
+                coming.push(tokio::spawn(async move {
+                    let gone = goes(&mut visit).await;
+                    (host, number, visit, gone)
+                }));
+            }
+        }
+        for end in coming {
+            let (host, number, visit, gone) = end.await.unwrap();
+            match gone {
+                Ok(fetch) => {
+                    let before = winners.insert(host.clone(), (number, visit, fetch));
+                    assert!(before.is_none(), "two try {host} out");
+                }
+                Err(end) => assert!(matches!(end, Ended::Paused { .. }), "{end:?}"),
+            }
+        }
+        // Brokers that choose a leader answer nobody for a moment: whoever got no answer asks again.
+        if winners.len() < names.len() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    winners
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_eight_nodes_one_tries_a_host_out() {
+    one_trial_each(Servers::start(3), 200, &[]).await;
+}
+
+/// A majority of brokers is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_17_a_broker_that_is_killed_when_pauses_end_makes_no_second_trial() {
+    for round in 0..times(1, 6, 60) {
+        one_trial_each(Servers::start(3), times(40, 200, 200), &[round % 3]).await;
+    }
+}
+
+/// Of row 12.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_a_clock_that_is_wrong_makes_no_pause_longer() {
+    let servers = Servers::start(3);
+    let hour = Duration::from_secs(3600);
+    let right = Arc::new(Clock::fixed(Timestamp::now()));
+    let ahead = Arc::new(Clock::fixed(Timestamp::now().saturating_add(hour)));
+    let behind = Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 3_600_000)));
+    let b = node(&servers, &right, "").await;
+    for (n, clock) in [ahead, behind].iter().enumerate() {
+        let (a, host) = (node(&servers, clock, "").await, format!("h{n}.example"));
+        (0..3).for_each(|page| be_blocked(&a, &host, page));
+        let meant = a.selector.host_pause(&host).unwrap().since(clock.now());
+        let told = || b.selector.host_pause(&host).is_some();
+        // A pause that is over by everybody's clock but its maker's is none.
+        if n == 0 {
+            until("a pause at the other", told).await
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await
+        }
+        let latest = Timestamp::now().saturating_add(meant);
+        assert!(b.selector.host_pause(&host).is_none_or(|until| until <= latest), "no longer than it was meant");
+        a.hosts.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_three_nodes_pause_a_host_at_all() {
+    let servers = Servers::start(1);
+    let clock = Arc::new(Clock::fixed(Timestamp::now()));
+    let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);
+    let elsewhere = node(&servers, &clock, "eu").await;
+    be_blocked(&a, "e.org", 1);
+    assert_eq!(a.selector.blocked_elsewhere("e.org", 7, clock.now(), clock.now()), None);
+    let long_ago = Timestamp::from_millis(clock.now().as_millis() - 700_000);
+    assert_eq!(
+        a.selector.blocked_elsewhere("e.org", 9, long_ago, clock.now()),
+        None,
+        "what is long past does not count"
+    );
+    assert!(a.selector.blocked_elsewhere("e.org", 8, clock.now(), clock.now()).is_some());
+    until("a pause at the other", || b.selector.host_pause("e.org").is_some()).await;
+    assert_eq!(b.selector.host_pause("e.org"), a.selector.host_pause("e.org"));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(elsewhere.selector.host_pause("e.org"), None, "another address is another matter");
+    // An operator lets it go, at one node.
+    b.selector.release_host("e.org", clock.now()).unwrap();
+    until("the release at the other", || a.selector.host_pause("e.org").is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_broker_each_side_tries_a_host_out_once_and_tells_later() {
+    let mut servers = Servers::start(1);
+    let clock = Arc::new(Clock::fixed(Timestamp::now()));
+    let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);
+    (0..3).for_each(|page| be_blocked(&a, "e.org", page));
+    until("a pause at the other", || b.selector.host_pause("e.org").is_some()).await;
+    servers.kill(0);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    clock.set(clock.now().saturating_add(PAUSE));
+    // Nobody goes at once, unless the moment falls on it; everybody once within the minute.
+    let mut gone = [0, 0];
+    for _ in 0..130 {
+        for (n, node) in [&a, &b].into_iter().enumerate() {
+            if let Ok(fetch) = goes(&mut visit(node, "e.org", 50)).await {
+                gone[n] += 1;
+                // It comes to nothing: the fetch is dropped, and with it the trial.
+                drop(fetch);
+            }
+        }
+        clock.set(clock.now().saturating_add(Duration::from_secs(1)));
+    }
+    assert_eq!(gone, [1, 1]);
+    assert_eq!((a.hosts.counts().own_trials, b.hosts.counts().own_trials), (1, 1));
+    // What one pauses meanwhile reaches the other when the broker is back. A pause counts from when the broker has it, by its clock.
+    clock.set(Timestamp::now());
+    (0..3).for_each(|page| be_blocked(&a, "f.org", page));
+    assert!(a.selector.host_pause("f.org").is_some());
+    servers.revive(0);
+    until("the pause at the other", || b.selector.host_pause("f.org").is_some()).await;
+}

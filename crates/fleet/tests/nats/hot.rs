@@ -1,0 +1,137 @@
+//! What `select` and `record` take beside a fleet, and without one, of the same node in the same run: printed, for `docs/fleet.md`.
+//!
+//! `cargo test --release -p fetchwise-fleet --all-features --test nats hot:: -- --ignored --nocapture`
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fetchwise::journal::{Durability, Journal, JournalOptions};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+use fetchwise_fleet::{Fleet, Options};
+use url::Url;
+
+use crate::common::{Luck, NOW, attempt};
+use crate::servers::Servers;
+
+const SITES: u64 = 20_000;
+/// What both know beforehand, so that nothing gets slower while it is measured because more is known.
+const KNOWN: usize = 400_000;
+/// Out, in, in, out: what changes with time falls on both.
+const ROUNDS: [bool; 16] =
+    [false, true, true, false, false, true, true, false, false, true, true, false, false, true, true, false];
+/// Attempts in a round, and the time between two.
+const ATTEMPTS: usize = 10_000;
+const EVERY: Duration = Duration::from_micros(500);
+
+/// A node, whose fleet comes and goes.
+struct Node {
+    journal: Arc<Journal>,
+    selector: Arc<Selector>,
+    urls: Vec<String>,
+}
+
+impl Node {
+    fn new(dir: &Path, urls: Vec<String>) -> Self {
+        let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+        let selector = Selector::builder().around(Timestamp::now()).clock(Arc::new(Clock::System)).build().unwrap();
+        let (mut luck, now) = (Luck(3), Timestamp::now().as_millis() - NOW.as_millis());
+        for _ in 0..KNOWN {
+            selector.observe(&attempt(&mut luck, SITES, now));
+        }
+        Self { journal: Arc::new(journal), selector: Arc::new(selector), urls }
+    }
+
+    async fn join(&self) -> Fleet {
+        let nats = Nats::connect(NatsSettings::new(self.urls.clone(), "hot")).await.unwrap();
+        nats.ready(Duration::from_secs(30)).await.unwrap();
+        let mut options = Options::default();
+        options.pool = "hot".into();
+        let (journal, selector) = (Arc::clone(&self.journal), Arc::clone(&self.selector));
+        Fleet::join(journal, selector, Arc::new(nats), options).await.unwrap()
+    }
+
+    fn record(&self, luck: &mut Luck) {
+        let attempt = attempt(luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
+        self.selector.observe(&attempt);
+        self.journal.append_attempt(&attempt).unwrap();
+    }
+
+    /// A round of a crawl on a thread of its own; nanoseconds of each `select` and each record.
+    fn round(&self, luck: &mut Luck, taken: &mut [Vec<u64>; 2]) {
+        let mut next = Instant::now();
+        for _ in 0..ATTEMPTS {
+            let url = Url::parse(&format!("https://site{}.example/news/x", luck.below(SITES))).unwrap();
+            let attempt = attempt(luck, SITES, Timestamp::now().as_millis() - NOW.as_millis());
+            // Sleeping would measure how fast the system wakes somebody.
+            while Instant::now() < next {
+                std::hint::spin_loop();
+            }
+            next += EVERY;
+            let begun = Instant::now();
+            self.selector.select(&url, &Situation::first(Timestamp::now())).unwrap();
+            let chosen = Instant::now();
+            self.selector.observe(&attempt);
+            self.journal.append_attempt(&attempt).unwrap();
+            taken[1].push(chosen.elapsed().as_nanos() as u64);
+            taken[0].push((chosen - begun).as_nanos() as u64);
+        }
+    }
+}
+
+fn at(sorted: &[u64], part: usize) -> u64 {
+    sorted[(sorted.len() * part / 1000).min(sorted.len() - 1)]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes, in a release build: prints what it measures"]
+async fn select_and_record_beside_a_fleet() {
+    let servers = Servers::start(3);
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [node, other] = dirs.each_ref().map(|dir| Arc::new(Node::new(dir.path(), servers.urls())));
+    // Somebody else's attempts come all the while, whether anybody reads them or not.
+    let others_fleet = other.join().await;
+    let feeder = tokio::spawn({
+        let other = Arc::clone(&other);
+        async move {
+            let (mut luck, mut next) = (Luck(2), tokio::time::interval(Duration::from_millis(1)));
+            loop {
+                next.tick().await;
+                other.record(&mut luck);
+            }
+        }
+    });
+    // [without, with] the fleet, of each [select, record].
+    let mut taken: [[Vec<u64>; 2]; 2] = Default::default();
+    let mut luck = Luck(1);
+    for is_in in ROUNDS {
+        let fleet = if is_in { Some(node.join().await) } else { None };
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let (worker, mut own, mut of_round) = (Arc::clone(&node), luck.clone(), <[Vec<u64>; 2]>::default());
+        (luck, of_round) = tokio::task::spawn_blocking(move || {
+            worker.round(&mut own, &mut of_round);
+            (own, of_round)
+        })
+        .await
+        .unwrap();
+        for (all, new) in taken[usize::from(is_in)].iter_mut().zip(of_round) {
+            all.extend(new);
+        }
+        if let Some(fleet) = fleet {
+            assert!(fleet.status().counts.received > 0, "nothing came");
+            fleet.stop().await;
+        }
+    }
+    feeder.abort();
+    others_fleet.stop().await;
+    taken.iter_mut().flatten().for_each(|all| all.sort_unstable());
+    println!("| ns | without | in a fleet | ratio |\n|---|---|---|---|");
+    for (what, name) in ["select", "record"].into_iter().enumerate() {
+        for (part, percentile) in [(500, "p50"), (990, "p99"), (999, "p99.9"), (1000, "max")] {
+            let [without, with] = [0, 1].map(|fleet: usize| at(&taken[fleet][what], part));
+            println!("| {name} {percentile} | {without} | {with} | {:.3} |", with as f64 / without as f64);
+        }
+    }
+}

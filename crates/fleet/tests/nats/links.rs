@@ -1,0 +1,32 @@
+//! A link that failed at one node waits at another, over a real broker.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+
+use crate::common::links::{Crawling, fails_here_and_waits_there};
+use crate::common::options;
+use crate::common::visits::LONG;
+use crate::servers::Servers;
+
+async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -> Crawling {
+    std::fs::create_dir_all(dir).unwrap();
+    let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
+    nats.ready(LONG).await.unwrap();
+    let mut options = options();
+    options.egress = egress.to_owned();
+    Crawling::start(dir, Arc::new(nats), clock, options).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_failed_at_one_node_waits_at_all_behind_its_address() {
+    let (servers, dir) = (Servers::start(1), tempfile::tempdir().unwrap());
+    // Never ahead of the broker's clock, so that pauses hold for all of their time: five minutes behind it at first, and both are over then.
+    let clock = Arc::new(Clock::fixed(Timestamp::from_millis(Timestamp::now().as_millis() - 300_000)));
+    let a = node(&servers, &dir.path().join("a"), &clock, "").await;
+    let b = node(&servers, &dir.path().join("b"), &clock, "").await;
+    let c = node(&servers, &dir.path().join("c"), &clock, "eu").await;
+    fails_here_and_waits_there(&a, &b, &c, &clock).await;
+}

@@ -1,0 +1,166 @@
+//! Scope `own` over a real broker: what belongs to no one site is known by all, is read anew by who comes later, and is said again when the
+//! broker has lost it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise::evidence::Share;
+use fetchwise::journal::{self, Durability, Journal, JournalOptions};
+use fetchwise::selector::Selector;
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_fleet::model::codec::Batch;
+use fetchwise_fleet::model::rendezvous::owner;
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+use fetchwise_fleet::transport::{General, Position, Transport};
+use fetchwise_fleet::{Fleet, Options, Origin, Scope};
+use futures_util::StreamExt;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::common::{Luck, NOW, assert_same, attempt, naive, quick, selector};
+use crate::servers::Servers;
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn broker(servers: &Servers) -> Nats {
+    let nats = Nats::connect(NatsSettings::new(servers.urls(), "own")).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    nats
+}
+
+struct Up {
+    journal: Arc<Journal>,
+    selector: Arc<Selector>,
+    fleet: Fleet,
+}
+
+async fn start(dir: &Path, servers: &Servers, clock: &Arc<Clock>) -> Up {
+    let (journal, _) = Journal::open(dir, JournalOptions::default().durability(Durability::Os)).unwrap();
+    let selector = Arc::new(selector(clock));
+    journal::load(dir, &selector, NOW).unwrap();
+    let journal = Arc::new(journal);
+    let mut options = Options::default();
+    (options.pool, options.scope, options.timing) = ("own".into(), Scope::Own, quick());
+    // A broker in another process takes longer than one in this.
+    (options.timing.general, options.timing.lease) = (Duration::from_millis(200), Duration::from_secs(2));
+    let nats: Arc<dyn Transport> = Arc::new(broker(servers).await);
+    let fleet = Fleet::join(Arc::clone(&journal), Arc::clone(&selector), nats, options).await.unwrap();
+    Up { journal, selector, fleet }
+}
+
+fn record(up: &Up, seed: u64, count: i64) {
+    let (mut luck, now) = (Luck(seed), Timestamp::now().as_millis() - NOW.as_millis());
+    for n in 0..count {
+        let attempt = attempt(&mut luck, 20, now - 60_000 + n);
+        up.selector.observe(&attempt);
+        up.journal.append_attempt(&attempt).unwrap();
+    }
+}
+
+/// Waits until all know what belongs to no one site as the logs of all say it.
+async fn agree(what: &str, nodes: &[Up], clock: &Arc<Clock>) {
+    let begun = std::time::Instant::now();
+    for up in nodes {
+        up.journal.flush().await.unwrap();
+    }
+    let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
+    let expected = naive(&dirs, clock, |_, _| true).general();
+    loop {
+        let far =
+            nodes.iter().map(|up| up.selector.share(NOW, 0.0).general().distance(&expected).0).fold(0.0, f64::max);
+        if far <= 1e-9 {
+            break;
+        }
+        let all: Vec<_> = nodes.iter().map(|up| up.fleet.status()).collect();
+        assert!(begun.elapsed() < SOON, "{what}: {far} apart, {all:#?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    nodes.iter().for_each(|up| assert_same(what, &up.selector.share(NOW, 0.0).general(), &expected));
+}
+
+/// The last one has begun when the others had recorded all that they have: of its sites it knows what all know together.
+async fn takes_its_sites(nodes: &[Up], nats: &Nats, clock: &Arc<Clock>) {
+    let late = &nodes[3];
+    let begun = std::time::Instant::now();
+    while !late.fleet.quiet() {
+        assert!(begun.elapsed() < SOON, "{:#?}", late.fleet.status());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let names: Vec<Origin> = nodes.iter().map(|up| up.fleet.origin()).collect();
+    let sites: HashSet<u64> = (0..20)
+        .map(|n| format!("site{n}.example"))
+        .filter(|site| owner(site, &names) == Some(late.fleet.origin()))
+        .map(|site| xxh3_64(site.as_bytes()))
+        .collect();
+    let of_sites = |share: Share| share.of_sites(|site| sites.contains(&site));
+    let dirs: Vec<&Path> = nodes.iter().map(|up| up.journal.dir()).collect();
+    let expected = of_sites(naive(&dirs, clock, |_, _| true));
+    let found = of_sites(late.selector.share(NOW, 0.0));
+    assert!(
+        found.distance(&expected).0 <= 1e-9,
+        "{:?}, {} of {} keys",
+        found.distance(&expected),
+        found.keys(),
+        expected.keys()
+    );
+    // What one node has said comes by itself, in order, and from a place on.
+    let first = nats.said_by(names[0], Position::default()).await.unwrap();
+    let last = Batch::decode(first.last().unwrap()).unwrap();
+    assert_eq!(last.header().last, nodes[0].fleet.status().published);
+    let bounds = nats.bounds().await.unwrap();
+    let behind = Position { incarnation: bounds.incarnation, seq: bounds.last + 1 };
+    assert!(nats.said_by(names[0], behind).await.unwrap().is_empty());
+    assert!(nats.said_by(Origin::random(), Position::default()).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_scope_own_say_what_belongs_to_no_one_site_over_a_real_broker() {
+    let (dir, servers) = (tempfile::tempdir().unwrap(), Servers::start(1));
+    let clock = Arc::new(Clock::System);
+    let mut nodes = Vec::new();
+    for n in 0..3 {
+        nodes.push(start(&dir.path().join(n.to_string()), &servers, &clock).await);
+        record(&nodes[n], n as u64, 80);
+    }
+    agree("three nodes", &nodes, &clock).await;
+    nodes.iter().zip(10..).for_each(|(up, seed)| record(up, seed, 40));
+    agree("and more", &nodes, &clock).await;
+    let said: u64 = nodes.iter().map(|up| up.fleet.status().counts.generals_said).sum();
+    assert!(said >= 6, "{said}");
+
+    // The stream has one message of each, and one that comes later begins with them.
+    let nats = broker(&servers).await;
+    let mut all = nats.generals();
+    let mut origins = Vec::new();
+    while let Some(General::Image { origin, .. }) = all.next().await.transpose().unwrap() {
+        origins.push(origin.to_string());
+    }
+    drop(all);
+    let mut names: Vec<String> = nodes.iter().map(|up| up.fleet.origin().to_string()).collect();
+    names.sort();
+    origins.sort();
+    assert_eq!(origins, names);
+    nodes.push(start(&dir.path().join("late"), &servers, &clock).await);
+    record(&nodes[3], 99, 1);
+    agree("one that came later", &nodes, &clock).await;
+    takes_its_sites(&nodes, &nats, &clock).await;
+
+    // What nobody can read is refused, and who said it is named.
+    let liar = Origin::random();
+    nats.put_general(liar, Bytes::from_static(b"nothing")).await.unwrap();
+    let begun = std::time::Instant::now();
+    let names = |up: &Up| {
+        let status = up.fleet.status();
+        status.peers.iter().any(|peer| peer.origin == liar.to_string() && peer.rejected.is_some())
+    };
+    while !nodes.iter().all(names) {
+        assert!(begun.elapsed() < SOON);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    agree("in spite of it", &nodes, &clock).await;
+    for up in nodes {
+        up.fleet.stop().await;
+    }
+}

@@ -1,0 +1,345 @@
+//! The fault suite's rows in which something goes wrong at a node itself, or an operator steps in. See `suite`.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fetchwise::evidence::Fact;
+use fetchwise::time::Timestamp;
+use fetchwise_fleet::failpoints;
+use fetchwise_fleet::model::codec::{Builder, VERSION};
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::sync::forget::tell_forgotten;
+use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
+use fetchwise_fleet::transport::{Table, Transport};
+use tokio::runtime::Runtime;
+
+use crate::common::{Luck, attempt};
+use crate::disk::{fill, free};
+use crate::newer::with_version;
+use crate::nodes::{Nodes, Oracle, QUIET, Told};
+use crate::proxy::Proxy;
+use crate::servers::Servers;
+use crate::small_disk::Small;
+use crate::suite::{exact_after, times, wait};
+
+const MINUTE: i64 = 60_000;
+
+/// An operator's hands on the brokers.
+fn operator(runtime: &Runtime, servers: &Servers) -> Nats {
+    runtime.block_on(async {
+        let nats = Nats::connect(NatsSettings::new(servers.urls(), "suite")).await.unwrap();
+        nats.ready(Duration::from_secs(60)).await.unwrap();
+        nats
+    })
+}
+
+#[test]
+fn row_03_a_node_is_killed_inside_its_steps() {
+    let mut order: Vec<&str> = failpoints::ALL.to_vec();
+    let mut luck = Luck(3);
+    let mut servers = Servers::start(3);
+    let mut nodes = Nodes::new(3, &servers.urls());
+    for node in &mut nodes.all {
+        // So that every step comes about once in a while.
+        node.set("SHARE_AFTER", 150);
+        node.set("KEEP_AFTER", 12);
+    }
+    nodes.start_all(1_000_000, 60);
+    nodes.begun();
+    let mut lives = 0;
+    for _ in 0..times(1, 4, 40) {
+        // Each after another one than before: what was left half done is what the next life begins with.
+        for last in (1..order.len()).rev() {
+            order.swap(last, luck.below(last as u64 + 1) as usize);
+        }
+        for point in &order {
+            if point.starts_with("share ") {
+                // Meanwhile the others put new ones there, which it takes when it begins.
+                wait(3500);
+            }
+            nodes.all[0].kill();
+            nodes.all[0].set("POINT", point);
+            nodes.all[0].start(1_000_000, 60);
+            nodes.all[0].ended(point);
+            lives += 1;
+        }
+    }
+    println!("a process ended in the middle of a step {lives} times");
+    nodes.all[0].unset("POINT");
+    nodes.all[0].start(1_000_000, 60);
+    nodes.wait_until(&[0], "the node comes back", |said| said.status.broker);
+    for node in &mut nodes.all {
+        let recorded = node.said().unwrap().recorded;
+        node.tell(&Told::Until(recorded));
+    }
+    nodes.exact_for_late_comers_too(&servers.urls());
+    (0..3).for_each(|broker| servers.kill(broker));
+}
+
+#[test]
+fn row_07_a_brokers_disk_loses_and_changes_what_it_had() {
+    let mut luck = Luck(7);
+    for round in 0..times(1, 6, 100) {
+        exact_after(3, 8, |servers, nodes| {
+            wait(2500);
+            // One of them alone, or all at once: then nobody has a whole copy that was not damaged but those who keep it in their logs.
+            let all = round % 3 == 2;
+            let hurt: Vec<usize> = if all { vec![0, 1, 2] } else { vec![round % 3] };
+            (0..3).filter(|broker| all || hurt.contains(broker)).for_each(|broker| servers.kill(broker));
+            for broker in &hurt {
+                assert!(servers.damage(*broker, "FW_suite", round % 2 == 0, |n| luck.below(n)) > 0);
+            }
+            hurt.iter().for_each(|broker| servers.revive(*broker));
+            wait(1500);
+            // Whoever is damaged may become the one that all ask.
+            let other = (hurt[0] + 1) % 3;
+            servers.kill(other);
+            wait(1500);
+            servers.revive(other);
+            nodes.all[2].kill();
+            wait(500);
+            nodes.all[2].start(800, 100);
+        });
+    }
+}
+
+#[test]
+fn row_11_a_nodes_disk_is_full() {
+    for round in 0..times(1, 4, 20) {
+        let mut servers = Servers::start(3);
+        let mut nodes = Nodes::new(3, &servers.urls());
+        // All of what it keeps, or only what others have told it.
+        let place = nodes.all[0].dir.join(if round % 2 == 0 { "" } else { "peers" });
+        let Some(small) = Small::mount(&place, "6m") else {
+            println!("SKIPPED a node whose disk is full: this machine does not let us mount");
+            return;
+        };
+        nodes.start_all(1_000_000, 100);
+        nodes.begun();
+        let begun = Instant::now();
+        let said = |nodes: &Nodes| nodes.all[0].said().unwrap();
+        let is_full = |nodes: &Nodes| said(nodes).status.stopped.is_some_and(|why| why.contains("No space left"));
+        // What was allocated ahead, or is freed meanwhile, is used up first.
+        for _ in 0..15 {
+            fill(&place);
+            wait(200);
+        }
+        while round % 2 == 0 && !is_full(&nodes) {
+            assert!(begun.elapsed() < QUIET, "the disk is never full: {:?}", said(&nodes));
+            fill(&place);
+            wait(200);
+        }
+        wait(2000);
+        let before = said(&nodes);
+        wait(1000);
+        let after = said(&nodes);
+        assert!(after.recorded + after.refused > before.recorded + before.refused, "the crawl goes on");
+        free(&place);
+        // Nobody has to help it.
+        let all_there = |said: &crate::nodes::Said| {
+            said.status.stopped.is_none() && said.status.position as usize >= after.recorded
+        };
+        nodes.wait_until(&[0], "what was recorded is on disk", all_there);
+        for node in &mut nodes.all {
+            let recorded = node.said().unwrap().recorded;
+            node.tell(&Told::Until(recorded));
+        }
+        if said(&nodes).refused > 0 {
+            // What its log could not take was learned all the same, until it begins anew.
+            nodes.all[0].kill();
+            nodes.all[0].start(0, 100);
+        }
+        nodes.exact_for_late_comers_too(&servers.urls());
+        nodes.all.iter_mut().for_each(crate::nodes::Node::kill);
+        drop(small);
+        (0..3).for_each(|broker| servers.kill(broker));
+    }
+}
+
+#[test]
+fn row_12_a_nodes_clock_jumps() {
+    let jumps = [MINUTE, -MINUTE, 60 * MINUTE, -60 * MINUTE, 10 * 365 * 24 * 60 * MINUTE, 20 * MINUTE];
+    for round in 0..times(1, 2, 10) {
+        let mut servers = Servers::start(3);
+        let mut nodes = Nodes::new(3, &servers.urls());
+        nodes.all[0].set("JUMPS", 1);
+        // Late comers begin with shares of what was recorded in the meantime.
+        nodes.all[0].set("SHARE_AFTER", 150);
+        nodes.start_all(1_000_000, 100);
+        nodes.begun();
+        for (n, ms) in jumps.iter().enumerate() {
+            nodes.all[0].tell(&Told::Clock(*ms));
+            wait(1500);
+            if ms.abs() > 10 * MINUTE {
+                let says =
+                    |said: &crate::nodes::Said| said.status.stopped.as_ref().is_some_and(|why| why.contains("clock"));
+                nodes.wait_until(&[0], "it says that its clock is wrong", says);
+            }
+            if (n + round) % 2 == 0 {
+                // With a wrong clock it may begin anew, too.
+                nodes.all[0].tell(&Told::Clock(0));
+                wait(500);
+            }
+        }
+        nodes.all[0].tell(&Told::Clock(0));
+        wait(1000);
+        for node in &mut nodes.all {
+            let recorded = node.said().unwrap().recorded;
+            node.tell(&Told::Until(recorded));
+        }
+        let now = Timestamp::now().as_millis();
+        nodes.settle();
+        let withheld = nodes.all[0].said().unwrap().status.withheld;
+        assert!(withheld > 0, "some of it bore a time to come");
+        // What bears a time that is far ahead counts where it was recorded, and nowhere else.
+        let oracle = |nodes: &Nodes| Oracle { latest: Some(now + 5 * MINUTE), ..nodes.oracle() };
+        let expected = oracle(&nodes);
+        nodes.check_by(&expected);
+        let late = nodes.add(&servers.urls());
+        nodes.all[late].start(0, 1);
+        nodes.settle();
+        let expected = oracle(&nodes);
+        nodes.check_by(&expected);
+        (0..3).for_each(|broker| servers.kill(broker));
+    }
+}
+
+/// A message of one fact.
+fn message(position: u64) -> Bytes {
+    let attempt = attempt(&mut Luck(1), 5, 0);
+    let heuristics: Vec<(&str, &str)> =
+        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    let mut builder = Builder::new(1, 0, position);
+    let fact = Fact {
+        at: Timestamp::now(),
+        fetcher: "direct_access",
+        weight: 1.0,
+        success: true,
+        is_banned: false,
+        duration_ms: 5,
+        hint: None,
+        is_file: false,
+        heuristics: &heuristics,
+    };
+    builder.push(&fact, 0);
+    builder.finish(0).unwrap().1
+}
+
+#[test]
+fn row_13_other_releases_are_in_the_pool() {
+    let runtime = Runtime::new().unwrap();
+    for round in 0..times(1, 4, 10) {
+        let mut servers = Servers::start(3);
+        let mut nodes = Nodes::new(3, &servers.urls());
+        // One, or two of three, say more than the others understand.
+        for node in &mut nodes.all[..1 + round % 2] {
+            node.set("NEWER", 1);
+        }
+        nodes.start_all(400, 100);
+        nodes.begun();
+        let nats = operator(&runtime, &servers);
+        let stranger = Origin::random();
+        for n in 1..=3 {
+            let body = with_version(&message(n), VERSION.0 + 1, 0);
+            runtime.block_on(nats.publish(stranger, &format!("{stranger}.1.{n}-{n}"), body)).unwrap();
+        }
+        let named = |said: &crate::nodes::Said| {
+            let of = said.status.peers.iter().find(|peer| peer.origin == stranger.to_string());
+            said.status.counts.rejected >= 3
+                && of.is_some_and(|peer| peer.rejected.as_ref().is_some_and(|why| why.contains("newer release")))
+        };
+        nodes.wait_until(&[0, 1, 2], "who is too new is named", named);
+        nodes.exact_for_late_comers_too(&servers.urls());
+        nodes.wait_until(&[3], "who is too new is named to late comers", named);
+        (0..3).for_each(|broker| servers.kill(broker));
+    }
+}
+
+#[test]
+fn row_15_a_domain_is_forgotten_while_nodes_are_cut_off() {
+    let runtime = Runtime::new().unwrap();
+    let domain = "shop.site0.example";
+    for round in 0..times(1, 4, 100) {
+        let mut servers = Servers::start(3);
+        let proxy = Proxy::start(servers.ports());
+        let mut nodes = Nodes::new(3, &servers.urls());
+        nodes.all[1].connect_to(proxy.urls());
+        for node in &mut nodes.all {
+            // Shares with the domain in them.
+            node.set("SHARE_AFTER", 120);
+        }
+        nodes.start_all(400, 100);
+        nodes.begun();
+        wait(1500);
+        proxy.cut(true);
+        // It knows more of the domain than it has said, and says it late.
+        nodes.wait_until(&[0, 1, 2], "all is recorded", |said| said.is_done);
+        if round % 2 == 1 {
+            nodes.all[2].kill();
+        }
+        let until = Timestamp::now();
+        let nats = operator(&runtime, &servers);
+        runtime.block_on(tell_forgotten(&nats, domain, until)).unwrap();
+        wait(2500);
+        nodes.start_all(400, 100);
+        proxy.cut(false);
+        nodes.settle();
+        let oracle =
+            |nodes: &Nodes| Oracle { forgotten: Some((domain.to_owned(), until.as_millis())), ..nodes.oracle() };
+        forgotten_at(&mut nodes, &oracle);
+        let late = nodes.add(&servers.urls());
+        nodes.all[late].start(0, 1);
+        nodes.settle();
+        forgotten_at(&mut nodes, &oracle);
+        (0..3).for_each(|broker| servers.kill(broker));
+    }
+}
+
+/// All of them have forgotten it, as soon as they have heard that it is to be.
+fn forgotten_at(nodes: &mut Nodes, oracle: &impl Fn(&Nodes) -> Oracle) {
+    // The table is read once a second.
+    wait(2500);
+    nodes.settle();
+    let expected = oracle(nodes);
+    nodes.check_by(&expected);
+}
+
+#[test]
+fn row_16_a_liar_is_excluded_and_included_again() {
+    let runtime = Runtime::new().unwrap();
+    for round in 0..times(1, 4, 20) {
+        let mut servers = Servers::start(3);
+        let mut nodes = Nodes::new(3, &servers.urls());
+        for node in &mut nodes.all {
+            node.set("SHARE_AFTER", 200);
+            node.set("KEEP_AFTER", 10);
+        }
+        nodes.start_all(600, 100);
+        nodes.begun();
+        wait(1500);
+        let liar = nodes.all[2].said().unwrap().status.origin;
+        let nats = operator(&runtime, &servers);
+        runtime.block_on(nats.cells().put(Table::Excluded, &liar, Bytes::from_static(b"it lies"))).unwrap();
+        let is_out = |said: &crate::nodes::Said| {
+            said.status.origin == liar || said.status.peers.iter().any(|peer| peer.origin == liar && peer.excluded)
+        };
+        nodes.wait_until(&[0, 1], "the liar is excluded", is_out);
+        nodes.wait_until(&[2], "the liar knows", |said| said.status.excluded && said.is_done);
+        if round % 2 == 1 {
+            nodes.all[0].kill();
+            nodes.all[0].start(600, 100);
+        }
+        let late = nodes.add(&servers.urls());
+        nodes.all[late].start(0, 1);
+        nodes.settle_among(&[0, 1, late]);
+        let honest = Oracle { logs: nodes.all[..2].iter().map(|node| node.dir.clone()).collect(), ..Oracle::default() };
+        nodes.wait_until(&[0, 1, late], "the liar is excluded", is_out);
+        nodes.check_of(&[0, 1, late], &honest);
+        runtime.block_on(nats.cells().delete(Table::Excluded, &liar, None)).unwrap();
+        let is_back =
+            |said: &crate::nodes::Said| !said.status.excluded && said.status.peers.iter().all(|peer| !peer.excluded);
+        nodes.wait_until(&[0, 1, 2, late], "the liar is back", is_back);
+        nodes.exact_for_late_comers_too(&servers.urls());
+        (0..3).for_each(|broker| servers.kill(broker));
+    }
+}

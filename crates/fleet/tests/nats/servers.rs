@@ -1,0 +1,218 @@
+//! Real brokers on loopback: one, or a cluster of three, with their stores in a folder of their own.
+//!
+//! Owns: starting, killing, stopping and wiping them. Invariant: what is ended was begun here, and ends with the test, even one that
+//! is killed itself. Used by the tests of other crates as well, so that it knows nothing of fetchwise.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Some brokers.
+pub struct Servers {
+    folder: tempfile::TempDir,
+    servers: Vec<Server>,
+}
+
+struct Server {
+    port: u16,
+    config: PathBuf,
+    store: PathBuf,
+    running: Option<Running>,
+}
+
+struct Running {
+    server: Child,
+    /// Ends the server when this process is gone, however that comes about: then its input ends.
+    guard: Child,
+}
+
+impl Running {
+    fn end(mut self) {
+        // The guard first, so that it never kills what has another process's number by then.
+        self.guard.kill().unwrap();
+        self.guard.wait().unwrap();
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
+/// The server that `.ci/nats-server` gets.
+pub fn program() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let program = target.join("nats-server/nats-server");
+    assert!(program.exists(), "there is no {}: `make nats-server` gets it", program.display());
+    program
+}
+
+/// A port that nobody has at the moment, and that nobody is given before somebody listens there: the system gives out ports from 32 768 on,
+/// and each process that runs these tests begins somewhere else.
+pub fn free_port() -> u16 {
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let place = std::process::id().wrapping_mul(7919).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (PORTS.start + place % (PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+#[allow(dead_code, reason = "each test uses some of it")]
+impl Servers {
+    /// Starts `n` of them, and waits until they take connections.
+    pub fn start(n: usize) -> Self {
+        Self::start_with(n, "")
+    }
+
+    /// With more lines in the configuration of each.
+    pub fn start_with(n: usize, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports: Vec<(u16, u16)> = (0..n).map(|_| (free_port(), free_port())).collect();
+        let routes: Vec<String> = ports.iter().map(|(_, route)| format!("nats://127.0.0.1:{route}")).collect();
+        let mut servers = Vec::new();
+        for (number, (port, route)) in ports.iter().enumerate() {
+            let store = folder.path().join(format!("n{number}"));
+            let mut config = format!(
+                "server_name: n{number}\nlisten: \"127.0.0.1:{port}\"\nlame_duck_duration: \"30s\"\n\
+                 jetstream {{ store_dir: {:?}, max_memory_store: 64MB, max_file_store: 4GB }}\n{more}\n",
+                store.display().to_string()
+            );
+            if n > 1 {
+                config.push_str(&format!(
+                    "cluster {{ name: fw, no_advertise: true, listen: \"127.0.0.1:{route}\", routes: [{}] }}\n",
+                    routes.join(", ")
+                ));
+            }
+            let path = folder.path().join(format!("n{number}.conf"));
+            fs::File::create(&path).unwrap().write_all(config.as_bytes()).unwrap();
+            servers.push(Server { port: *port, config: path, store, running: None });
+        }
+        let mut servers = Self { folder, servers };
+        for number in 0..n {
+            servers.revive(number);
+        }
+        servers
+    }
+
+    /// The addresses of all.
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
+    }
+
+    /// Their ports.
+    pub fn ports(&self) -> Vec<u16> {
+        self.servers.iter().map(|server| server.port).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, number: usize) {
+        if let Some(running) = self.servers[number].running.take() {
+            running.end();
+        }
+    }
+
+    /// Starts one again that was killed.
+    pub fn revive(&mut self, number: usize) {
+        let log = self.folder.path().join(format!("n{number}.log"));
+        let server = &mut self.servers[number];
+        if server.running.is_some() {
+            return;
+        }
+        let out = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let mut command = Command::new(program());
+        command.arg("-c").arg(&server.config).stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+        let child = command.spawn().unwrap();
+        let guard = Command::new("sh")
+            .args(["-c", "cat >/dev/null; kill -9 $0", &child.id().to_string()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let running = server.running.insert(Running { server: child, guard });
+        let address: SocketAddr = ([127, 0, 0, 1], server.port).into();
+        let begun = Instant::now();
+        while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "a nats-server does not start: {}", self.log(number));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Had somebody else taken the port, that one would have answered.
+        let ended = running.server.try_wait().unwrap();
+        assert!(ended.is_none(), "a nats-server has ended: {}", self.log(number));
+    }
+
+    /// Stops it where it stands (SIGSTOP).
+    pub fn stop(&self, number: usize) {
+        self.signal(number, "-STOP");
+    }
+
+    /// Lets one go on that was stopped.
+    pub fn resume(&self, number: usize) {
+        self.signal(number, "-CONT");
+    }
+
+    fn signal(&self, number: usize, signal: &str) {
+        let running = self.servers[number].running.as_ref().unwrap();
+        assert!(Command::new("kill").args([signal, &running.server.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Kills it, and takes its store away.
+    pub fn wipe(&mut self, number: usize) {
+        self.kill(number);
+        fs::remove_dir_all(&self.servers[number].store).unwrap();
+    }
+
+    /// Cuts off the end of what a killed one has of a stream, or turns bits of it over, as a failing disk would. Returns how many files
+    /// it had; `draw` gives numbers below others.
+    pub fn damage(&self, number: usize, stream: &str, is_cut: bool, mut draw: impl FnMut(u64) -> u64) -> usize {
+        assert!(self.servers[number].running.is_none(), "it would write while it is damaged");
+        let folder = self.servers[number].store.join("jetstream/$G/streams").join(stream).join("msgs");
+        let mut damaged = 0;
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = fs::read(&path).unwrap();
+            if bytes.is_empty() || path.extension().is_none_or(|extension| extension != "blk") {
+                continue;
+            }
+            let len = bytes.len() as u64;
+            if is_cut {
+                bytes.truncate((len - 1 - draw(len / 2 + 1)) as usize);
+            } else {
+                for _ in 0..8 {
+                    bytes[draw(len) as usize] ^= 1 << draw(8);
+                }
+            }
+            fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+        damaged
+    }
+
+    /// Where it keeps its store.
+    pub fn store(&self, number: usize) -> &Path {
+        &self.servers[number].store
+    }
+
+    /// What it has said.
+    pub fn log(&self, number: usize) -> String {
+        fs::read_to_string(self.folder.path().join(format!("n{number}.log"))).unwrap_or_default()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            if let Some(running) = server.running.take() {
+                running.end();
+            }
+        }
+    }
+}

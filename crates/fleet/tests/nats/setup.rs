@@ -1,0 +1,165 @@
+//! The streams: made, made again, compared, and who may not make them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::transport::nats::{How, Nats, NatsSettings};
+use fetchwise_fleet::transport::{Delivery, Position, Swapped, Table, Transport, TransportError, Want};
+use futures_util::StreamExt;
+
+use crate::conformance::conforms;
+use crate::servers::{Servers, free_port};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn settings(servers: &Servers) -> NatsSettings {
+    NatsSettings::new(servers.urls(), "test")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_broker_conforms() {
+    let servers = Servers::start(1);
+    let nats = Nats::connect(settings(&servers)).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    conforms(&nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_brokers_conform() {
+    let servers = Servers::start(3);
+    let nats = Nats::connect(settings(&servers)).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    conforms(&nats).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_makes_all_once_and_tells_what_differs() {
+    let servers = Servers::start(1);
+    let keeps = NatsSettings { make: false, ..settings(&servers) };
+    let nats = Nats::connect(keeps.clone()).await.unwrap();
+    let error = nats.ready(SOON).await.unwrap_err();
+    assert!(matches!(&error, TransportError::Missing(what) if what == "FW_test"), "{error:?}");
+    assert!(error.to_string().contains("fetchwise fleet init"));
+    let missing = nats.cells().put(Table::Hosts, "a", Bytes::new()).await.unwrap_err();
+    assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
+    let missing = nats.publish(Origin::random(), "a", Bytes::new()).await.unwrap_err();
+    assert!(matches!(missing, TransportError::Missing(_)), "{missing:?}");
+    let made = nats.init(false).await.unwrap();
+    assert_eq!(made.len(), 7);
+    assert!(made.iter().all(|made| made.how == How::Made), "{made:?}");
+    let again = nats.init(false).await.unwrap();
+    assert!(again.iter().all(|made| made.how == How::There), "{again:?}");
+    let day = NatsSettings { max_age: Duration::from_secs(86_400), max_bytes: Some(1 << 30), ..keeps };
+    let day = Nats::connect(day).await.unwrap();
+    day.ready(SOON).await.unwrap();
+    let words =
+        vec!["max_age is 604800 s, not 86400 s".to_owned(), "max_bytes is unlimited, not 1073741824".to_owned()];
+    let found = day.init(false).await.unwrap();
+    assert_eq!(found[0].how, How::Differs(words.clone()));
+    assert!(found[1..].iter().all(|made| made.how == How::There), "{found:?}");
+    assert_eq!(nats.init(false).await.unwrap()[0].how, How::There, "looking changed nothing");
+    assert_eq!(day.init(true).await.unwrap()[0].how, How::Changed(words));
+    assert!(day.init(false).await.unwrap().iter().all(|made| made.how == How::There));
+}
+
+#[tokio::test]
+async fn nobody_there_is_away_and_says_where() {
+    let url = format!("nats://me:secret@127.0.0.1:{}", free_port());
+    let nats = Nats::connect(NatsSettings::new([url], "test")).await.unwrap();
+    let error = nats.ready(Duration::from_secs(2)).await.unwrap_err();
+    assert!(matches!(error, TransportError::Away(_)), "{error:?}");
+    assert!(error.to_string().contains("127.0.0.1") && !error.to_string().contains("secret"), "{error}");
+    assert!(!nats.is_up());
+    assert!(matches!(nats.cells().get(Table::Hosts, "a").await, Err(TransportError::Away(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_refused_without_being_told() {
+    let users = "authorization { users: [ { user: \"ops\", password: \"right\" } ] }";
+    let servers = Servers::start_with(1, users);
+    let url = |word: &str| vec![servers.urls()[0].replace("nats://", &format!("nats://ops:{word}@"))];
+    let wrong = Nats::connect(NatsSettings::new(url("wrongword"), "test")).await.unwrap();
+    let mut last = None;
+    for _ in 0..100 {
+        let error = wrong.ready(Duration::ZERO).await.unwrap_err();
+        let is_refused = matches!(error, TransportError::Refused(_));
+        last = Some(error);
+        if is_refused {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let error = last.unwrap();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+    assert!(!error.to_string().contains("wrongword"), "{error}");
+    Nats::connect(NatsSettings::new(url("right"), "test")).await.unwrap().ready(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_make_streams_is_told_what_is_missing() {
+    let users = "authorization { users: [ { user: \"ops\", password: \"ops\" }, { user: \"node\", password: \"node\", \
+                 permissions: { publish: { deny: [\"$JS.API.STREAM.CREATE.>\", \"$KV.FW_test_forget.>\"] } } } ] }";
+    let servers = Servers::start_with(1, users);
+    let of = |user: &str| {
+        let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:{user}@"));
+        NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url], "test") }
+    };
+    let node = Nats::connect(of("node")).await.unwrap();
+    let error = node.ready(SOON).await.unwrap_err();
+    assert!(matches!(error, TransportError::Missing(_)), "{error:?}");
+    let ops = Nats::connect(of("ops")).await.unwrap();
+    ops.ready(SOON).await.unwrap();
+    ops.init(false).await.unwrap();
+    node.ready(SOON).await.unwrap();
+    let error = node.cells().put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err();
+    assert!(matches!(error, TransportError::Refused(_)), "{error:?}");
+    node.cells().put(Table::Hosts, "e.org", Bytes::new()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_broker_in_the_process_conforms() {
+    let clock = std::sync::Arc::new(fetchwise::time::Clock::System);
+    conforms(&fetchwise_fleet::transport::in_process::Memory::new(clock, 1).node(Origin::random())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_permissions_says_is_enough_and_no_more() {
+    let own = Origin::random();
+    let node = fetchwise_fleet::transport::nats::permissions("test", own).unwrap().replace("CHANGE ME", "word");
+    let servers = Servers::start_with(1, &format!("authorization {{ users: [\n{node}\n] }}"));
+    let of = |user: &str| {
+        let url = servers.urls()[0].replace("nats://", &format!("nats://{user}:word@"));
+        NatsSettings { timeout: Duration::from_secs(1), ..NatsSettings::new([url], "test") }
+    };
+    let ops = Nats::connect(of("ops")).await.unwrap();
+    ops.ready(SOON).await.unwrap();
+    let nats = Nats::connect(of(&format!("node-{}", &own.to_string()[..8]))).await.unwrap();
+    nats.ready(SOON).await.unwrap();
+    let (cells, name) = (nats.cells(), own.to_string());
+    let position = nats.publish(own, "first", Bytes::from_static(b"facts")).await.unwrap();
+    let mut read = nats.read(Position { seq: 1, ..position });
+    assert!(matches!(read.next().await, Some(Ok(Delivery::Message { .. }))));
+    assert!(nats.newest(own).await.unwrap().is_some() && nats.now().await.unwrap().is_some());
+    cells.put(Table::Nodes, &name, Bytes::new()).await.unwrap();
+    assert!(matches!(cells.swap(Table::Hosts, "e.org", None, Bytes::new()).await.unwrap(), Swapped::Done(_)));
+    assert!(matches!(cells.delete(Table::Hosts, "e.org", None).await.unwrap(), Swapped::Done(_)));
+    for table in Table::ALL {
+        cells.list(table).await.unwrap();
+    }
+    assert!(cells.watch(Table::Nodes).next().await.unwrap().is_ok());
+    for body in ["one", "another"] {
+        nats.blobs().put(&name, "note", Bytes::from_static(body.as_bytes())).await.unwrap();
+    }
+    assert_eq!(nats.blobs().get(&name, 100).await.unwrap().unwrap(), &b"another"[..]);
+    assert_eq!(nats.blobs().list().await.unwrap().len(), 1);
+    nats.signal(Origin::random(), Want { epoch: 1, first: 1, last: 1 }).await.unwrap();
+    // And nothing in another's name, or an operator's.
+    let is_refused = |error: TransportError| matches!(error, TransportError::Refused(_));
+    assert!(is_refused(nats.publish(Origin::random(), "second", Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Nodes, &Origin::random().to_string(), Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Forget, "e.org", Bytes::new()).await.unwrap_err()));
+    assert!(is_refused(cells.put(Table::Excluded, &name, Bytes::new()).await.unwrap_err()));
+    assert!(nats.drop_before(1).await.is_err());
+    assert!(nats.blobs().put("another's", "", Bytes::new()).await.is_err());
+}

@@ -1,0 +1,136 @@
+//! What a transport does that has no better way of its own: over a stream that has lost messages, the last ones too, and readers that hang.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::NOW;
+use fetchwise::time::Clock;
+use fetchwise_fleet::Origin;
+use fetchwise_fleet::transport::in_process::{Memory, Node};
+use fetchwise_fleet::transport::{Blobs, Bounds, Cells, Delivery, Position, Transport, TransportError, Want};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::timeout;
+
+/// What takes longer would wait for ever.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A broker with nothing but what every broker has.
+struct Plain {
+    node: Node,
+    /// So many readers hang from their first message on.
+    hang: AtomicUsize,
+}
+
+impl Transport for Plain {
+    fn publish<'a>(
+        &'a self,
+        origin: Origin,
+        id: &'a str,
+        body: Bytes,
+    ) -> BoxFuture<'a, Result<Position, TransportError>> {
+        self.node.publish(origin, id, body)
+    }
+
+    fn read(&self, from: Position) -> BoxStream<'_, Result<Delivery, TransportError>> {
+        let less = |left: usize| left.checked_sub(1);
+        match self.hang.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => self.node.read(from).take(1).chain(stream::pending()).boxed(),
+            Err(_) => self.node.read(from),
+        }
+    }
+
+    fn bounds(&self) -> BoxFuture<'_, Result<Bounds, TransportError>> {
+        self.node.bounds()
+    }
+
+    fn cells(&self) -> &dyn Cells {
+        self.node.cells()
+    }
+
+    fn blobs(&self) -> &dyn Blobs {
+        self.node.blobs()
+    }
+
+    fn signal(&self, to: Origin, want: Want) -> BoxFuture<'_, Result<(), TransportError>> {
+        self.node.signal(to, want)
+    }
+
+    fn signals(&self, own: Origin) -> BoxStream<'_, Result<Want, TransportError>> {
+        self.node.signals(own)
+    }
+
+    fn is_up(&self) -> bool {
+        self.node.is_up()
+    }
+}
+
+fn text(n: u64) -> Bytes {
+    Bytes::from(format!("message {n}"))
+}
+
+/// Ten messages of two origins in turn, the first of which is `one`'s.
+async fn ten() -> (Arc<Memory>, Plain, [Origin; 2]) {
+    let broker = Memory::new(Arc::new(Clock::fixed(NOW)), 2);
+    let both = [Origin::random(), Origin::random()];
+    let plain = Plain { node: broker.node(both[0]), hang: AtomicUsize::new(0) };
+    for n in 1..=10 {
+        plain.publish(both[(n as usize + 1) % 2], &format!("{n}"), text(n)).await.unwrap();
+    }
+    (broker, plain, both)
+}
+
+async fn newest(plain: &Plain, of: Origin) -> Option<Bytes> {
+    timeout(LONG, plain.newest(of)).await.expect("it does not wait for what is gone").unwrap()
+}
+
+async fn said(plain: &Plain, of: Origin, seq: u64) -> Vec<Bytes> {
+    let incarnation = plain.bounds().await.unwrap().incarnation;
+    let said = plain.said_by(of, Position { incarnation, seq });
+    timeout(LONG, said).await.expect("it does not wait for what is gone").unwrap()
+}
+
+#[tokio::test]
+async fn the_newest_is_told_although_the_streams_last_messages_are_gone() {
+    let (broker, plain, [one, two]) = ten().await;
+    assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(9)), Some(text(10))));
+    assert_eq!(said(&plain, one, 4).await, [5, 7, 9].map(text));
+    assert!([9, 10].iter().all(|seq| broker.lose(*seq)));
+    assert_eq!((newest(&plain, one).await, newest(&plain, two).await), (Some(text(7)), Some(text(8))));
+    assert_eq!(said(&plain, two, 4).await, [4, 6, 8].map(text));
+    assert_eq!(newest(&plain, Origin::random()).await, None);
+    (1..=8).for_each(|seq| assert!(broker.lose(seq)));
+    assert_eq!(newest(&plain, one).await, None, "nothing is left");
+    assert!(said(&plain, one, 1).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_reader_that_hangs_is_not_taken_for_the_end() {
+    let (_, plain, [one, two]) = ten().await;
+    plain.hang.store(1, Ordering::Relaxed);
+    assert_eq!(newest(&plain, two).await, Some(text(10)));
+    plain.hang.store(3, Ordering::Relaxed);
+    assert_eq!(said(&plain, one, 1).await, [1, 3, 5, 7, 9].map(text), "each brings one, and then says nothing");
+}
+
+#[tokio::test]
+async fn a_broker_that_goes_away_meanwhile_is_no_answer() {
+    let (broker, plain, [one, _]) = ten().await;
+    assert!(broker.lose(10));
+    let node = broker.clone();
+    let asked = plain.newest(one);
+    let cut = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        node.cut(one, true);
+    };
+    let (newest, ()) = timeout(LONG, futures_util::future::join(asked, cut)).await.unwrap();
+    assert!(matches!(newest, Err(TransportError::Away(_))), "{newest:?}");
+    let (said, seq) = (plain.said_by(one, Position::default()).now_or_never(), plain.bounds().await);
+    assert!(seq.is_err() && said.is_some_and(|said| said.is_err()));
+}

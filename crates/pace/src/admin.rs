@@ -1,0 +1,60 @@
+//! Ending a hold before its time, and forgetting a host, because an operator says so.
+//!
+//! Invariants: with a hold nothing else is forgotten: the rate stays what was learned, and the request after it is one alone, as ever.
+//! Of a host that is forgotten only what is under way stays. Must not know who asks.
+
+use super::Pace;
+use crate::limiter::admission::Round;
+use crate::limiter::host::HostEntry;
+use crate::limiter::shared_levels::end_hold;
+use crate::signals::response::{Cause, Level};
+use fetchwise_types::time::Timestamp;
+
+impl Pace {
+    /// Ends every hold that keeps `host` from being asked, its site's and its address's among them. Returns until when the longest of
+    /// them would have been; none when there was none. The keeper is told.
+    pub fn release(&self, host: &str, now: Timestamp) -> Option<Timestamp> {
+        let mut ended = Vec::new();
+        {
+            let mut entry = self.hosts.get_mut(&self.key(host))?;
+            let (site, address) = (entry.who().site, entry.who().address);
+            if let Some(until) = entry.end_hold(now.as_millis()) {
+                ended.push((until, Level::Host, entry.who().name.to_string(), entry.remembered()));
+            }
+            for (level, map, key) in [(Level::Site, &self.sites, site), (Level::Address, &self.addresses, address)] {
+                if let Some(mut shared) = map.get_mut(&key) {
+                    let shared = &mut *shared;
+                    if let Some(kept) = shared.kept.as_deref_mut()
+                        && let Some(until) = end_hold(&mut kept.cold, kept.hot.as_deref_mut(), now.as_millis())
+                    {
+                        ended.push((until, level, shared.name.to_string(), kept.remembered()));
+                    }
+                }
+            }
+        }
+        let longest = ended.iter().map(|(until, ..)| *until).max();
+        // With no lock held.
+        for (_, level, name, state) in ended {
+            self.keep(level, &name, state, Cause::Released, now);
+        }
+        longest.map(Timestamp::from_millis)
+    }
+
+    /// Forgets what was learned of a host itself: it begins as one that was never asked, and nothing of it goes to the keeper any more.
+    /// Requests that are under way still count as such. What its site and its address have shown is not its own, and stays.
+    pub fn forget(&self, host: &str, now: Timestamp) {
+        let key = self.key(host);
+        let is_under_way = |entry: &HostEntry| entry.hot().is_some_and(|hot| hot.in_flight > 0);
+        if self.hosts.remove_if(&key, |_, entry| !is_under_way(entry)).is_some() {
+            return;
+        }
+        let Some(mut entry) = self.hosts.get_mut(&key) else { return };
+        let (settings, host) = (&self.settings, &mut *entry);
+        let in_flight = host.forget();
+        let mut round = Round { settings, key, host, site: None, address: None, now: now.as_millis() };
+        round.wake();
+        if let Some(live) = round.live(Level::Host) {
+            live.hot.in_flight = in_flight;
+        }
+    }
+}

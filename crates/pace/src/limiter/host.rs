@@ -1,0 +1,188 @@
+//! The entry of a host: who it is, what is remembered of it, and, while it is asked, what that takes, in one piece of memory.
+//!
+//! A request costs one look-up in a table of pointers and what that pointer leads to. A host that nobody else of its site was seen
+//! beside is *alone*: its site has nothing to say about it and is not even looked up. Invariants: an entry of a host that is not asked
+//! has no room for what only those have that are; a host counts as alone for fifty minutes at most before its site, which keeps what it
+//! knows for an hour, is asked again. Must not know the rules.
+
+use crate::limiter::active_state::Hot;
+use crate::limiter::rate_gate::{Live, Rules};
+use crate::limiter::shared_levels::{Kept, end_hold, is_remembered};
+use crate::persistence::persisted_state::Remembered;
+
+/// A host believes so long that it is alone: less than its site keeps who was asked.
+const ALONE_MS: i64 = crate::limiter::active_state::HOT_MS * 5 / 6;
+
+/// Who a host is.
+#[derive(Debug, Default)]
+pub(crate) struct Who {
+    pub(crate) name: Box<str>,
+    /// Its site, and the address that it was asked at last (0 for none), by the hashes of their names.
+    pub(crate) site: u64,
+    pub(crate) address: u64,
+    /// When its site last knew of no other host; `i64::MIN` when it does.
+    alone: i64,
+}
+
+/// A host's own piece of memory.
+#[derive(Debug)]
+pub(crate) struct Host<K> {
+    who: Who,
+    kept: K,
+}
+
+/// What is kept of a host that was asked within the hour.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    cold: Remembered,
+    hot: Hot,
+}
+
+/// A host.
+#[derive(Debug)]
+pub(crate) enum HostEntry {
+    Cold(Box<Host<Remembered>>),
+    Warm(Box<Host<Warm>>),
+}
+
+impl HostEntry {
+    pub(crate) fn new(name: &str) -> Self {
+        let who = Who { name: name.into(), site: 0, address: 0, alone: i64::MIN };
+        Self::Cold(Box::new(Host { who, kept: Remembered::default() }))
+    }
+
+    pub(crate) fn who(&self) -> &Who {
+        match self {
+            Self::Cold(host) => &host.who,
+            Self::Warm(host) => &host.who,
+        }
+    }
+
+    pub(crate) fn who_mut(&mut self) -> &mut Who {
+        match self {
+            Self::Cold(host) => &mut host.who,
+            Self::Warm(host) => &mut host.who,
+        }
+    }
+
+    pub(crate) fn cold(&self) -> &Remembered {
+        match self {
+            Self::Cold(host) => &host.kept,
+            Self::Warm(host) => &host.kept.cold,
+        }
+    }
+
+    /// What is kept of it only while it is asked.
+    pub(crate) fn hot(&self) -> Option<&Hot> {
+        match self {
+            Self::Cold(_) => None,
+            Self::Warm(host) => Some(&host.kept.hot),
+        }
+    }
+
+    /// What is remembered, with the rate of now.
+    pub(crate) fn remembered(&self) -> Remembered {
+        Kept::with_rate(*self.cold(), self.hot())
+    }
+
+    /// Makes sure that there is what is kept while it is asked; `rate` is where it starts if it was not asked lately.
+    pub(crate) fn wake(&mut self, par_max: u8, rate: impl FnOnce(&Remembered) -> f64, now: i64) {
+        match self {
+            Self::Warm(host) if !host.kept.hot.is_idle(now) => {}
+            Self::Warm(host) => {
+                let Warm { cold, hot } = &mut host.kept;
+                *hot = Hot::new(cold, par_max, rate(cold), now);
+            }
+            Self::Cold(host) => {
+                let cold = host.kept;
+                let hot = Hot::new(&cold, par_max, rate(&cold), now);
+                let who = std::mem::take(&mut host.who);
+                *self = Self::Warm(Box::new(Host { who, kept: Warm { cold, hot } }));
+            }
+        }
+    }
+
+    /// The host under the hand, if it is asked.
+    pub(crate) fn awake(&mut self, rules: Rules, now: i64) -> Option<Live<'_>> {
+        match self {
+            Self::Cold(_) => None,
+            Self::Warm(host) => {
+                let Warm { cold, hot } = &mut host.kept;
+                let now = now.max(hot.at);
+                Some(Live { cold, hot, rules, now })
+            }
+        }
+    }
+
+    /// Takes up what was remembered. Nothing changes while requests are under way.
+    pub(crate) fn restore(&mut self, cold: Remembered) {
+        if self.hot().is_none_or(|hot| hot.in_flight == 0) {
+            self.cool_to(cold.with_wish_of(self.cold()));
+        }
+    }
+
+    /// Forgets everything but who it is. Returns how many requests were under way.
+    pub(crate) fn forget(&mut self) -> u8 {
+        let in_flight = self.hot().map_or(0, |hot| hot.in_flight);
+        self.cool_to(Remembered::default());
+        in_flight
+    }
+
+    /// Ends a hold that lasts beyond `now`, and says until when it would have been.
+    pub(crate) fn end_hold(&mut self, now: i64) -> Option<i64> {
+        match self {
+            Self::Cold(host) => end_hold(&mut host.kept, None, now),
+            Self::Warm(host) => end_hold(&mut host.kept.cold, Some(&mut host.kept.hot), now),
+        }
+    }
+
+    /// Keeps only what is remembered of whom is not asked any more. Returns whether that is anything.
+    pub(crate) fn cool(&mut self, now: i64) -> bool {
+        if self.hot().is_some_and(|hot| hot.is_idle(now)) {
+            self.cool_to(self.remembered());
+        }
+        self.hot().is_some() || is_remembered(self.cold(), now)
+    }
+
+    fn cool_to(&mut self, cold: Remembered) {
+        let who = std::mem::take(self.who_mut());
+        *self = Self::Cold(Box::new(Host { who, kept: cold }));
+    }
+}
+
+impl Who {
+    /// Whether no other host of its site, and no address, has to be looked at.
+    pub(crate) fn is_alone(&self, now: i64) -> bool {
+        self.address == 0 && self.alone != i64::MIN && (0..ALONE_MS).contains(&now.saturating_sub(self.alone))
+    }
+
+    /// Its site knows of no other host at this time, or else it does.
+    pub(crate) fn set_alone(&mut self, at: Option<i64>) {
+        self.alone = at.unwrap_or(i64::MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_one_piece_of_memory_and_a_pointer_to_it() {
+        let who = size_of::<Who>();
+        assert_eq!((who, size_of::<HostEntry>()), (40, 16));
+        assert_eq!((size_of::<Host<Remembered>>(), size_of::<Host<Warm>>()), (who + 64, who + 64 + 96));
+    }
+
+    #[test]
+    fn a_host_is_alone_until_its_site_says_otherwise_and_not_for_long() {
+        let mut who = Who { alone: i64::MIN, ..Who::default() };
+        assert!(!who.is_alone(0));
+        who.set_alone(Some(1000));
+        assert!(who.is_alone(1000) && who.is_alone(1000 + ALONE_MS - 1) && !who.is_alone(1000 + ALONE_MS));
+        assert!(!who.is_alone(999), "a clock that goes back says nothing");
+        who.address = 7;
+        assert!(!who.is_alone(2000), "an address is looked up");
+        (who.address, who.alone) = (0, i64::MIN);
+        assert!(!who.is_alone(2000));
+    }
+}

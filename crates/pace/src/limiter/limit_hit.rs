@@ -1,0 +1,345 @@
+//! An event: which window is to blame, how low its ceiling is set, and how long nothing goes out.
+//!
+//! Invariant: an event lowers no ceiling that was not tried, and after it nothing goes out before its hold has ended. Must not know
+//! how an event is recognised.
+
+use std::time::Duration;
+
+use super::window::{Counts, SECONDS, WINDOWS};
+use crate::limiter::active_state::{Look, Trial};
+use crate::limiter::rate_gate::{Live, RATE_MIN, rate_of};
+use crate::persistence::float16::Small;
+use crate::signals::response::Cause;
+
+/// Cuts within this are of one fall.
+const CUTS_MS: i64 = 15 * 60_000;
+/// No hold grows beyond this by itself.
+const HOLD_MAX_S: f64 = 320.0 * 60.0;
+/// Limits below this many requests a second are rare.
+const LIKELY: f64 = 0.5;
+/// A first 429 without a time holds the host so briefly: a limit of ten seconds lets requests through again then, one of a minute rarely.
+const BRIEF_S: f64 = 11.0;
+/// What is left of a ceiling that has become too high, and of that when it is blocked again within [`CUTS_MS`].
+const FALL: f64 = 0.85;
+const FALL_AGAIN: f64 = 0.7;
+/// So few answers after a hold mean that it was too short.
+const TOO_EARLY: u16 = 10;
+
+/// What was found to be an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) cause: Cause,
+    pub(crate) counts: Counts,
+    pub(crate) in_flight: u8,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Live<'_> {
+    /// Draws the consequences of an event. Returns when its hold ends.
+    pub(crate) fn event(&mut self, found: &Found) -> i64 {
+        self.touch();
+        // What time has forgiven stays forgiven: from now on it is counted from this event.
+        let (fails, is_sure) = (self.cold.fails(self.now), self.cold.is_sure(self.now));
+        (self.cold.failed, self.cold.event) = (fails, seconds(self.now));
+        self.cold.set_sure(is_sure);
+        if !self.rules.is_fixed {
+            self.blame(found);
+        }
+        let asked = self.asked(found.retry_after);
+        let is_early = self.hot.trouble().fresh > 0;
+        let first = hold_s(found.cause);
+        let usual = match self.cold.penalty.some() {
+            Some(penalty) if matches!(found.cause, Cause::Limited | Cause::Wall) => {
+                if is_early {
+                    (1.5 * penalty).max(first / 2.0)
+                } else {
+                    (0.7 * penalty).max(first / 2.0)
+                }
+            }
+            _ => first,
+        };
+        let usual = if self.hot.trouble().is_brief { BRIEF_S } else { usual };
+        let hold_s = asked.unwrap_or(usual.min(HOLD_MAX_S));
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.event = now;
+        (trouble.errors, trouble.walls) = (0.0, 0.0);
+        (trouble.top_since, trouble.slow, trouble.crowd) = (0, 0, 0);
+        trouble.doubt = None;
+        self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// The trial of a hold was blocked: the hold goes on, half as long again.
+    pub(crate) fn trial_blocked(&mut self, retry_after: Option<Duration>) -> i64 {
+        self.touch();
+        let grown = self.longer();
+        let hold_s = self.asked(retry_after).unwrap_or(grown);
+        self.hold_for(hold_s, Trial::Wanted)
+    }
+
+    /// How long the hold goes on after a trial that was blocked, unless the host says it.
+    fn longer(&mut self) -> f64 {
+        let now = self.now;
+        let penalty = self.cold.penalty.get();
+        let trouble = self.hot.trouble();
+        let held = f64::from(trouble.hold_s);
+        if std::mem::take(&mut trouble.is_brief) {
+            return (hold_s(Cause::Limited) - held).max(held);
+        }
+        let passed = now.saturating_sub(trouble.event) as f64 / 1000.0;
+        // What the host took last time is waited for first; after that the whole wait grows by more than half each time.
+        let left = 1.02 * penalty - passed;
+        if left > 0.05 * penalty { left.max(1.0) } else { (1.5 * held).max(0.7 * passed).min(HOLD_MAX_S) }
+    }
+
+    /// The trial of a hold was answered as it should be.
+    pub(crate) fn trial_good(&mut self) {
+        self.touch();
+        if std::mem::take(&mut self.hot.trouble().is_brief) {
+            self.blame_the_shortest();
+        }
+        let event = self.hot.trouble().event;
+        self.cold.penalty = Small::new(self.now.saturating_sub(event) as f64 / 1000.0);
+        self.cold.set_trial(false);
+        let trouble = self.hot.trouble();
+        (trouble.trial, trouble.fresh) = (Trial::No, TOO_EARLY);
+        let (ceiling, _) = self.ceiling();
+        if self.rate() > ceiling / 2.0 {
+            self.set_rate(ceiling / 2.0);
+        }
+        self.schedule();
+    }
+
+    /// Nothing goes out for so long, and then one request alone if `trial` says so.
+    pub(crate) fn hold_for(&mut self, hold_s: f64, trial: Trial) -> i64 {
+        let until = self.now.saturating_add((hold_s * 1000.0).round() as i64);
+        self.cold.hold_until = seconds(until.saturating_add(999));
+        self.cold.set_trial(trial == Trial::Wanted);
+        self.hot.next = self.hot.next.min(until);
+        let trouble = self.hot.trouble();
+        (trouble.hold, trouble.hold_s, trouble.trial) = (until, hold_s as f32, trial);
+        until
+    }
+
+    /// The hold that the host asked for, with a second for clocks that differ.
+    fn asked(&self, retry_after: Option<Duration>) -> Option<f64> {
+        let asked = retry_after.map(|span| span.as_secs_f64()).filter(|seconds| *seconds > 0.0);
+        asked.map(|seconds| (seconds + 1.0).min(self.rules.retry_after_max_s.max(1.0)))
+    }
+
+    /// Finds the window that is to blame and lowers its ceiling.
+    fn blame(&mut self, found: &Found) {
+        let counts = &found.counts;
+        // Good answers to requests that went out a little later may have been quicker: they clear nothing.
+        let overtaken = f64::from(found.in_flight.max(1));
+        let suspects: [bool; WINDOWS] = std::array::from_fn(|window| {
+            rate_of(counts, window) + overtaken / SECONDS[window] > self.cold.clean[window].get()
+        });
+        let old_hi = self.cold.hi;
+        for window in (0..WINDOWS).filter(|window| suspects[*window]) {
+            self.lower_hi(window, rate_of(counts, window));
+            self.cold.clean[window] = self.cold.clean[window].min(Small::new(rate_of(counts, window)));
+        }
+        let look = self.hot.trouble().look.take();
+        match look {
+            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
+                self.look_failed(window, before, rate_of(counts, window));
+                self.cold.set_why(Some(window), found.cause);
+                return;
+            }
+            Some(Look { window: None, tried, before, .. }) if f64::from(found.in_flight) >= tried => {
+                self.cold.par_cap = before as u8;
+                self.cold.failed = self.cold.failed.saturating_add(1);
+                self.cold.set_why(None, found.cause);
+                return;
+            }
+            // The look had not begun to show; its ceiling goes back to what it was.
+            Some(Look { window: Some(window), before, .. }) => self.cold.cap[window] = Small::new(before),
+            Some(Look { window: None, before, .. }) => self.cold.par_cap = before as u8,
+            None => {}
+        }
+        let (ceiling, top) = self.ceiling();
+        if let Some(window) = top.and_then(|top| self.met_again(top, &old_hi, counts)) {
+            self.cap_below(window, rate_of(counts, window), found.cause);
+            return;
+        }
+        match top {
+            Some(window) if self.rate() > 0.9 * ceiling => {
+                self.cut(window, ceiling, counts, found.cause, old_hi[window].get())
+            }
+            _ => self.blame_a_suspect(&suspects, found),
+        }
+        self.blame_those_at_once(found);
+    }
+
+    /// That many at once may be what was refused, rather than that many a second; or it is now known not to be.
+    fn blame_those_at_once(&mut self, found: &Found) {
+        let crowd = self.hot.trouble().crowd;
+        if found.cause != Cause::Unavailable || found.retry_after.is_some() || crowd == 0 {
+            return;
+        }
+        if crowd <= self.cold.par_cap {
+            self.cold.par_cap = 0;
+        } else if crowd > self.cold.par_clean.max(1) {
+            self.cold.par_cap = crowd - 1;
+        }
+    }
+
+    /// A 503 without a time, and none so far that would make it an event. Returns whether it ends a look higher: that the look has met
+    /// the limit is known then, and needs no hold.
+    pub(crate) fn look_refused(&mut self, counts: &Counts, in_flight: u8) -> bool {
+        match self.hot.trouble.as_ref().and_then(|trouble| trouble.look) {
+            Some(Look { window: Some(window), tried, before, .. }) if rate_of(counts, window) > 0.85 * tried => {
+                self.hot.trouble().look = None;
+                self.look_failed(window, before, rate_of(counts, window));
+                self.cold.set_why(Some(window), Cause::Unavailable);
+            }
+            Some(Look { window: None, tried, before, .. }) if f64::from(in_flight) >= tried => {
+                let trouble = self.hot.trouble();
+                (trouble.look, trouble.errors, trouble.crowd) = (None, 0.0, 0);
+                self.cold.par_cap = before as u8;
+                self.cold.failed = self.cold.fails(self.now).saturating_add(1);
+                self.cold.set_why(None, Cause::Unavailable);
+            }
+            _ => return false,
+        }
+        self.schedule();
+        true
+    }
+
+    /// A longer window that holds as many requests as when it was blocked before, where the one that was blamed does not: that is the
+    /// one that the host counts over.
+    fn met_again(&self, top: usize, old_hi: &Counts, counts: &Counts) -> Option<usize> {
+        let is_met = |window: usize| {
+            let (before, count) = (old_hi[window].get() * SECONDS[window], counts[window].get());
+            before > 0.0 && (count - before).abs() <= (0.05 * before).max(1.5)
+        };
+        let is_lower = |window: usize| safe(0.9, rate_of(counts, window), window) < self.cold.cap[top].get();
+        // Much is within an hour that has nothing to do with limits.
+        (top + 1..WINDOWS - 1).find(|window| is_met(*window) && is_lower(*window)).filter(|_| !is_met(top))
+    }
+
+    fn cap_below(&mut self, window: usize, rate: f64, cause: Cause) {
+        self.cold.cap[window] = Small::new(safe(0.9, rate, window).max(RATE_MIN));
+        self.cold.set_why(Some(window), cause);
+        self.set_rate(self.rate());
+    }
+
+    /// The ceiling itself was too high: the host allows less than it did.
+    fn cut(&mut self, window: usize, ceiling: f64, counts: &Counts, cause: Cause, old_hi: f64) {
+        let now = self.now;
+        let trouble = self.hot.trouble();
+        trouble.cuts = if now.saturating_sub(trouble.cut_at) > CUTS_MS { 1 } else { trouble.cuts.saturating_add(1) };
+        trouble.cut_at = now;
+        let cuts = trouble.cuts;
+        let lo = self.cold.lo.get();
+        let is_close = old_hi > 0.0 && (old_hi - rate_of(counts, window)) * SECONDS[window] <= 1.5;
+        let cap = if cuts == 1 && is_close {
+            // The limit is where it was met before; the ceiling was a request too close to it.
+            (0.97 * ceiling).min(safe(0.9, rate_of(counts, window), window))
+        } else if cuts == 1 && lo > 0.0 && lo < 0.93 * ceiling {
+            lo
+        } else {
+            let rate = rate_of(counts, window);
+            let longer =
+                (window + 1..WINDOWS).map(|longer| rate_of(counts, longer)).find(|longer| *longer < 0.9 * rate);
+            let share = match longer {
+                Some(longer) => 0.9 * (longer / rate).sqrt(),
+                None => FALL,
+            };
+            // Whoever is blocked again soon has come down further than that.
+            let again = FALL * FALL_AGAIN.powi(i32::from(cuts) - 1);
+            let share = if cuts > 1 { share.min(again) } else { share }.clamp(0.5, 0.9);
+            // A window that was empty after a hold, and is not full yet, shows what is too many by itself.
+            (ceiling * share).min(safe(0.9, rate, window)).max(0.3 * ceiling)
+        };
+        self.cold.cap[window] = Small::new(cap.max(RATE_MIN));
+        if cuts > 1 {
+            self.cold.failed = self.cold.failed.saturating_add(1);
+            self.cold.lo = self.cold.lo.min(Small::new(cap));
+        }
+        for at in 0..WINDOWS {
+            self.cold.clean[at] = self.cold.clean[at].min(Small::new(rate_of(counts, at)));
+        }
+        self.lower_hi(window, rate_of(counts, window));
+        self.cold.set_why(Some(window), cause);
+        self.set_rate(self.rate());
+    }
+
+    /// A ramp has met a limit: the likeliest of the windows that were never so full takes the blame.
+    fn blame_a_suspect(&mut self, suspects: &[bool; WINDOWS], found: &Found) {
+        let mut guess = guess(found);
+        // Rates below this are hardly ever a limit: the ramp was short, and a shorter window is likelier.
+        while guess > 0 && found.retry_after.is_none() && rate_of(&found.counts, guess) < LIKELY {
+            guess -= 1;
+        }
+        match in_order(guess).find(|window| suspects[*window]) {
+            Some(window) => {
+                self.cap_below(window, rate_of(&found.counts, window), found.cause);
+                // Nothing but the guess speaks for the minute: how soon a request goes through again will tell.
+                let is_bare = found.cause == Cause::Limited && found.retry_after.is_none();
+                self.hot.trouble().is_brief =
+                    is_bare && SECONDS[window] == 60.0 && suspects[0] && self.cold.penalty.is_none();
+            }
+            None => {
+                self.cold.set_why(None, found.cause);
+                self.set_rate(0.7 * self.rate().min(self.rules.rate_max));
+            }
+        }
+    }
+
+    /// A minute's limit would hardly have let a request through again so soon: it counts over the shortest window, or is a bucket.
+    fn blame_the_shortest(&mut self) {
+        let cause = self.cold.cause();
+        if let Some(blamed) = self.cold.blamed() {
+            self.cold.cap[blamed] = Small::NONE;
+        }
+        self.cold.cap[0] = Small::new(safe(0.9, self.cold.hi[0].get(), 0).max(RATE_MIN));
+        self.cold.set_why(Some(0), cause);
+    }
+
+    pub(crate) fn lower_hi(&mut self, window: usize, rate: f64) {
+        let known = self.cold.hi[window].some().unwrap_or(f64::INFINITY);
+        self.cold.hi[window] = Small::new(rate.min(known));
+    }
+}
+
+/// A ceiling below a rate that was blocked: by a share, and by a request and a half, since few requests are counted coarsely.
+pub(crate) fn safe(share: f64, rate: f64, window: usize) -> f64 {
+    (rate / 4.0).max((share * rate).min(rate - 1.5 / SECONDS[window]))
+}
+
+/// The windows in the order in which they are suspected: from the guess upward, then downward from it, the hour last.
+pub(crate) fn in_order(guess: usize) -> impl Iterator<Item = usize> {
+    let hour = WINDOWS - 1;
+    let first = (guess == hour).then_some(hour);
+    let last = (guess != hour).then_some(hour);
+    first.into_iter().chain(guess..hour).chain((0..guess.min(hour)).rev()).chain(last)
+}
+
+/// The window that a host's answer points to.
+fn guess(found: &Found) -> usize {
+    match (found.retry_after.map(|span| span.as_secs()).filter(|seconds| *seconds > 0), found.cause) {
+        (Some(0..=60), _) => 1,
+        (Some(61..=300), _) => 2,
+        (Some(301..=900), _) => 3,
+        (Some(_), _) => 4,
+        (None, Cause::Limited) => 1,
+        (None, Cause::Wall) => 2,
+        (None, _) => 0,
+    }
+}
+
+/// How long nothing goes out when the host does not say.
+fn hold_s(cause: Cause) -> f64 {
+    match cause {
+        Cause::Limited => 30.0,
+        Cause::Wall => 120.0,
+        _ => 5.0,
+    }
+}
+
+/// Whole seconds since the epoch, from 1970 to 2106.
+pub(crate) fn seconds(ms: i64) -> u32 {
+    u32::try_from(ms.div_euclid(1000).max(0)).unwrap_or(u32::MAX)
+}

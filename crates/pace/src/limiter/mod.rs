@@ -1,0 +1,13 @@
+//! The limiter: the state of each host, site and address while it is in use, and the rules that admit a request.
+//!
+//! Must not know: how state is written to disk.
+
+pub(crate) mod active_state;
+pub(crate) mod admission;
+pub(crate) mod ceiling_probe;
+pub(crate) mod host;
+pub(crate) mod limit_hit;
+pub(crate) mod permit;
+pub(crate) mod rate_gate;
+pub(crate) mod shared_levels;
+pub(crate) mod window;

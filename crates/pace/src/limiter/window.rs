@@ -1,0 +1,115 @@
+//! The five windows that requests are counted over, and the rings that count them.
+//!
+//! Invariant: a count covers exactly its window, up to the spread of requests within the oldest quarter. Must not know limits.
+
+use crate::persistence::float16::Small;
+
+/// How many windows there are.
+pub(crate) const WINDOWS: usize = 5;
+/// The windows in seconds. Most limiters of the web count over one of these; the others are met by the nearest.
+pub(crate) const SECONDS: [f64; WINDOWS] = [10.0, 60.0, 300.0, 900.0, 3600.0];
+/// The windows as a person reads them.
+pub(crate) const NAMES: [&str; WINDOWS] = ["10 s", "1 min", "5 min", "15 min", "1 h"];
+/// A quarter of the shortest window, in milliseconds, and how many of those are a quarter of each.
+const QUARTER_MS: i64 = 2_500;
+const QUARTERS: [i64; WINDOWS] = [1, 6, 30, 90, 360];
+
+/// Requests within each window, or within each window's share of something.
+pub(crate) type Counts = [Small; WINDOWS];
+
+/// The counts of the last quarters of each window, the running one among them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rings([[u16; WINDOWS]; WINDOWS]);
+
+impl Rings {
+    /// Empties the quarters that began after `from` and no later than `to`.
+    pub(crate) fn advance(&mut self, from: i64, to: i64) {
+        let (last, now) = (from.div_euclid(QUARTER_MS), to.div_euclid(QUARTER_MS));
+        // Within the shortest quarter no other begins either, and most requests of a busy host are that close.
+        if last >= now {
+            return;
+        }
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
+            let (last, now) = (last.div_euclid(quarter), now.div_euclid(quarter));
+            if now - last >= WINDOWS as i64 {
+                *ring = [0; WINDOWS];
+                continue;
+            }
+            for number in 0..now - last {
+                ring[place(now - number)] = 0;
+            }
+        }
+    }
+
+    /// Counts `cost` requests at `now`, to which it has been advanced.
+    pub(crate) fn add(&mut self, cost: u16, now: i64) {
+        let now = now.div_euclid(QUARTER_MS);
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
+            let running = &mut ring[place(now.div_euclid(quarter))];
+            *running = running.saturating_add(cost);
+        }
+    }
+
+    /// Takes `cost` requests back that were counted lately.
+    pub(crate) fn subtract(&mut self, cost: u16, now: i64) {
+        if cost == 0 {
+            return;
+        }
+        let now = now.div_euclid(QUARTER_MS);
+        for (ring, quarter) in self.0.iter_mut().zip(QUARTERS) {
+            let running = &mut ring[place(now.div_euclid(quarter))];
+            *running = running.saturating_sub(cost);
+        }
+    }
+
+    /// How many requests were made within window `window` up to `now`, to which it has been advanced.
+    pub(crate) fn count(&self, window: usize, now: i64) -> f64 {
+        let (ring, quarter) = (&self.0[window], QUARTER_MS * QUARTERS[window]);
+        let number = now.div_euclid(quarter);
+        let passed = (now - number * quarter) as f64 / quarter as f64;
+        let oldest = ring[place(number - 4)];
+        let all: u32 = ring.iter().map(|count| u32::from(*count)).sum();
+        f64::from(all - u32::from(oldest)) + f64::from(oldest) * (1.0 - passed)
+    }
+
+    /// The counts of all windows.
+    pub(crate) fn counts(&self, now: i64) -> Counts {
+        std::array::from_fn(|window| Small::new(self.count(window, now)))
+    }
+}
+
+fn place(quarter: i64) -> usize {
+    quarter.rem_euclid(WINDOWS as i64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_requests_are_counted_as_many_as_the_window_holds() {
+        let (mut rings, mut last) = (Rings::default(), 0);
+        for step in 0..20_000i64 {
+            let now = 1_000_000 + step * 400;
+            rings.advance(last, now);
+            rings.add(1, now);
+            last = now;
+        }
+        for (window, seconds) in SECONDS.iter().enumerate() {
+            let count = rings.count(window, last);
+            assert!((count - seconds * 2.5).abs() < 2.0, "{seconds}: {count}");
+        }
+    }
+
+    #[test]
+    fn what_is_older_than_a_window_is_forgotten_and_time_that_goes_back_changes_nothing() {
+        let mut rings = Rings::default();
+        rings.add(7, 50_000);
+        rings.advance(50_000, 10_000);
+        assert_eq!(rings.count(0, 50_000), 7.0);
+        rings.advance(50_000, 63_000);
+        assert_eq!((rings.count(0, 63_000), rings.count(1, 63_000)), (0.0, 7.0));
+        rings.advance(63_000, i64::MAX / 2);
+        assert_eq!(rings.count(4, i64::MAX / 2), 0.0);
+    }
+}

@@ -1,0 +1,184 @@
+//! What holds whatever a host answers, in whatever order, and whatever was remembered of it.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use fetchwise_types::registry::FetcherId;
+
+const BEGIN: i64 = 1_790_000_000_000;
+const HOSTS: [&str; 3] = ["a.org", "b.example.org", "c.example.org"];
+
+/// One thing that a caller does.
+#[derive(Clone, Debug)]
+enum Do {
+    /// Lets time pass, in milliseconds.
+    Pass(i64),
+    /// Asks for so many permits of a host.
+    Ask(usize, u8, bool),
+    /// Answers one of the permits that are out.
+    Answer(usize, Heard, Option<u64>, u64),
+    /// Gives one back.
+    GiveBack(usize),
+}
+
+fn heard() -> impl Strategy<Value = Heard> {
+    prop_oneof![
+        8 => Just(Heard::Content),
+        1 => Just(Heard::Nothing),
+        1 => Just(Heard::Limited),
+        1 => Just(Heard::Unavailable),
+        1 => Just(Heard::Wall),
+        1 => Just(Heard::Broken),
+        1 => Just(Heard::ServerError),
+        1 => Just(Heard::NotAsked),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Do> {
+    prop_oneof![
+        4 => prop_oneof![0_i64..400, 0_i64..30_000, 0_i64..4_000_000].prop_map(Do::Pass),
+        6 => (0..HOSTS.len(), 1_u8..6, any::<bool>()).prop_map(|(host, count, renders)| Do::Ask(host, count, renders)),
+        6 => (any::<prop::sample::Index>(), heard(), prop::option::of(0_u64..4000), 1_u64..20_000)
+            .prop_map(|(at, heard, wait, ms)| Do::Answer(at.index(1 << 16), heard, wait, ms)),
+        1 => any::<prop::sample::Index>().prop_map(|at| Do::GiveBack(at.index(1 << 16))),
+    ]
+}
+
+fn answer(heard: Heard, wait: Option<u64>, ms: u64) -> Answer {
+    Answer {
+        retry_after: wait.map(Duration::from_secs),
+        latency: Some(Duration::from_millis(ms)),
+        ..Answer::new(heard, FetcherId(0))
+    }
+}
+
+/// Asks until the host lets one request through, telling good of it; false if it never does.
+fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
+    for _ in 0..64 {
+        match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
+            Admit::Go(permit) => {
+                let _ = pace.done(permit, &answer(Heard::Content, None, 100), Timestamp::from_millis(*now + 100));
+                return true;
+            }
+            Admit::Wait(until) => *now = until.as_millis(),
+            Admit::Full => return false,
+        }
+    }
+    false
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Holds are kept, no more are under way than may be, a trial is alone, rates are finite, and when all is answered every host can
+    /// be asked again.
+    #[test]
+    fn whatever_happens_holds_are_kept_and_nobody_is_locked_out(
+        steps in prop::collection::vec(step(), 1..250),
+        parallel_max in 1_u8..20,
+    ) {
+        let pace = Pace::new(PaceSettings { parallel_max, ..PaceSettings::default() });
+        let (mut now, mut out): (i64, Vec<(usize, Permit)>) = (BEGIN, Vec::new());
+        for step in steps {
+            let at = Timestamp::from_millis(now);
+            match step {
+                Do::Pass(ms) => now += ms,
+                Do::Ask(host, count, renders) => for _ in 0..count {
+                    let cost = if renders { Cost::Rendered } else { Cost::Plain };
+                    let hold = pace.hold(Scope::host(HOSTS[host]), at);
+                    match pace.admit(Scope::host(HOSTS[host]), cost, at) {
+                        Admit::Go(permit) => {
+                            prop_assert_eq!(hold, None, "asked during a hold");
+                            out.push((host, permit));
+                        }
+                        Admit::Wait(until) => {
+                            prop_assert!(until > at && hold.is_none_or(|hold| until >= hold));
+                            break;
+                        }
+                        Admit::Full => break,
+                    }
+                    let under_way = out.iter().filter(|(of, _)| *of == host).count();
+                    prop_assert!(under_way <= usize::from(parallel_max));
+                },
+                Do::Answer(at_index, heard, wait, ms) if !out.is_empty() => {
+                    let (host, permit) = out.swap_remove(at_index % out.len());
+                    if let Done::Event { hold_until, .. } | Done::Doubt { hold_until, .. } = pace.done(permit, &answer(heard, wait, ms), at) {
+                        prop_assert!(hold_until > at);
+                        prop_assert!(pace.hold(Scope::host(HOSTS[host]), at).is_some_and(|hold| hold >= hold_until));
+                    }
+                }
+                Do::GiveBack(at_index) if !out.is_empty() => {
+                    let (_, permit) = out.swap_remove(at_index % out.len());
+                    pace.give_back(permit, at);
+                }
+                Do::Answer(..) | Do::GiveBack(_) => {}
+            }
+            for host in HOSTS {
+                if let Some(explained) = pace.explain(host, at) {
+                    prop_assert!(explained.rate > 0.0 && explained.rate <= 20.0, "{}", explained.rate);
+                    prop_assert!(explained.parallel >= 1 && explained.parallel <= parallel_max);
+                }
+            }
+        }
+        for (_, permit) in out {
+            let _ = pace.done(permit, &answer(Heard::Content, None, 100), Timestamp::from_millis(now));
+        }
+        for host in HOSTS {
+            prop_assert!(reaches(&pace, host, &mut now), "{host} is locked out");
+        }
+    }
+
+    /// Answers to requests that went out before an event change nothing, in whatever order they come.
+    #[test]
+    fn the_order_of_answers_after_an_event_does_not_matter(
+        answers in prop::collection::vec(heard(), 3..8),
+        order in any::<prop::sample::Index>(),
+    ) {
+        let run = |turn: usize| {
+            let pace = Pace::new(PaceSettings::default());
+            let (mut now, mut permits) = (BEGIN, Vec::new());
+            for _ in 0..200 {
+                assert!(reaches(&pace, "a.org", &mut now));
+                now += 100;
+            }
+            while permits.len() <= answers.len() {
+                match pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(now)) {
+                    Admit::Go(permit) => permits.push(permit),
+                    Admit::Wait(until) => now = until.as_millis(),
+                    Admit::Full => break,
+                }
+            }
+            let now = Timestamp::from_millis(now + 5);
+            let first = permits.remove(0);
+            assert!(matches!(pace.done(first, &answer(Heard::Limited, None, 5), now), Done::Event { .. }));
+            let count = permits.len();
+            let mut late: Vec<(Permit, Heard)> = permits.into_iter().zip(answers.iter().copied()).collect();
+            late.rotate_left(turn % count.max(1));
+            for (permit, heard) in late {
+                assert_eq!(pace.done(permit, &answer(heard, None, 5), now), Done::Nothing);
+            }
+            pace.state(Level::Host, "a.org")
+        };
+        prop_assert_eq!(run(0), run(order.index(8)));
+    }
+
+    /// Whatever bytes are restored, the host is asked at a finite rate; and what is restored is what is remembered.
+    #[test]
+    fn any_state_can_be_restored_and_restoring_it_twice_changes_nothing(low in any::<[u8; 32]>(), high in any::<[u8; 32]>()) {
+        let state = State(std::array::from_fn(|at| if at < 32 { low[at] } else { high[at - 32] }));
+        let pace = Pace::default();
+        let mut now = BEGIN;
+        pace.restore(Level::Host, "a.org", &state, Timestamp::from_millis(now));
+        let once = pace.state(Level::Host, "a.org");
+        if let Some(once) = once {
+            pace.restore(Level::Host, "a.org", &once, Timestamp::from_millis(now));
+            prop_assert_eq!(pace.state(Level::Host, "a.org"), Some(once));
+        }
+        prop_assert!(reaches(&pace, "a.org", &mut now));
+        let explained = pace.explain("a.org", Timestamp::from_millis(now)).unwrap();
+        prop_assert!(explained.rate > 0.0 && explained.rate <= 20.0);
+        prop_assert!(!explained.to_string().is_empty());
+    }
+}

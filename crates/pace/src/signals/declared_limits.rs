@@ -1,0 +1,74 @@
+//! What is known of a host beforehand or by its own word: `Crawl-delay`, and the limits that it names in headers.
+//!
+//! Must not know what is learned from blocks.
+
+use super::headers::RateLimit;
+use crate::limiter::active_state::Trial;
+use crate::limiter::rate_gate::{Live, RATE_MIN};
+use crate::limiter::window::{SECONDS, WINDOWS};
+use crate::persistence::float16::Small;
+use crate::signals::response::Cause;
+
+/// Of what the host says it allows, so much is used.
+const USED: f64 = 0.9;
+/// With less than this share of its quota left, the rest is spread over the time until there is more.
+const LOW: f64 = 0.1;
+/// Quotas over more than this (a day's, a month's) are no pace.
+const WINDOW_MAX_S: f64 = 3600.0;
+/// Longer waits for more are not believed.
+const RESET_MAX_S: f64 = 3600.0;
+
+impl Live<'_> {
+    /// The host has said what it allows. Returns whether that changed a ceiling.
+    pub(crate) fn told(&mut self, limit: &RateLimit) -> bool {
+        if self.rules.is_fixed {
+            return false;
+        }
+        let changed = self.told_policy(limit);
+        let (Some(left), Some(reset)) = (limit.remaining, limit.reset_s.filter(|reset| *reset <= RESET_MAX_S)) else {
+            return changed;
+        };
+        if left < 1.0 && reset > 0.0 {
+            if self.hold().is_none() {
+                let trial = self.hot.trouble.as_ref().map_or(Trial::No, |trouble| trouble.trial);
+                self.hold_for(reset, trial);
+            }
+        } else if left < LOW * limit.quota.unwrap_or(0.0) && reset > 0.0 {
+            self.set_rate(self.rate().min(left / reset));
+        }
+        changed
+    }
+
+    /// The gap that the host wants between requests, in seconds; `is_start` if it is only where an unknown host begins. Returns whether
+    /// that is news.
+    pub(crate) fn floor(&mut self, gap_s: f64, is_start: bool) -> bool {
+        let wish = Small::new(gap_s);
+        let is_new = self.cold.wish != wish || self.cold.kept_wish().is_none() && !is_start;
+        if !is_start {
+            self.cold.keep_wish(wish);
+            return is_new;
+        }
+        self.cold.wish = wish;
+        if self.cold.event == 0 && self.cold.rate.is_none() && self.hot.answered_never() {
+            self.set_rate(1.0 / gap_s.min(self.rules.crawl_delay_max_s));
+        }
+        is_new
+    }
+
+    fn told_policy(&mut self, limit: &RateLimit) -> bool {
+        let (Some(quota), Some(seconds)) = (limit.quota, limit.window_s) else { return false };
+        let Some(window) = (0..WINDOWS).find(|window| SECONDS[*window] >= seconds) else { return false };
+        if seconds > WINDOW_MAX_S || quota <= 0.0 {
+            return false;
+        }
+        let cap = Small::new((USED * quota / seconds).max(RATE_MIN));
+        if self.cold.given() == Some(window) && self.cold.cap[window] == cap {
+            return false;
+        }
+        self.cold.set_given(window);
+        self.cold.cap[window] = cap;
+        self.cold.set_why(Some(window), Cause::Told);
+        self.set_rate(self.rate());
+        true
+    }
+}

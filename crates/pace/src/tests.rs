@@ -1,0 +1,553 @@
+//! The rules of pace, one test each, by what a caller sees.
+
+use std::time::Duration;
+
+use super::*;
+use fetchwise_types::registry::FetcherId;
+
+const FETCHER: FetcherId = FetcherId(0);
+
+/// A host under a pace, and a clock.
+struct Crawl {
+    pace: Pace,
+    now: i64,
+}
+
+impl Crawl {
+    fn new(settings: PaceSettings) -> Self {
+        Self { pace: Pace::new(settings), now: 1_790_000_000_000 }
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
+    }
+
+    /// Waits until a request to `host` may go out.
+    fn permit(&mut self, host: &str) -> Permit {
+        loop {
+            match self.pace.admit(Scope::host(host), Cost::Plain, self.at()) {
+                Admit::Go(permit) => return permit,
+                Admit::Wait(until) => {
+                    assert!(until > self.at(), "a wait that is over");
+                    self.now = until.as_millis();
+                }
+                Admit::Full => panic!("{host} is full"),
+            }
+        }
+    }
+
+    fn say(&mut self, permit: Permit, answer: Answer) -> Done {
+        self.pace.done(permit, &answer, self.at())
+    }
+
+    /// So many good answers, one after the other, each after 100 ms.
+    fn good(&mut self, host: &str, count: usize) {
+        for _ in 0..count {
+            let permit = self.permit(host);
+            self.now += 100;
+            let answer = Answer { latency: Some(Duration::from_millis(100)), ..Answer::new(Heard::Content, FETCHER) };
+            assert_eq!(self.say(permit, answer), Done::Nothing);
+        }
+    }
+
+    fn explain(&self, host: &str) -> Explained {
+        self.pace.explain(host, self.at()).unwrap()
+    }
+}
+
+#[test]
+fn a_host_starts_at_two_requests_a_second_and_doubles_in_ten() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let begin = crawl.now;
+    while crawl.now < begin + 10_500 {
+        crawl.good("a.org", 1);
+    }
+    let rate = crawl.explain("a.org").rate;
+    assert!((3.3..4.3).contains(&rate), "{rate}");
+}
+
+#[test]
+fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 100);
+    let mut permits = Vec::new();
+    while permits.len() < 3 {
+        match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
+            Admit::Go(permit) => permits.push(permit),
+            Admit::Wait(until) => crawl.now = until.as_millis(),
+            Admit::Full => break,
+        }
+    }
+    assert!(permits.len() > 1);
+    let limited = Answer { retry_after: Some(Duration::from_secs(60)), ..Answer::new(Heard::Limited, FETCHER) };
+    let done: Vec<Done> = permits.drain(..).map(|permit| crawl.say(permit, limited)).collect();
+    assert!(matches!(done[0], Done::Event { level: Level::Host, .. }), "{done:?}");
+    assert!(done[1..].iter().all(|done| *done == Done::Nothing), "{done:?}");
+    let event = crawl.now;
+    let trial = crawl.permit("a.org");
+    assert_eq!(crawl.now, event + 61_000, "the hold is what was asked for and a second");
+    assert_eq!(
+        crawl.pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(crawl.now + 9000)),
+        Admit::Full
+    );
+    assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    crawl.good("a.org", 10);
+}
+
+#[test]
+fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minute() {
+    for (blocked, window, held) in [(0, "10 s", 11_000), (1, "1 min", 30_000)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 40);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        for _ in 0..blocked {
+            let trial = crawl.permit("a.org");
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+        let trial = crawl.permit("a.org");
+        assert_eq!(crawl.now - begin, held);
+        assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
+    }
+}
+
+#[test]
+fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    // A limit that closes for 200 s: when the trials went out after it had closed, in seconds.
+    let mut closed = || {
+        crawl.good("a.org", 60);
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        let mut trials = Vec::new();
+        loop {
+            let trial = crawl.permit("a.org");
+            trials.push((crawl.now - begin) / 1000);
+            if crawl.now - begin >= 200_000 {
+                assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+                return trials;
+            }
+            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        }
+    };
+    let (first, second) = (closed(), closed());
+    let penalty = *first.last().unwrap();
+    assert!(second.len() <= 2 && *second.last().unwrap() <= penalty + penalty / 40 + 1, "{first:?} {second:?}");
+}
+
+#[test]
+fn one_wall_is_a_doubt_that_another_url_settles() {
+    let wall = Answer::new(Heard::Wall, FETCHER);
+    for (second, verdict) in [(Heard::Content, Verdict::Page), (Heard::Wall, Verdict::Pace)] {
+        let mut crawl = Crawl::new(PaceSettings::default());
+        crawl.good("a.org", 50);
+        let permit = crawl.permit("a.org");
+        let Done::Doubt { hold_until, doubt } = crawl.say(permit, wall) else { panic!("no doubt") };
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        let trial = crawl.permit("a.org");
+        assert_eq!(crawl.at(), hold_until);
+        let done = crawl.say(trial, Answer::new(second, FETCHER));
+        assert_eq!(matches!(done, Done::Event { .. }), verdict == Verdict::Pace, "{done:?}");
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), verdict);
+    }
+}
+
+#[test]
+fn a_wall_of_a_fetcher_that_has_delivered_nothing_lately_is_its_own() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 50);
+    let permit = crawl.permit("a.org");
+    assert_eq!(crawl.say(permit, Answer::new(Heard::Wall, FetcherId(1))), Done::Nothing);
+}
+
+#[test]
+fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 100);
+    let mut holds = Vec::new();
+    for _ in 0..4 {
+        let permit = crawl.permit("a.org");
+        let begin = crawl.now;
+        let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else {
+            panic!("no event")
+        };
+        holds.push((hold_until.as_millis() - begin) / 1000);
+    }
+    assert_eq!(holds, [11, 19, 28, 42]);
+}
+
+#[test]
+fn an_error_now_and_then_is_nothing_and_three_in_a_row_are_an_event() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    for _ in 0..40 {
+        crawl.good("a.org", 25);
+        let permit = crawl.permit("a.org");
+        assert_eq!(crawl.say(permit, Answer::new(Heard::ServerError, FETCHER)), Done::Nothing);
+    }
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 25);
+    let done: Vec<Done> = (0..3)
+        .map(|_| {
+            let permit = crawl.permit("a.org");
+            crawl.say(permit, Answer::new(Heard::Broken, FETCHER))
+        })
+        .collect();
+    assert!(matches!(done[..], [Done::Nothing, Done::Nothing, Done::Event { .. }]), "{done:?}");
+}
+
+#[test]
+fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_sites() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.example.org", 30);
+    let permit = crawl.permit("a.example.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "nobody else was asked: {done:?}");
+    let mut crawl = Crawl::new(PaceSettings::default());
+    for _ in 0..30 {
+        crawl.good("a.example.org", 1);
+        crawl.good("b.example.org", 1);
+    }
+    let permit = crawl.permit("a.example.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let Done::Event { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
+    assert_eq!(crawl.pace.hold(Scope::host("b.example.org"), crawl.at()), Some(hold_until));
+    assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
+}
+
+#[test]
+fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let mut answer_at = |host: &'static str, heard: Heard| {
+        let scope = Scope { address: Some("192.0.2.1"), ..Scope::host(host) };
+        loop {
+            match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
+                Admit::Go(permit) => return crawl.pace.done(permit, &Answer::new(heard, FETCHER), crawl.at()),
+                Admit::Wait(until) => crawl.now = until.as_millis(),
+                Admit::Full => panic!("full"),
+            }
+        }
+    };
+    for _ in 0..20 {
+        for host in ["a.org", "b.org"] {
+            assert_eq!(answer_at(host, Heard::Content), Done::Nothing);
+        }
+    }
+    let first = answer_at("a.org", Heard::Limited);
+    assert!(matches!(first, Done::Event { level: Level::Host, .. }), "{first:?}");
+    let second = answer_at("b.org", Heard::Limited);
+    assert!(matches!(second, Done::Event { level: Level::Address, .. }), "{second:?}");
+}
+
+#[test]
+fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
+    let gaps = |settings: PaceSettings, delay: u64| {
+        let mut crawl = Crawl::new(settings);
+        let floor = crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(delay), crawl.at());
+        crawl.good("a.org", 1);
+        let begin = crawl.now;
+        crawl.good("a.org", 5);
+        (floor, (crawl.now - begin) / 1000)
+    };
+    let (floor, seconds) = gaps(PaceSettings::default(), 10);
+    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(10)), false));
+    assert!((44..=56).contains(&seconds), "{seconds}");
+    let (floor, seconds) = gaps(PaceSettings::default(), 3600);
+    assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(60)), true));
+    assert!((270..=330).contains(&seconds), "{seconds}");
+    assert!(floor.is_new);
+    let start = PaceSettings { crawl_delay: CrawlDelay::Start, ..PaceSettings::default() };
+    assert!((20..50).contains(&gaps(start, 10).1));
+    let ignore = PaceSettings { crawl_delay: CrawlDelay::Ignore, ..PaceSettings::default() };
+    assert!(gaps(ignore, 10).1 < 4);
+}
+
+#[test]
+fn a_crawl_delay_that_is_cut_is_told_once_and_remembered_as_it_was() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 1);
+    let floor = |seconds| crawl.pace.floor(Scope::host("a.org"), Duration::from_secs(seconds), crawl.at());
+    assert_eq!(floor(180), Floor { kept: Some(Duration::from_secs(60)), is_cut: true, is_new: true });
+    assert!(!floor(180).is_new, "the same of another origin of the host");
+    assert!(floor(240).is_new);
+    let explained = crawl.pace.explain("a.org", crawl.at()).unwrap();
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
+    assert_eq!((seconds(explained.floor), seconds(explained.crawl_delay)), (Some(60), Some(240)));
+    assert!(explained.to_string().contains("wish     its Crawl-delay is 4 min, of which 60 s are kept"), "{explained}");
+    // The next process knows what was asked for, and keeps it only once it has read it itself.
+    let next = Pace::default();
+    next.restore(Level::Host, "a.org", &crawl.pace.state(Level::Host, "a.org").unwrap(), crawl.at());
+    let explained = next.explain("a.org", crawl.at()).unwrap();
+    assert_eq!((explained.floor, seconds(explained.crawl_delay)), (None, Some(240)));
+    assert_eq!(seconds(explained.crawl_delay_cut), Some(60));
+    assert!(next.floor(Scope::host("a.org"), Duration::from_secs(240), crawl.at()).is_new);
+}
+
+#[test]
+fn what_the_host_says_of_its_limit_is_kept_without_meeting_it() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let policy = RateLimit { quota: Some(60.0), window_s: Some(60.0), ..RateLimit::default() };
+    for _ in 0..200 {
+        let permit = crawl.permit("a.org");
+        crawl.now += 50;
+        let answer = Answer { policy: Some(policy), ..Answer::new(Heard::Content, FETCHER) };
+        assert_eq!(crawl.say(permit, answer), Done::Nothing);
+    }
+    let explained = crawl.explain("a.org");
+    assert!((0.8..=0.9).contains(&explained.rate), "{}", explained.rate);
+    assert_eq!(explained.next_look, None, "what the host says is not tried out");
+    let permit = crawl.permit("a.org");
+    let used_up = RateLimit { remaining: Some(0.0), reset_s: Some(90.0), ..RateLimit::default() };
+    let begin = crawl.now;
+    assert_eq!(
+        crawl.say(permit, Answer { policy: Some(used_up), ..Answer::new(Heard::Content, FETCHER) }),
+        Done::Nothing
+    );
+    let _ = crawl.permit("a.org");
+    assert_eq!(crawl.now, begin + 90_000);
+}
+
+#[test]
+fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let render = |crawl: &mut Crawl, cost: u16| {
+        loop {
+            match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
+                Admit::Go(permit) => {
+                    let answer = Answer { cost: Some(cost), renders: true, ..Answer::new(Heard::Content, FETCHER) };
+                    return crawl.say(permit, answer);
+                }
+                Admit::Wait(until) => crawl.now = until.as_millis(),
+                Admit::Full => panic!("full"),
+            }
+        }
+    };
+    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    let begin = crawl.now;
+    assert_eq!(render(&mut crawl, 12), Done::Nothing);
+    assert!((5000..=6700).contains(&(crawl.now - begin)), "twelve requests at two a second: {}", crawl.now - begin);
+    for _ in 0..30 {
+        assert_eq!(render(&mut crawl, 4), Done::Nothing);
+    }
+    let (begin, rate) = (crawl.now, crawl.explain("a.org").rate);
+    assert_eq!(render(&mut crawl, 4), Done::Nothing);
+    let requests = (crawl.now - begin) as f64 / 1000.0 * rate;
+    assert!((3.0..5.6).contains(&requests), "{requests}");
+}
+
+#[test]
+fn what_is_given_is_not_learned_and_off_is_off() {
+    let hosts = HashMap::from([("a.org".to_owned(), HostPace { rate: Some(5.0), parallel: Some(1) })]);
+    let mut crawl = Crawl::new(PaceSettings { hosts, ..PaceSettings::default() });
+    crawl.good("a.org", 100);
+    let explained = crawl.explain("a.org");
+    assert_eq!((explained.rate, explained.parallel, explained.is_fixed), (5.0, 1, true));
+    let mut fixed = Crawl::new(PaceSettings { mode: PaceMode::Fixed, start: 3.0, ..PaceSettings::default() });
+    fixed.good("a.org", 100);
+    assert_eq!(fixed.explain("a.org").rate, 3.0);
+    let permit = fixed.permit("a.org");
+    assert!(matches!(fixed.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }), "holds are kept");
+    let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
+    for _ in 0..1000 {
+        let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
+        assert_eq!(off.pace.done(permit, &Answer::new(Heard::Limited, FETCHER), off.at()), Done::Nothing);
+    }
+}
+
+#[test]
+fn a_host_that_grows_slow_is_asked_less() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    let mut under_way = std::collections::VecDeque::new();
+    // As many at once as may be, each answered after `ms`.
+    let mut answer_after = |ms: i64| {
+        loop {
+            match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
+                Admit::Go(permit) => under_way.push_back((crawl.now, permit)),
+                Admit::Wait(until) if under_way.front().is_none_or(|(sent, _)| until.as_millis() < sent + ms) => {
+                    crawl.now = until.as_millis();
+                }
+                _ => break,
+            }
+        }
+        let (sent, permit) = under_way.pop_front().unwrap();
+        crawl.now = crawl.now.max(sent + ms);
+        let latency = Some(Duration::from_millis(ms.unsigned_abs()));
+        assert_eq!(crawl.say(permit, Answer { latency, ..Answer::new(Heard::Content, FETCHER) }), Done::Nothing);
+        crawl.explain("a.org").rate
+    };
+    let quick = (0..400).map(|_| answer_after(200)).last().unwrap();
+    let slow = (0..100).map(|_| answer_after(2000)).last().unwrap();
+    assert!(slow < 0.7 * quick, "{slow} after {quick}");
+}
+
+#[test]
+fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
+    struct Book(std::sync::Mutex<Vec<(Level, String, Cause)>>);
+    impl Keep for Book {
+        fn keep(&self, note: &Note<'_>) {
+            self.0.lock().unwrap().push((note.level, note.name.to_owned(), note.cause));
+        }
+    }
+    let book = std::sync::Arc::new(Book(std::sync::Mutex::default()));
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.pace = Pace::default().with_keeper(Box::new(std::sync::Arc::clone(&book)));
+    crawl.good("a.org", 30);
+    let permit = crawl.permit("a.org");
+    let _ = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    crawl.pace.close(crawl.at());
+    let notes = book.0.lock().unwrap();
+    let of = |cause: Cause| (Level::Host, "a.org".to_owned(), cause);
+    assert!(notes.contains(&of(Cause::Limited)) && notes.last() == Some(&of(Cause::Close)), "{notes:?}");
+}
+
+#[test]
+fn what_was_learned_is_taken_up_by_the_next_process() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 100);
+    let permit = crawl.permit("a.org");
+    let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else { panic!() };
+    let state = crawl.pace.state(Level::Host, "a.org").unwrap();
+    let mut next = Crawl::new(PaceSettings::default());
+    next.now = crawl.now + 1000;
+    next.pace.restore(Level::Host, "a.org", &state, next.at());
+    let hold = next.pace.hold(Scope::host("a.org"), next.at()).unwrap();
+    assert!(hold >= hold_until && hold.since(hold_until) <= Duration::from_secs(1), "holds go on");
+    let ceiling = crawl.explain("a.org").ceiling.unwrap().0;
+    assert_eq!(next.explain("a.org").ceiling.unwrap().0, ceiling);
+    let trial = next.permit("a.org");
+    assert_eq!(next.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    next.good("a.org", 3);
+    let mut later = Crawl::new(PaceSettings::default());
+    later.now = crawl.now + 91 * 86_400_000;
+    later.pace.restore(Level::Host, "a.org", &state, later.at());
+    assert_eq!(later.pace.state(Level::Host, "a.org"), None, "after ninety days it is forgotten");
+}
+
+#[test]
+fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
+    let crawl = Crawl::new(PaceSettings::default());
+    let ask = |number: usize, ms: i64| {
+        let host = format!("h{number}.org");
+        let at = Timestamp::from_millis(crawl.now + ms);
+        if let Admit::Go(permit) = crawl.pace.admit(Scope::host(&host), Cost::Plain, at) {
+            let _ = crawl.pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+        }
+    };
+    (0..5000).for_each(|number| ask(number, 0));
+    (5000..15_000).for_each(|number| ask(number, 2 * 3_600_000));
+    let hot = crawl.pace.hosts.iter().filter(|entry| entry.hot().is_some()).count();
+    assert!(hot <= 10_000 && crawl.pace.hosts.len() == 15_000, "{hot}");
+    (15_000..50_000).for_each(|number| ask(number, 100 * 86_400_000));
+    assert!(crawl.pace.hosts.len() <= 40_000, "{}", crawl.pace.hosts.len());
+}
+
+#[test]
+fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not_settle_it() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 60);
+    let mut permits = vec![crawl.permit("a.org")];
+    while permits.len() < 2 {
+        crawl.now += 20;
+        if let Admit::Go(permit) = crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
+            permits.push(permit);
+        }
+    }
+    let doubts: Vec<u32> = permits
+        .into_iter()
+        .map(|permit| match crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) {
+            Done::Doubt { doubt, .. } => doubt,
+            other => panic!("no doubt: {other:?}"),
+        })
+        .collect();
+    assert_eq!(doubts[0], doubts[1]);
+    let verdict = |crawl: &Crawl| crawl.pace.verdict("a.org", doubts[0], crawl.at());
+    let trial = crawl.permit("a.org");
+    assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FetcherId(1))), Done::Nothing);
+    assert_eq!(verdict(&crawl), Verdict::Pending, "a browser may pass where the plain fetcher is limited");
+    let trial = crawl.permit("a.org");
+    assert!(matches!(crawl.say(trial, Answer::new(Heard::Wall, FETCHER)), Done::Event { .. }));
+    assert_eq!(verdict(&crawl), Verdict::Pace);
+}
+
+#[test]
+fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 60);
+    let permit = crawl.permit("a.org");
+    let Done::Doubt { doubt, .. } = crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) else { panic!("no doubt") };
+    for _ in 0..5 {
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        let trial = crawl.permit("a.org");
+        let _ = crawl.say(trial, Answer::new(Heard::Content, FetcherId(1)));
+    }
+    assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Page);
+}
+
+#[test]
+fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.site.org", 60);
+    assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
+    let permit = crawl.permit("b.site.org");
+    assert!(crawl.pace.hosts.iter().all(|entry| !entry.who().is_alone(crawl.now)));
+    let _ = crawl.say(permit, Answer::new(Heard::Content, FETCHER));
+    crawl.good("a.site.org", 1);
+    let permit = crawl.permit("b.site.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Site, .. }), "the other was asked a moment ago: {done:?}");
+    assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+}
+
+#[test]
+fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.site.org", 60);
+    let permit = crawl.permit("b.site.org");
+    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    assert!(matches!(done, Done::Event { level: Level::Host, .. }), "{done:?}");
+    assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
+}
+
+#[test]
+fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
+    let pace = Pace::default();
+    let at = Timestamp::from_millis(1_790_000_000_000);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let pace = &pace;
+            scope.spawn(move || {
+                for site in 0..500 {
+                    let host = format!("h{thread}.site{site}.org");
+                    if let Admit::Go(permit) = pace.admit(Scope::host(&host), Cost::Plain, at) {
+                        let _ = pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+                    }
+                }
+            });
+        }
+    });
+    let alone = pace.hosts.iter().filter(|entry| entry.who().is_alone(at.as_millis())).count();
+    assert_eq!((pace.hosts.len(), alone), (2000, 0), "four hosts a site, and each of them knows");
+}
+
+#[test]
+fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
+    let mut crawl = Crawl::new(PaceSettings::default());
+    crawl.good("a.org", 40);
+    let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
+    let limited = crawl.permit("a.org");
+    let answer = Answer { retry_after: Some(Duration::from_secs(600)), ..Answer::new(Heard::Limited, FETCHER) };
+    assert!(matches!(crawl.say(limited, answer), Done::Event { .. }));
+    assert!(crawl.explain("a.org").hold_until.is_some());
+    crawl.pace.forget("a.org", crawl.at());
+    let after = crawl.explain("a.org");
+    assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
+    assert_eq!((after.hold_until, after.event, after.limit, after.in_flight), (None, None, None, 1));
+    // Its answer is one like any other.
+    assert_eq!(crawl.say(under_way, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.explain("a.org").in_flight, 0);
+    crawl.pace.forget("a.org", crawl.at());
+    assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.asked().is_empty());
+    crawl.pace.forget("never.org", crawl.at());
+}

@@ -1,0 +1,169 @@
+//! What the dashboard draws: figures over time, tables, the log's health.
+
+use serde::Serialize;
+
+use super::{FleetJson, PaceJson, StatsJson};
+use crate::time_series::Shown;
+use fetchwise::analytics::Importance;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct BoardJson<'a> {
+    pub(crate) now: String,
+    pub(crate) started_at: String,
+    pub(crate) version: &'static str,
+    pub(crate) mode: &'static str,
+    /// So often the page is to ask.
+    pub(crate) poll_ms: u64,
+    /// Whether what the log had at the start is counted in.
+    pub(crate) complete: bool,
+    pub(crate) range: &'static str,
+    pub(crate) series: SeriesJson<'a>,
+    /// All attempts in the log.
+    pub(crate) all: StatsJson<'a>,
+    pub(crate) fetchers: Vec<FetcherJson<'a>>,
+    pub(crate) domains: DomainsJson<'a>,
+    /// The hosts with the most attempts in the last ten minutes.
+    pub(crate) busy: Vec<BusyJson<'a>>,
+    pub(crate) heuristics: Vec<ImportanceJson<'a>>,
+    pub(crate) log: LogJson,
+    /// None where the server is in no fleet.
+    pub(crate) fleet: Option<FleetJson>,
+}
+
+/// Figures by stretches of time, each list in the order of time; the last place is still being filled.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct SeriesJson<'a> {
+    /// When the first stretch begins, in seconds since 1970.
+    start: i64,
+    step_s: i64,
+    attempts: Vec<u64>,
+    delivered: Vec<u64>,
+    banned: Vec<u64>,
+    decided: Vec<u64>,
+    learned: Vec<u64>,
+    inferred: Vec<u64>,
+    probed: Vec<u64>,
+    explored: Vec<u64>,
+    /// What the attempts cost together, in plain requests, as fetchers' costs are configured.
+    cost: Vec<f64>,
+    fetchers: Vec<WorkJson<'a>>,
+}
+
+/// What a fetcher did.
+#[derive(Debug, Serialize)]
+struct WorkJson<'a> {
+    fetcher: &'a str,
+    /// Of a request.
+    cost: f64,
+    attempts: Vec<u64>,
+}
+
+impl<'a> SeriesJson<'a> {
+    /// `fetchers` are the names that the buckets count by, with what a request of each costs.
+    pub(crate) fn new(shown: &Shown, fetchers: &'a [(String, f64)]) -> Self {
+        let mut series =
+            Self { start: shown.start.as_millis() / 1000, step_s: shown.step_ms / 1000, ..Self::default() };
+        for bucket in &shown.buckets {
+            let row = &bucket.row;
+            series.attempts.push(row.attempts);
+            series.delivered.push(row.delivered);
+            series.banned.push(row.banned);
+            series.decided.push(row.decided);
+            series.learned.push(row.learned);
+            series.inferred.push(row.inferred);
+            series.probed.push(row.probed);
+            series.explored.push(row.explored);
+            series.cost.push(bucket.fetchers.iter().zip(fetchers).map(|(count, (_, cost))| *count as f64 * cost).sum());
+        }
+        let work = |(place, (fetcher, cost)): (usize, &'a (String, f64))| {
+            let counts = shown.buckets.iter().map(|bucket| bucket.fetchers.get(place).copied().unwrap_or(0));
+            WorkJson { fetcher, cost: *cost, attempts: counts.collect() }
+        };
+        series.fetchers =
+            fetchers.iter().enumerate().map(work).filter(|of| of.attempts.iter().any(|n| *n > 0)).collect();
+        series
+    }
+}
+
+/// A row of the fetchers' table.
+#[derive(Debug, Serialize)]
+pub(crate) struct FetcherJson<'a> {
+    #[serde(flatten)]
+    pub(crate) row: StatsJson<'a>,
+    pub(crate) cost: f64,
+}
+
+/// Some rows of the domains' table.
+#[derive(Debug, Serialize)]
+pub(crate) struct DomainsJson<'a> {
+    /// How many domains there are.
+    pub(crate) total: usize,
+    /// How many of them match the search.
+    pub(crate) matching: usize,
+    pub(crate) rows: Vec<DomainJson<'a>>,
+}
+
+/// A row of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct DomainJson<'a> {
+    #[serde(flatten)]
+    pub(crate) row: StatsJson<'a>,
+    /// Attempts in the last ten minutes.
+    pub(crate) recent: u64,
+}
+
+/// A host that is asked.
+#[derive(Debug, Serialize)]
+pub(crate) struct BusyJson<'a> {
+    pub(crate) host: &'a str,
+    /// Attempts in the last ten minutes.
+    pub(crate) recent: u64,
+    pub(crate) pace: Option<PaceJson>,
+}
+
+/// What a heuristic says about success, as `importance` has it.
+#[derive(Debug, Serialize)]
+pub(crate) struct ImportanceJson<'a> {
+    r#type: &'a str,
+    value: Option<&'a str>,
+    n: u64,
+    baseline: f64,
+    conditional_rate: f64,
+    gain: f64,
+    mutual_information_bits: f64,
+}
+
+impl<'a> From<&'a Importance> for ImportanceJson<'a> {
+    fn from(of: &'a Importance) -> Self {
+        Self {
+            r#type: &of.kind,
+            value: of.value.as_deref(),
+            n: of.n,
+            baseline: of.baseline,
+            conditional_rate: of.conditional_rate,
+            gain: of.gain,
+            mutual_information_bits: of.mutual_information_bits,
+        }
+    }
+}
+
+/// How the log is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct LogJson {
+    pub(crate) dir: String,
+    /// `good`, `degraded` or `closed`.
+    pub(crate) state: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) segments: u64,
+    pub(crate) bytes: u64,
+    /// Records that were taken and are not known to be on disk.
+    pub(crate) lag_records: u64,
+    pub(crate) queued_records: u64,
+    pub(crate) queued_bytes: u64,
+    pub(crate) syncs: u64,
+    pub(crate) synced_at: Option<String>,
+    pub(crate) compacted_at: Option<String>,
+    /// Records since the start that are not in the log and will not be.
+    pub(crate) lost: u64,
+}

@@ -1,0 +1,80 @@
+//! A link that is at risk; and what was forgotten.
+
+use serde::Serialize;
+
+use fetchwise::journal::TombstoneTarget;
+use fetchwise::journal::maintenance::Forgot;
+use fetchwise::rfc3339;
+use fetchwise::selector::LinkAtRisk;
+use fetchwise::time::Timestamp;
+
+/// A link.
+#[derive(Debug, Serialize)]
+pub struct LinkJson<'a> {
+    link: &'a str,
+    domain: Option<&'a str>,
+    /// Until when; null where it is not paused now.
+    paused_until: Option<String>,
+    /// Seconds from now.
+    paused_for_s: Option<f64>,
+    risk_level: u8,
+    attempts: u32,
+    last_attempt_at: Option<String>,
+    reason: &'static str,
+    /// Its host's pause holds for it as well.
+    host_paused_until: Option<String>,
+}
+
+impl<'a> LinkJson<'a> {
+    /// A link as it is at `now`, with its host's pause, if that is going on.
+    pub fn new(of: &'a LinkAtRisk, host_pause: Option<Timestamp>, now: Timestamp) -> Self {
+        let paused_until = of.state.pause_at(now);
+        Self {
+            link: &of.link,
+            domain: of.domain.as_deref(),
+            paused_until: paused_until.map(rfc3339::format),
+            paused_for_s: paused_until.map(|until| until.since(now).as_secs_f64()),
+            risk_level: of.state.risk_level,
+            attempts: of.state.attempt_count,
+            last_attempt_at: of.state.last_attempt_at.map(rfc3339::format),
+            reason: of.reason().name(),
+            host_paused_until: host_pause.map(rfc3339::format),
+        }
+    }
+}
+
+/// What was forgotten of a domain or a link.
+#[derive(Debug, Serialize)]
+pub struct ForgotJson<'a> {
+    domain: Option<&'a str>,
+    link: Option<&'a str>,
+    attempts: u64,
+    states: u64,
+    in_snapshot: bool,
+    /// Whether the other nodes of a fleet were told; of a domain, where there is a fleet.
+    fleet_told: bool,
+    /// Attempts of others that went from a directory's `peers/`, and nodes whose older evidence of the domain did; where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_attempts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_folded_nodes: Option<u64>,
+}
+
+impl<'a> ForgotJson<'a> {
+    /// What came of forgetting `target`; `fleet_told` where the other nodes of a fleet were told.
+    pub fn new(target: &'a TombstoneTarget, forgot: &Forgot, fleet_told: bool) -> Self {
+        let (domain, link) = match target {
+            TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
+            TombstoneTarget::Link(link) => (None, Some(link.as_str())),
+        };
+        let Forgot { attempts, states, in_snapshot, .. } = *forgot;
+        let (foreign_attempts, foreign_folded_nodes) = (None, None);
+        Self { domain, link, attempts, states, in_snapshot, fleet_told, foreign_attempts, foreign_folded_nodes }
+    }
+
+    /// What of it others had told: attempts one by one, and nodes of which it was there as evidence only.
+    #[must_use]
+    pub fn with_foreign(self, attempts: u64, nodes: u64) -> Self {
+        Self { foreign_attempts: Some(attempts), foreign_folded_nodes: Some(nodes), ..self }
+    }
+}

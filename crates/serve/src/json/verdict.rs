@@ -1,0 +1,194 @@
+//! What a response is: blocked, an application's shell, empty, or content.
+#![allow(missing_docs, reason = "the fields are those that docs/command-line.md describes")]
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use fetchwise::detect;
+use fetchwise::detect::{Cue, CueSum, Detector, Match, Scratch, Verdict};
+use fetchwise::fetch_result::BlockKind;
+use fetchwise::registry::{FetcherSpec, PROBE_FETCHER};
+use fetchwise::response::{Header, Page};
+
+/// A response as one result describes it.
+#[derive(Debug, Serialize)]
+pub struct VerdictJson {
+    pub url: Option<String>,
+    /// None for a body that is no line of a batch.
+    pub body_path: Option<PathBuf>,
+    pub status: u16,
+    pub is_blocked: bool,
+    pub block_type: Option<&'static str>,
+    pub vendor: Option<String>,
+    pub rule: Option<String>,
+    pub has_spa: bool,
+    pub framework: Option<String>,
+    pub is_empty: bool,
+    pub has_paywall: bool,
+    pub high_script_ratio: bool,
+    pub text_chars: u32,
+    pub is_queued: bool,
+    pub has_login_wall: bool,
+    pub soft_404: bool,
+    pub is_html: bool,
+    pub bytes: u32,
+    pub confidence: f32,
+    /// What an attempt by a plain request would count as; none for content.
+    pub error_type: Option<String>,
+    pub reason: String,
+    /// Where the page only sends its reader.
+    pub redirect: Option<String>,
+    pub wall_cues: bool,
+    pub waf: Vec<String>,
+    pub heuristics: Vec<HeuristicJson>,
+    /// None without `--explain`.
+    pub matches: Option<Vec<MatchJson>>,
+    /// None without `--explain`, and where the page says nothing that only walls say.
+    pub cues: Option<CuesJson>,
+}
+
+/// What the page says of a wall, and what it adds up to.
+#[derive(Debug, Serialize)]
+pub struct CuesJson {
+    pub sum: i32,
+    pub threshold: i32,
+    /// Whether something is among them without which nothing is a wall.
+    pub core: bool,
+    pub own_chars: u32,
+    pub cues: Vec<CueJson>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CueJson {
+    pub id: String,
+    pub weight: i32,
+    pub text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct HeuristicJson {
+    pub r#type: String,
+    pub value: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct MatchJson {
+    pub rule: String,
+    pub vendor: Option<String>,
+    pub grade: &'static str,
+    pub place: &'static str,
+    pub offset: Option<u32>,
+    pub text: String,
+    pub counted: bool,
+    pub note: String,
+}
+
+/// Headers as an object (a value may be a list) or as a list of pairs.
+pub fn headers(value: Value) -> Option<Vec<Header>> {
+    let mut out = Vec::new();
+    let mut add = |name: String, value: Value| {
+        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        for value in values {
+            match value {
+                Value::String(text) => out.push(Header::new(name.clone(), text)),
+                Value::Number(number) => out.push(Header::new(name.clone(), number.to_string())),
+                _ => return None,
+            }
+        }
+        Some(())
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(map) => Map::into_iter(map).try_for_each(|(name, value)| add(name, value))?,
+        Value::Array(pairs) => {
+            for pair in pairs {
+                let Value::Array(pair) = pair else { return None };
+                let [Value::String(name), value] = <[Value; 2]>::try_from(pair).ok()? else { return None };
+                add(name, value)?;
+            }
+        }
+        _ => return None,
+    }
+    Some(out)
+}
+
+impl VerdictJson {
+    /// What `detector` reads in `page`.
+    pub fn read(detector: &Detector, page: &Page<'_>, explain: bool, scratch: &mut Scratch) -> Self {
+        let (verdict, matches, cues) = match explain {
+            true => {
+                let explained = detector.explain(page, scratch);
+                (
+                    explained.verdict,
+                    Some(explained.matches.iter().map(match_json).collect()),
+                    explained.cues.map(cues_json),
+                )
+            }
+            false => (detector.inspect(page, scratch), None, None),
+        };
+        let mut heuristics = Vec::new();
+        detect::heuristics(page, &verdict, &mut heuristics);
+        let counts = verdict.outcome(page).counts_as(&FetcherSpec::by_name(PROBE_FETCHER));
+        let owned = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+        let Verdict { is_blocked, block_type, has_spa, is_empty, has_paywall, high_script_ratio, text_chars, .. } =
+            verdict;
+        Self {
+            url: page.url.map(str::to_owned),
+            body_path: None,
+            status: page.status,
+            is_blocked,
+            block_type: block_type.map(BlockKind::name),
+            vendor: owned(&verdict.vendor),
+            rule: owned(&verdict.rule),
+            has_spa,
+            framework: owned(&verdict.framework),
+            is_empty,
+            has_paywall,
+            high_script_ratio,
+            text_chars,
+            is_queued: verdict.is_queued,
+            has_login_wall: verdict.has_login_wall,
+            soft_404: verdict.soft_404,
+            is_html: verdict.is_html,
+            bytes: verdict.bytes,
+            confidence: verdict.confidence,
+            error_type: counts.err().map(|error| error.name().to_owned()),
+            reason: verdict.reason(),
+            redirect: verdict.redirect.as_deref().map(str::to_owned),
+            wall_cues: verdict.wall_cues,
+            waf: verdict.waf.iter().map(str::to_owned).collect(),
+            heuristics: heuristics
+                .into_iter()
+                .map(|h| HeuristicJson { r#type: h.kind.into_owned(), value: h.value.into_owned() })
+                .collect(),
+            matches,
+            cues,
+        }
+    }
+}
+
+fn cues_json(sum: CueSum) -> CuesJson {
+    let cue = |cue: &Cue| CueJson { id: cue.id.to_string(), weight: cue.weight, text: cue.text.clone() };
+    CuesJson {
+        sum: sum.sum,
+        threshold: sum.threshold,
+        core: sum.core,
+        own_chars: sum.own_chars,
+        cues: sum.cues.iter().map(cue).collect(),
+    }
+}
+
+fn match_json(m: &Match) -> MatchJson {
+    MatchJson {
+        rule: m.rule.to_string(),
+        vendor: m.vendor.as_deref().map(str::to_owned),
+        grade: m.grade.name(),
+        place: m.place.name(),
+        offset: m.offset,
+        text: m.text.clone(),
+        counted: m.counted,
+        note: m.note.to_string(),
+    }
+}

@@ -1,0 +1,296 @@
+//! The metrics of a node's part in a fleet.
+//!
+//! Invariant: rows are bounded, however many nodes there are and whatever they call themselves. Must not know what is counted where.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::fleet_membership::Membership;
+use crate::json::{FleetJson, NodeJson};
+use fetchwise::metrics::{Family, Kind};
+
+/// What is shown of a fleet beside everything else.
+pub const FLEET_FAMILIES: &[Family] = &[
+    BROKER,
+    QUIET,
+    STOPPED,
+    EPOCH,
+    CLOCK,
+    UNPUBLISHED,
+    WITHHELD,
+    PUBLISHED,
+    BYTES,
+    FAILURES,
+    RECEIVED,
+    REJECTED,
+    DELAY,
+    PEERS,
+    MISSING,
+    LAG,
+    LAG_POSITIONS,
+    WANTS,
+    REWINDS,
+    SHARES,
+    LINKS,
+    PAUSES,
+    TRIALS,
+];
+
+/// Nodes that have a row of their own, the first by name: rows must not come and go with who is behind.
+const ORIGINS_MAX: usize = 50;
+
+macro_rules! families {
+    ($($constant:ident = $name:literal, $kind:ident, [$($label:literal),*], $help:literal;)+) => {
+        $(const $constant: Family = Family::new(concat!("fetchwise_fleet_", $name), Kind::$kind, &[$($label),*], $help);)+
+    };
+}
+
+families! {
+    BROKER = "broker_up", Gauge, [], "Whether the broker answers: 1 or 0";
+    QUIET = "quiet", Gauge, [], "Whether everything that the node knows of is published, read and learned: 1 or 0";
+    STOPPED = "stopped", Gauge, [], "Whether the node publishes nothing, for a reason that `fleet status` says: 1 or 0";
+    EPOCH = "epoch", Gauge, [], "The history that the node's log goes on in: one more for each time that its directory was restored";
+    CLOCK = "clock_ahead_seconds", Gauge, [], "By how much the node's clock is ahead of the broker's; not there where that is not known";
+    UNPUBLISHED = "unpublished_positions", Gauge, [], "Records of the node's own log that are on disk and not published";
+    WITHHELD = "withheld_positions", Gauge, [], "Records that never travel, since they bear a time in the future";
+    PUBLISHED = "published_facts", Counter, [], "Facts of the node's own that were published";
+    BYTES = "published_bytes", Counter, [], "Bytes of messages that were published";
+    FAILURES = "publish_failures", Counter, [], "Times that publishing failed; it is tried again";
+    RECEIVED = "received_facts", Counter, ["result"], "Facts of others that came, by what was made of them";
+    REJECTED = "rejected_messages", Counter, [], "Messages that could not be read or believed";
+    DELAY = "delay_seconds", Histogram, [], "How long messages took from the broker's disk to being learned here";
+    PEERS = "peers", Gauge, ["state"], "Other nodes";
+    MISSING = "missing_positions", Gauge, ["state"], "Records of others that are known to exist and are not here";
+    LAG = "lag_seconds", Gauge, [], "For how long something has been missing, of the node of which that is longest";
+    LAG_POSITIONS = "lag_positions", Gauge, ["origin"], "Records that are missing of a node, of 50 nodes at most";
+    WANTS = "wants", Counter, [], "Times that something missing was asked for";
+    REWINDS = "rewinds", Counter, [], "Times that the stream was another one than before";
+    SHARES = "shares_taken", Counter, [], "Shares of others that took the place of their messages";
+    LINKS = "links", Gauge, ["state"], "Links of which others have said what became of them: those that wait here for that, and the rest";
+    PAUSES = "host_pauses", Counter, ["how"], "Pauses of hosts that hold for all who share an address";
+    TRIALS = "trials", Counter, ["result"], "Trials of hosts whose shared pause was over";
+}
+
+/// Gives them.
+#[derive(Debug)]
+pub(crate) struct FleetMetrics(Arc<dyn Membership>);
+
+impl FleetMetrics {
+    /// Puts those of `fleet` into `registry`.
+    pub(crate) fn register(fleet: Arc<dyn Membership>, registry: &mut Registry) {
+        registry.register_collector(Box::new(Self(fleet)));
+    }
+}
+
+impl Collector for FleetMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(status) = self.0.status() else { return Ok(()) };
+        let mut give = Give(encoder);
+        node(&mut give, &status)?;
+        others(&mut give, &status)
+    }
+}
+
+/// The node itself, and what it publishes.
+fn node(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
+    let counts = &status.counts;
+    let flag = |is: bool| f64::from(u8::from(is));
+    give.one(&BROKER, flag(status.broker))?;
+    give.one(&QUIET, flag(status.quiet))?;
+    give.one(&STOPPED, flag(status.stopped.is_some()))?;
+    give.one(&EPOCH, f64::from(status.epoch))?;
+    if let Some(ahead) = status.clock_ahead_s {
+        give.one(&CLOCK, ahead)?;
+    }
+    give.one(&UNPUBLISHED, status.position.saturating_sub(status.published) as f64)?;
+    give.one(&WITHHELD, status.withheld as f64)?;
+    give.one(&PUBLISHED, counts.published as f64)?;
+    give.one(&BYTES, counts.bytes as f64)?;
+    give.one(&FAILURES, counts.failures as f64)
+}
+
+/// What comes of the others.
+fn others(give: &mut Give<'_>, status: &FleetJson) -> fmt::Result {
+    let (counts, hosts, peers) = (&status.counts, &status.hosts, &status.peers);
+    let received = [("learned", counts.received), ("duplicate", counts.duplicate), ("forgotten", counts.forgotten)];
+    give.rows(&RECEIVED, &received)?;
+    give.one(&REJECTED, counts.rejected as f64)?;
+    give.delays(status)?;
+    let of = |state: &'static str| (state, peers.iter().filter(|peer| state_of(peer) == state).count() as u64);
+    give.rows(&PEERS, &STATES.map(of))?;
+    let sum = |of: fn(&NodeJson) -> u64| peers.iter().map(of).fold(0, u64::saturating_add);
+    let lost = sum(|peer| peer.lost);
+    give.rows(&MISSING, &[("asked_for", sum(|peer| peer.holes).saturating_sub(lost)), ("lost", lost)])?;
+    give.one(&LAG, peers.iter().map(|peer| peer.lag_s).fold(0.0, f64::max))?;
+    let mut named: Vec<(&str, u64)> = peers.iter().map(|peer| (peer.origin.as_str(), peer.holes)).collect();
+    named.sort_unstable();
+    named.truncate(ORIGINS_MAX);
+    give.rows(&LAG_POSITIONS, &named)?;
+    give.one(&WANTS, counts.wants as f64)?;
+    give.one(&REWINDS, counts.rewinds as f64)?;
+    give.one(&SHARES, counts.shares as f64)?;
+    let rest = status.links.saturating_sub(status.links_waiting);
+    give.rows(&LINKS, &[("waiting", status.links_waiting), ("known", rest)])?;
+    give.rows(&PAUSES, &[("told", hosts.told), ("taken", hosts.taken), ("not_believed", hosts.unbelieved)])?;
+    give.rows(&TRIALS, &[("made", hosts.trials), ("left_to_another", hosts.lost), ("alone", hosts.own_trials)])
+}
+
+/// What a node can be, in the order in which the first that holds counts.
+const STATES: [&str; 4] = ["excluded", "aside", "there", "gone"];
+
+fn state_of(peer: &NodeJson) -> &'static str {
+    match peer {
+        NodeJson { excluded: true, .. } => "excluded",
+        NodeJson { aside: Some(_), .. } => "aside",
+        NodeJson { present: true, .. } => "there",
+        _ => "gone",
+    }
+}
+
+struct Give<'e>(DescriptorEncoder<'e>);
+
+impl Give<'_> {
+    fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
+        give(&mut self.0.encode_descriptor(family.name, family.help, None, kind(family))?, family, value)
+    }
+
+    fn rows(&mut self, family: &Family, rows: &[(&str, u64)]) -> fmt::Result {
+        let [label] = family.labels else { return Err(fmt::Error) };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut encoder = self.0.encode_descriptor(family.name, family.help, None, kind(family))?;
+        for (value, count) in rows {
+            give(&mut encoder.encode_family(&[(*label, *value)])?, family, *count as f64)?;
+        }
+        Ok(())
+    }
+
+    fn delays(&mut self, status: &FleetJson) -> fmt::Result {
+        let delays = &status.counts.delays;
+        // The last end is that of everything longer.
+        let end = |ms: u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
+        let mut buckets: Vec<(f64, u64)> = delays.iter().map(|(ms, count)| (end(*ms), *count)).collect();
+        if !delays.contains_key(&u64::MAX) {
+            buckets.push((f64::INFINITY, 0));
+        }
+        let (sum, count) = (status.counts.delayed_ms as f64 / 1000.0, delays.values().sum());
+        let mut encoder = self.0.encode_descriptor(DELAY.name, DELAY.help, None, kind(&DELAY))?;
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+}
+
+fn kind(family: &Family) -> MetricType {
+    match family.kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge => MetricType::Gauge,
+        Kind::Histogram => MetricType::Histogram,
+    }
+}
+
+fn give(encoder: &mut MetricEncoder<'_>, family: &Family, value: f64) -> fmt::Result {
+    match family.kind {
+        Kind::Counter => encoder.encode_counter::<NoLabelSet, _, f64>(&(value as u64), None),
+        _ => encoder.encode_gauge(&value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text;
+
+    use super::*;
+    use crate::fleet_membership::Answer;
+    use fetchwise::time::Timestamp;
+
+    #[derive(Debug)]
+    struct Known(FleetJson);
+
+    impl Membership for Known {
+        fn status(&self) -> Option<FleetJson> {
+            Some(self.0.clone())
+        }
+
+        fn forget(&self, _: String, _: Timestamp) -> Answer<Result<(), String>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn page(status: FleetJson) -> String {
+        let (mut registry, mut page) = (Registry::default(), String::new());
+        FleetMetrics::register(Arc::new(Known(status)), &mut registry);
+        text::encode(&mut page, &registry).unwrap();
+        page
+    }
+
+    #[test]
+    fn the_reference_lists_every_metric_of_a_fleet_and_no_other() {
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `fetchwise_fleet_")).collect();
+        let row = |family: &Family| {
+            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
+            };
+            format!("| `{}` | {kind} | {} | {} |", family.full_name(), labels.join(", "), family.help)
+        };
+        assert_eq!(written, FLEET_FAMILIES.iter().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn all_that_is_listed_is_given_and_rows_are_bounded() {
+        let peer =
+            |n: u64| NodeJson { origin: format!("{n:03}\"}} 1\n"), holes: n, lost: n / 2, ..NodeJson::default() };
+        let mut status =
+            FleetJson { peers: (0..200).map(peer).collect(), clock_ahead_s: Some(-0.5), ..FleetJson::default() };
+        status.peers[1].excluded = true;
+        status.peers[2].aside = Some("its clock".to_owned());
+        status.peers[3].present = true;
+        status.counts.delays = [(1, 3), (20, 2), (u64::MAX, 1)].into();
+        let page = page(status);
+        for family in FLEET_FAMILIES {
+            assert!(
+                page.contains(&format!("\n# TYPE {} ", family.name))
+                    || page.starts_with(&format!("# HELP {} ", family.name)),
+                "{}",
+                family.name
+            );
+        }
+        let rows = |name: &str| page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
+        assert_eq!((rows("fetchwise_fleet_lag_positions"), rows("fetchwise_fleet_peers")), (50, 4));
+        for line in [
+            "fetchwise_fleet_peers{state=\"gone\"} 197",
+            "fetchwise_fleet_peers{state=\"there\"} 1",
+            "fetchwise_fleet_clock_ahead_seconds -0.5",
+            "fetchwise_fleet_delay_seconds_bucket{le=\"0.02\"} 5",
+            "fetchwise_fleet_delay_seconds_bucket{le=\"+Inf\"} 6",
+        ] {
+            assert!(page.lines().any(|is| is == line || is == format!("{line}.0")), "{line}: {page}");
+        }
+    }
+
+    #[test]
+    fn who_has_left_shows_nothing() {
+        #[derive(Debug)]
+        struct Gone;
+        impl Membership for Gone {
+            fn status(&self) -> Option<FleetJson> {
+                None
+            }
+            fn forget(&self, _: String, _: Timestamp) -> Answer<Result<(), String>> {
+                Box::pin(async { Err("gone".to_owned()) })
+            }
+        }
+        let (mut registry, mut page) = (Registry::default(), String::new());
+        FleetMetrics::register(Arc::new(Gone), &mut registry);
+        text::encode(&mut page, &registry).unwrap();
+        assert!(!page.contains("fetchwise_fleet"), "{page}");
+    }
+}

@@ -1,0 +1,212 @@
+//! `GET /metrics`: everything that is counted, in the format that the scraper asks for.
+//!
+//! Owns the counts of requests. Invariant: their labels are routes of ours and statuses, whatever clients send. What the library counts
+//! is the library's.
+
+pub(crate) mod exporter;
+pub(crate) mod fleet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State as Get};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_protobuf, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family as Rows;
+use prometheus_client::registry::Registry;
+
+use super::problem::Problem;
+use fetchwise::journal::Journal;
+use fetchwise::metrics::{Durations, Family, Kind, Metrics};
+use fetchwise::selector::Selector;
+
+/// What this server counts itself.
+pub const FAMILIES: &[Family] = &[REQUESTS, DURATIONS];
+
+const REQUESTS: Family =
+    Family::new("fetchwise_http_requests", Kind::Counter, &["route", "status"], "Requests that were answered");
+const DURATIONS: Family = Family::new(
+    "fetchwise_http_request_duration_seconds",
+    Kind::Histogram,
+    &["route"],
+    "How long requests took, their bodies included",
+);
+
+/// What counts as one route: all paths that have none.
+const NO_ROUTE: &str = "other";
+/// Classic buckets of requests: from 61 microseconds to 8 seconds.
+const BOUNDS: (i32, i32) = (-14, 3);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: String,
+}
+
+/// Counts requests, and shows everything.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    registry: Registry,
+    answered: Rows<Answered, Counter>,
+    durations: Rows<Route, Durations, fn() -> Durations>,
+}
+
+impl Counted {
+    /// With nothing answered yet; `registry` has what else is to be shown.
+    pub(crate) fn new(selector: Arc<Selector>, journal: Arc<Journal>, mut registry: Registry) -> Self {
+        Metrics::new(selector).with_journal(journal).register(&mut registry);
+        let answered = Rows::default();
+        let durations = Rows::new_with_constructor((|| Durations::between(BOUNDS.0, BOUNDS.1)) as fn() -> Durations);
+        registry.register(REQUESTS.name, REQUESTS.help, answered.clone());
+        registry.register(DURATIONS.name, DURATIONS.help, durations.clone());
+        Self { registry, answered, durations }
+    }
+
+    fn answered(&self, route: &str, status: u16, begun: Instant) {
+        self.answered.get_or_create(&Answered { route: route.to_owned(), status }).inc();
+        self.durations.get_or_create(&Route { route: route.to_owned() }).add(begun.elapsed());
+    }
+
+    /// Everything, in the format that `wanted` says.
+    fn show(&self, wanted: Format) -> Result<Response, Problem> {
+        let broken =
+            |error: &dyn std::error::Error| Problem::internal(format!("the metrics cannot be written: {error}"));
+        let kind = [(header::CONTENT_TYPE, wanted.content_type())];
+        if wanted == Format::Protobuf {
+            let bytes = prometheus_protobuf::encode_to_vec(&self.registry).map_err(|error| broken(&error))?;
+            return Ok((kind, bytes).into_response());
+        }
+        let mut page = String::new();
+        text::encode(&mut page, &self.registry).map_err(|error| broken(&error))?;
+        Ok((kind, page).into_response())
+    }
+}
+
+/// The route.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>(counted: Arc<Counted>) -> Router<S> {
+    Router::new().route("/metrics", get(metrics)).layer(axum::Extension(counted))
+}
+
+/// Counts a request with its answer.
+pub(crate) async fn count(Get(counted): Get<Arc<Counted>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    counted.answered(route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str), response.status().as_u16(), begun);
+    response
+}
+
+async fn metrics(
+    axum::Extension(counted): axum::Extension<Arc<Counted>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let wanted = Format::of(&headers);
+    // It looks at every host that was asked lately and at the log's directory.
+    let shown = tokio::task::spawn_blocking(move || counted.show(wanted)).await;
+    shown.map_err(|error| Problem::internal(error.to_string()))?
+}
+
+/// A format of exposition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// With native histograms beside the classic ones.
+    Protobuf,
+    OpenMetrics,
+    /// What everybody reads: the same text under its older name.
+    Text,
+}
+
+impl Format {
+    /// What whoever sent these headers reads best.
+    fn of(headers: &HeaderMap) -> Self {
+        let mut best: Option<(f32, Self)> = None;
+        let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        for item in accepted.flat_map(|value| value.split(',')) {
+            let mut parts = item.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let parameters: Vec<String> = parts.map(str::to_ascii_lowercase).collect();
+            let has = |name: &str, value: &str| {
+                parameters.iter().any(|parameter| {
+                    parameter.split_once('=').is_some_and(|(key, of)| key.trim() == name && of.trim() == value)
+                })
+            };
+            let format = match media.as_str() {
+                "application/vnd.google.protobuf"
+                    if has("proto", "io.prometheus.client.metricfamily") && has("encoding", "delimited") =>
+                {
+                    Self::Protobuf
+                }
+                "application/openmetrics-text" => Self::OpenMetrics,
+                "text/plain" => Self::Text,
+                "*/*" | "application/*" => Self::OpenMetrics,
+                _ => continue,
+            };
+            let weight = parameters.iter().find_map(|parameter| parameter.strip_prefix("q=")?.trim().parse().ok());
+            let weight: f32 = weight.unwrap_or(1.0);
+            if weight > 0.0 && best.is_none_or(|(known, _)| weight > known) {
+                best = Some((weight, format));
+            }
+        }
+        best.map_or(Self::OpenMetrics, |(_, format)| format)
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(accept: &str) -> Format {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Format::of(&headers)
+    }
+
+    #[test]
+    fn the_reference_lists_every_metric_of_the_server_and_no_other() {
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        let written: Vec<&str> = page.lines().filter(|line| line.starts_with("| `fetchwise_http_")).collect();
+        let row = |family: &Family| {
+            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let kind = if family.kind == Kind::Counter { "counter" } else { "histogram" };
+            format!("| `{}` | {kind} | {} | {} |", family.full_name(), labels.join(", "), family.help)
+        };
+        assert_eq!(written, FAMILIES.iter().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_scraper_gets_what_it_reads_best() {
+        // As Prometheus 2.42 asks, with native histograms and without.
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                      application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
+                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let text = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                    text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!((of(native), of(text)), (Format::Protobuf, Format::OpenMetrics));
+        assert_eq!(
+            (of("text/plain"), of("*/*"), of("image/png")),
+            (Format::Text, Format::OpenMetrics, Format::OpenMetrics)
+        );
+        assert_eq!(of("application/vnd.google.protobuf;q=0, text/plain"), Format::Text);
+        assert_eq!(of("application/vnd.google.protobuf"), Format::OpenMetrics, "of some other message");
+        assert_eq!(Format::of(&HeaderMap::new()), Format::OpenMetrics);
+    }
+}

@@ -1,0 +1,105 @@
+//! `POST /v1/classify`: reading a response that somebody else fetched.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State as Get;
+use axum::response::Response;
+use axum::routing::post;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Shared;
+use crate::json::{VerdictJson, headers};
+use crate::json_response;
+use crate::problem::Problem;
+use crate::request_body;
+use crate::routes::decision_context::wrong;
+use crate::state::State;
+use fetchwise::detect::Scratch;
+use fetchwise::response::{Header, Page};
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/classify", post(classify))
+}
+
+/// A response.
+#[derive(Debug, Deserialize)]
+pub(super) struct Given {
+    #[serde(default)]
+    pub(super) url: Option<String>,
+    #[serde(default)]
+    pub(super) final_url: Option<String>,
+    #[serde(default)]
+    pub(super) status: Option<u16>,
+    #[serde(default)]
+    pub(super) headers: Value,
+    #[serde(default)]
+    pub(super) body: Option<String>,
+    #[serde(default)]
+    pub(super) body_base64: Option<String>,
+    #[serde(default)]
+    explain: bool,
+}
+
+impl Given {
+    /// Headers and a body alone.
+    pub(super) fn of(headers: Value, body: Option<String>, body_base64: Option<String>) -> Self {
+        Self { url: None, final_url: None, status: None, headers, body, body_base64, explain: false }
+    }
+
+    /// Its body as bytes.
+    ///
+    /// # Errors
+    /// 422 when there are two, or what should be base64 is not.
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Problem> {
+        match (self.body.take(), self.body_base64.take()) {
+            (Some(_), Some(_)) => Err(wrong("a response has a `body` or a `body_base64`, not both")),
+            (Some(text), None) => Ok(text.into_bytes()),
+            (None, Some(text)) => BASE64_STANDARD
+                .decode(text.trim())
+                .map_err(|error| wrong(format!("`body_base64` is no base64: {error}"))),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    /// Its headers.
+    ///
+    /// # Errors
+    /// 422 when they are neither an object nor a list of pairs.
+    pub(super) fn headers(&mut self) -> Result<Vec<Header>, Problem> {
+        headers(self.headers.take())
+            .ok_or_else(|| wrong("`headers` must be an object of names and values, or a list of [name, value] pairs"))
+    }
+
+    /// Its status, 200 when it has none.
+    ///
+    /// # Errors
+    /// 422 when it is no status.
+    pub(super) fn status(&self) -> Result<u16, Problem> {
+        match self.status {
+            None => Ok(200),
+            Some(status @ 100..=999) => Ok(status),
+            Some(other) => Err(wrong(format!("{other} is no status: 100 to 999 are"))),
+        }
+    }
+}
+
+async fn classify(Get(state): Shared, body: Body) -> Result<Response, Problem> {
+    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+    // A long page takes milliseconds.
+    let read = state.aside(move |state| {
+        let mut given: Given = request_body::parse(&body)?;
+        if given.body.is_none() && given.body_base64.is_none() {
+            return Err(wrong("nothing to read: send a `body` or a `body_base64`"));
+        }
+        let (headers, body, status) = (given.headers()?, given.bytes()?, given.status()?);
+        let (url, final_url) = (given.url.as_deref(), given.final_url.as_deref());
+        let page = Page { url, final_url, status, headers: &headers, body: &body };
+        Ok(json_response::json(&VerdictJson::read(&state.classifier, &page, given.explain, &mut Scratch::default())))
+    });
+    read.await?
+}

@@ -1,0 +1,227 @@
+//! `GET /` and `/assets/`: the dashboard's page; `GET /v1/dashboard`: what it draws.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Query, State as Get};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+use strum::VariantNames;
+
+use super::Shared;
+use crate::assets;
+use crate::json::{
+    BoardJson, BusyJson, DomainJson, DomainsJson, FetcherJson, LogJson, PaceJson, SeriesJson, StatsJson,
+};
+use crate::json_response;
+use crate::problem::Problem;
+use crate::routes::decision_context::wrong;
+use crate::state::State;
+use crate::time_series::Range;
+use fetchwise::analytics::{By, Row};
+use fetchwise::journal::Health;
+use fetchwise::registry::FetcherSpec;
+use fetchwise::rfc3339;
+use fetchwise::time::Timestamp;
+use fetchwise::unknown_name::UnknownName;
+
+/// So often the page asks.
+const POLL: Duration = Duration::from_secs(5);
+/// Rows of domains, unless more are asked for, and at most.
+const DOMAINS: (usize, usize) = (15, 1000);
+const BUSY: usize = 12;
+const HEURISTICS: usize = 60;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/", get(page)).route("/assets/{*name}", get(asset)).route("/v1/dashboard", get(dashboard))
+}
+
+async fn page(headers: HeaderMap) -> Result<Response, Problem> {
+    assets::answer(assets::PAGE, &headers).ok_or_else(|| Problem::internal("the page is missing"))
+}
+
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    let none = || Problem::new(StatusCode::NOT_FOUND, "no_such_file", "the dashboard has no such file");
+    assets::answer(&name, &headers).ok_or_else(none)
+}
+
+/// What the domains' table is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Sort {
+    Key,
+    #[default]
+    Attempts,
+    SuccessRate,
+    BanRate,
+    Learned,
+    RequestsPerPage,
+    Recent,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Asked {
+    range: Option<String>,
+    sort: Option<String>,
+    order: Option<String>,
+    search: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The same, read.
+#[derive(Debug)]
+struct Wanted {
+    range: Range,
+    sort: Sort,
+    ascending: bool,
+    search: String,
+    limit: usize,
+}
+
+fn named<T: std::str::FromStr + Default>(what: &'static str, name: Option<&str>, known: &[&str]) -> Result<T, Problem> {
+    match name.filter(|name| !name.is_empty()) {
+        None => Ok(T::default()),
+        Some(name) => name.parse().map_err(|_| wrong(UnknownName::new(what, name, known.iter().copied()).to_string())),
+    }
+}
+
+impl Wanted {
+    fn read(asked: Asked) -> Result<Self, Problem> {
+        let ascending = match asked.order.as_deref() {
+            Some("asc") => true,
+            None | Some("" | "desc") => false,
+            Some(other) => return Err(wrong(UnknownName::new("order", other, ["asc", "desc"]).to_string())),
+        };
+        Ok(Self {
+            range: named("range", asked.range.as_deref(), Range::VARIANTS)?,
+            sort: named("sort", asked.sort.as_deref(), Sort::VARIANTS)?,
+            ascending,
+            search: asked.search.unwrap_or_default().to_lowercase(),
+            limit: asked.limit.unwrap_or(DOMAINS.0).min(DOMAINS.1),
+        })
+    }
+}
+
+async fn dashboard(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let wanted = Wanted::read(asked)?;
+    // With many domains this is some milliseconds of work, and the log's directory is read.
+    let done = tokio::task::spawn_blocking(move || board(&state, &wanted)).await;
+    done.map_err(|_| Problem::internal("the figures cannot be put together"))
+}
+
+fn board(state: &State, wanted: &Wanted) -> Response {
+    let now = state.selector.now();
+    let cost = |name: &str| match state.selector.fetcher_id(name).and_then(|id| state.selector.fetcher(id)) {
+        Some(spec) => spec.cost,
+        None => FetcherSpec::by_name(name).cost,
+    };
+    let complete = state.kept.has_looked();
+    let all = state.kept.rows(By::All);
+    let fetchers = state.kept.rows(By::Fetcher);
+    let (total, matching, domains) = domains(state, wanted, now);
+    let (shown, names, busy) = state.kept.with_series(|series| {
+        let names: Vec<String> = series.fetchers().map(str::to_owned).collect();
+        (series.shown(wanted.range, now), names, series.busy(BUSY, now))
+    });
+    let names: Vec<(String, f64)> = names.into_iter().map(|name| (name.clone(), cost(&name))).collect();
+    let heuristics = state.board.heuristics(|| state.kept.with_series(|series| series.heuristics(HEURISTICS)));
+    let nothing = Row::default();
+    let pace = |host: &str| state.selector.pace().and_then(|pace| pace.explain(host, now));
+    json_response::json(&BoardJson {
+        now: rfc3339::format(now),
+        started_at: rfc3339::format(state.board.started_at),
+        version: env!("CARGO_PKG_VERSION"),
+        mode: state.selector.router().mode.name(),
+        poll_ms: u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
+        complete,
+        range: wanted.range.into(),
+        series: SeriesJson::new(&shown, &names),
+        all: StatsJson::new("all", all.first().map_or(&nothing, |(_, row)| row)),
+        fetchers: fetchers
+            .iter()
+            .map(|(name, row)| FetcherJson { row: StatsJson::new(name, row), cost: cost(name) })
+            .collect(),
+        domains: DomainsJson {
+            total,
+            matching,
+            rows: domains
+                .iter()
+                .map(|(key, row, recent)| DomainJson { row: StatsJson::new(key, row), recent: *recent })
+                .collect(),
+        },
+        busy: busy
+            .iter()
+            .map(|(host, recent)| BusyJson { host, recent: *recent, pace: pace(host).as_ref().map(PaceJson::from) })
+            .collect(),
+        heuristics: heuristics.iter().map(Into::into).collect(),
+        log: log(state),
+        fleet: state.fleet().and_then(|fleet| fleet.status()),
+    })
+}
+
+/// How many domains there are, how many match, and those that are wanted of them, in their order.
+fn domains(state: &State, wanted: &Wanted, now: Timestamp) -> (usize, usize, Vec<(String, Row, u64)>) {
+    state.kept.with_domains(|stats, series| {
+        let mut total = 0;
+        let mut rows: Vec<(&str, &Row)> =
+            stats.iter().inspect(|_| total += 1).filter(|(key, _)| key.contains(&wanted.search)).collect();
+        let matching = rows.len();
+        let figure = |(key, row): &(&str, &Row)| match wanted.sort {
+            Sort::Key => None,
+            Sort::Attempts => Some(row.attempts as f64),
+            Sort::SuccessRate => row.success_rate(),
+            Sort::BanRate => row.ban_rate(),
+            Sort::Learned => row.of_decisions(row.learned),
+            Sort::RequestsPerPage => row.requests_per_page(),
+            Sort::Recent => Some(series.recent(key, now) as f64),
+        };
+        let order = |a: &(&str, &Row), b: &(&str, &Row)| {
+            let turned = |order: Ordering| if wanted.ascending { order } else { order.reverse() };
+            if wanted.sort == Sort::Key {
+                return turned(a.0.cmp(b.0));
+            }
+            // What there is no figure of comes last, whatever the order.
+            let by_figure = match (figure(a), figure(b)) {
+                (Some(a), Some(b)) => turned(a.total_cmp(&b)),
+                (a, b) => b.is_some().cmp(&a.is_some()),
+            };
+            by_figure.then_with(|| b.1.attempts.cmp(&a.1.attempts)).then_with(|| a.0.cmp(b.0))
+        };
+        if wanted.limit < rows.len() {
+            rows.select_nth_unstable_by(wanted.limit, order);
+            rows.truncate(wanted.limit);
+        }
+        rows.sort_unstable_by(order);
+        let kept = rows.into_iter().map(|(key, row)| (key.to_owned(), *row, series.recent(key, now))).collect();
+        (total, matching, kept)
+    })
+}
+
+fn log(state: &State) -> LogJson {
+    let journal = state.journal();
+    let (name, reason) = match journal.health() {
+        Health::Good => ("good", None),
+        Health::Degraded { reason, .. } => ("degraded", Some(reason.to_string())),
+        _ => ("closed", None),
+    };
+    let metrics = journal.metrics();
+    let files = state.board.files(journal.dir());
+    LogJson {
+        dir: journal.dir().display().to_string(),
+        state: name,
+        reason,
+        segments: files.segments,
+        bytes: files.bytes,
+        lag_records: (metrics.written_seq + metrics.queued_records).saturating_sub(metrics.durable_seq),
+        queued_records: metrics.queued_records,
+        queued_bytes: metrics.queued_bytes,
+        syncs: metrics.syncs,
+        synced_at: state.board.synced_at().map(rfc3339::format),
+        compacted_at: files.compacted_at.map(rfc3339::format),
+        lost: journal.lost().records,
+    }
+}

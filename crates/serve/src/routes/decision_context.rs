@@ -1,0 +1,177 @@
+//! What a caller says of a URL beside itself, and what that means for a decision: the same for `select`, `explain` and visits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use url::Url;
+
+use crate::json::{DecisionJson, Unavailable};
+use crate::problem::Problem;
+use crate::state::State;
+use crate::unavailable_fetchers::Listed;
+use fetchwise::attempt::Hint;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::url::identity;
+use fetchwise::registry::{FetcherId, FetcherSet};
+use fetchwise::router::{RouteError, Routed};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use fetchwise::unknown_name::UnknownName;
+
+/// What a caller says of a URL, or of all in a call.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Said {
+    /// The caller's name for what is fetched; the URL when none.
+    pub(crate) id: Option<String>,
+    /// What the caller knows beside the URL.
+    pub(crate) tags: BTreeMap<String, String>,
+    /// The fetcher that the caller wants.
+    pub(crate) fetcher: Option<String>,
+    /// The fetchers that the caller has, if not all.
+    pub(crate) fetchers: Option<Vec<String>>,
+    /// Fetchers that were tried already.
+    pub(crate) tried: Vec<String>,
+    /// What the last failure looked like.
+    pub(crate) last_failure: Option<String>,
+}
+
+/// The same, in terms of the selector.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) heuristics: Vec<Heuristic>,
+    pub(crate) wanted: Option<FetcherId>,
+    pub(crate) tried: FetcherSet,
+    /// Not to be had by this caller.
+    lacking: FetcherSet,
+    hint: Option<Hint>,
+    listed: Arc<Listed>,
+    now: Timestamp,
+}
+
+/// A decision, and the candidate that something speaks for although it is not to be had.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) routed: Routed,
+    pub(crate) unavailable: Option<FetcherId>,
+}
+
+impl Said {
+    /// The same, and where it says nothing what `all` says.
+    #[must_use]
+    pub(crate) fn or(self, all: &Self) -> Self {
+        let mut tags = all.tags.clone();
+        tags.extend(self.tags);
+        Self {
+            id: self.id,
+            tags,
+            fetcher: self.fetcher.or_else(|| all.fetcher.clone()),
+            fetchers: self.fetchers.or_else(|| all.fetchers.clone()),
+            tried: if self.tried.is_empty() { all.tried.clone() } else { self.tried },
+            last_failure: self.last_failure.or_else(|| all.last_failure.clone()),
+        }
+    }
+}
+
+impl Known {
+    /// Reads what was said.
+    ///
+    /// # Errors
+    /// 422 for a name that there is not, or a tag that cannot be one.
+    pub(crate) fn of(said: &Said, state: &State) -> Result<Self, Problem> {
+        let selector = &*state.selector;
+        let mut heuristics = Vec::with_capacity(said.tags.len());
+        for (kind, value) in &said.tags {
+            heuristics.push(Heuristic::of_caller(kind, value).map_err(|error| wrong(error.to_string()))?);
+        }
+        let candidate = |name: &String| candidate(selector, name);
+        let wanted = said.fetcher.as_ref().map(candidate).transpose()?;
+        let mut tried = FetcherSet::EMPTY;
+        for name in &said.tried {
+            tried.insert(candidate(name)?);
+        }
+        let hint = said.last_failure.as_deref().map(hint).transpose()?;
+        let listed = state.missing.listed();
+        let lacking = match &said.fetchers {
+            None => listed.set,
+            Some(names) => {
+                let mut had = FetcherSet::EMPTY;
+                for name in names {
+                    had.insert(candidate(name)?);
+                }
+                let mut lacking = FetcherSet::EMPTY;
+                selector.candidates().filter(|(id, _)| !had.contains(*id)).for_each(|(id, _)| lacking.insert(id));
+                lacking
+            }
+        };
+        Ok(Self { heuristics, wanted, tried, lacking, hint, listed, now: selector.now() })
+    }
+
+    /// What a decision about `url` depends on.
+    pub(crate) fn situation<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> Situation<'k> {
+        Situation { excluded: self.tried.union(self.lacking), ..self.with_all(id, url, state) }
+    }
+
+    /// Decides about `url`, which its caller calls `id`.
+    ///
+    /// # Errors
+    /// For a URL that cannot be fetched, or that the table should serve and cannot.
+    pub(crate) fn decide(&self, id: Option<&str>, url: &Url, state: &State) -> Result<Decided, RouteError> {
+        let selector = &*state.selector;
+        let routed = selector.route(url, &self.situation(id, url, state), None)?;
+        let mut unavailable = None;
+        if !self.lacking.is_empty() {
+            let all = selector.route(url, &self.with_all(id, url, state), None)?;
+            unavailable = all.decision.taken().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
+        }
+        Ok(Decided { routed, unavailable })
+    }
+
+    /// The decision as JSON; `text` is the URL as it was given.
+    pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided, state: &'a State) -> DecisionJson<'a> {
+        let selector = &*state.selector;
+        let unavailable = decided.unavailable.map(|id| Unavailable {
+            fetcher: selector.fetcher_name(id),
+            reason: self.listed.why(id).or(Some("the caller does not have it")),
+        });
+        DecisionJson::new(text, selector, selector.router().mode, &decided.routed, unavailable)
+    }
+
+    /// Fetchers that this caller does not have.
+    pub(crate) fn lacking(&self) -> FetcherSet {
+        self.lacking
+    }
+
+    fn with_all<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> Situation<'k> {
+        let link = state.selector.link_state(id.unwrap_or_else(|| identity(url)));
+        Situation {
+            link,
+            hint: self.hint.or(link.hint),
+            wanted: self.wanted,
+            excluded: self.tried,
+            attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
+            heuristics: &self.heuristics,
+            ..Situation::first(self.now)
+        }
+    }
+}
+
+/// 422 with words.
+pub(crate) fn wrong(words: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_value", words)
+}
+
+fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Problem> {
+    let known = selector.fetcher_id(name).filter(|id| selector.is_candidate(*id));
+    known.ok_or_else(|| {
+        let names = selector.candidates().map(|(_, spec)| &*spec.name);
+        wrong(UnknownName::new("fetcher", name, names).to_string())
+    })
+}
+
+fn hint(name: &str) -> Result<Hint, Problem> {
+    Hint::from_name(name)
+        .ok_or_else(|| wrong(UnknownName::new("failure", name, ["blocked", "empty", "timeout", "unknown"]).to_string()))
+}

@@ -1,0 +1,72 @@
+//! `GET /v1/explain?url=`: why a fetcher would be used.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, State as Get};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::Shared;
+use crate::json::{Asked, ExplanationJson, ProblemJson};
+use crate::json_response;
+use crate::problem::Problem;
+use crate::routes::decision_context::{Known, Said};
+use crate::state::State;
+use fetchwise::heuristic::url::{domain_of, parse};
+use fetchwise::router::RouteError;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/explain", get(explain))
+}
+
+/// Reads `url`, `id`, `fetcher`, `last_failure`, and `tried` and `tag=TYPE=VALUE` as often as they come.
+fn read(query: &str) -> Result<(String, Said), Problem> {
+    let (mut url, mut said) = (None, Said::default());
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let value = value.into_owned();
+        match &*name {
+            "url" => url = Some(value),
+            "id" => said.id = Some(value),
+            "fetcher" => said.fetcher = Some(value),
+            "fetchers" => said.fetchers.get_or_insert_default().push(value),
+            "tried" => said.tried.push(value),
+            "last_failure" => said.last_failure = Some(value),
+            "tag" => {
+                let (kind, value) = value
+                    .split_once('=')
+                    .ok_or_else(|| Problem::bad_request("`tag` is TYPE=VALUE, as in tag=video_platform=vimeo"))?;
+                said.tags.insert(kind.to_owned(), value.to_owned());
+            }
+            _ => {}
+        }
+    }
+    let url = url.ok_or_else(|| Problem::bad_request("the query needs a `url`, percent-encoded"))?;
+    Ok((url, said))
+}
+
+async fn explain(Get(state): Shared, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+    let (text, said) = read(query.as_deref().unwrap_or_default())?;
+    let known = Known::of(&said, &state)?;
+    let (id, selector) = (said.id.as_deref(), &*state.selector);
+    let found = parse(text.trim()).map_err(RouteError::from).and_then(|url| {
+        let decided = known.decide(id, &url, &state)?;
+        let explanation = selector.explain(&url, &known.situation(id, &url, &state))?;
+        Ok((url, decided, explanation))
+    });
+    let (url, decided, explanation) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            return Ok(json_response::with_status(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                &ProblemJson::of_route(&text, &error),
+            ));
+        }
+    };
+    let pace =
+        selector.pace().and_then(|pace| pace.explain(domain_of(url.host_str().unwrap_or_default()), selector.now()));
+    let asked = Asked { selector, routed: &decided.routed, explanation: &explanation, pace: pace.as_ref(), own: None };
+    let is_available = |name: &str| selector.fetcher_id(name).is_none_or(|id| !known.lacking().contains(id));
+    Ok(json_response::json(&ExplanationJson::new(known.json(&text, &decided, &state), asked, is_available)))
+}

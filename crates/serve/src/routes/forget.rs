@@ -1,0 +1,103 @@
+//! `POST /v1/forget`: what is known of a domain or a link goes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State as Get;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
+use serde::Deserialize;
+
+use super::Shared;
+use crate::json::ForgotJson;
+use crate::json_response;
+use crate::problem::Problem;
+use crate::request_body;
+use crate::routes::decision_context::wrong;
+use crate::state::State;
+use fetchwise::heuristic::url::{UrlFeatures, parse};
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::Forgot;
+use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
+use fetchwise::time::Timestamp;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/v1/forget", post(forget))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    domain: Option<String>,
+    link: Option<String>,
+}
+
+async fn forget(Get(state): Shared, body: Body) -> Result<Response, Problem> {
+    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+    let target = match request_body::parse(&body)? {
+        Asked { domain: Some(domain), link: None } => TombstoneTarget::Domain(read_domain(&domain)?),
+        Asked { domain: None, link: Some(link) } if !link.is_empty() => TombstoneTarget::Link(link),
+        _ => return Err(wrong("forget what? name a `domain` or a `link`")),
+    };
+    let place = state.reader.acquire().await.map_err(|_| Problem::internal("the server is ending"))?;
+    let (own, wanted, at) = (Arc::clone(&state), target.clone(), state.selector.now());
+    let forgot = tokio::task::spawn_blocking(move || bury(&own, &wanted, at)).await;
+    drop(place);
+    let forgot = match forgot {
+        Ok(Ok(forgot)) => forgot,
+        Ok(Err(error)) => return Err(Problem::internal(error.to_string())),
+        Err(error) => return Err(Problem::internal(error.to_string())),
+    };
+    if let Some(end) = forgot.1 {
+        state.look(end);
+    }
+    let told = tell_fleet(&state, &target, at).await?;
+    Ok(json_response::json(&ForgotJson::new(&target, &forgot.0, told)))
+}
+
+/// Has the other nodes of a fleet forget it, too, where there is one and it is a domain.
+async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -> Result<bool, Problem> {
+    let (Some(fleet), TombstoneTarget::Domain(domain)) = (state.fleet(), target) else { return Ok(false) };
+    let told = fleet.forget(domain.clone(), until).await;
+    told.map(|()| true).map_err(|why| {
+        let words =
+            format!("it is forgotten here, and the other nodes were not told: {why}; the same request tells them");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "fleet_not_told", words)
+    })
+}
+
+/// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
+fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(Forgot, Option<u64>), JournalError> {
+    let journal = state.journal();
+    // What was taken a moment ago counts, too.
+    let _ = journal.settled().wait();
+    let mut links = HashSet::new();
+    let forgot = maintenance::would_forget_links(journal.dir(), target, &mut |link| {
+        links.insert(link.to_owned());
+    })?;
+    let end = match forgot.is_nothing() {
+        true => None,
+        false => Some(state.kept.bury(&Tombstone { target: target.clone(), at })?),
+    };
+    let _ = journal.settled().wait();
+    match target {
+        TombstoneTarget::Domain(domain) => {
+            state.selector.forget_domain(domain);
+            links.iter().for_each(|link| state.selector.forget_link(link));
+        }
+        TombstoneTarget::Link(link) => state.selector.forget_link(link),
+    }
+    state.board.forget();
+    Ok((forgot, end))
+}
+
+/// A domain as evidence has it: in lower case, without `www.`.
+pub(super) fn read_domain(text: &str) -> Result<String, Problem> {
+    let text = text.trim();
+    let bad = || wrong(format!("{text:?} is no domain: expected a name such as example.org"));
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
+    let url = parse(&url).map_err(|_| bad())?;
+    Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
+}

@@ -1,0 +1,134 @@
+//! `GET /v1/hosts?state=paused`: which hosts are paused, and how fast each may be asked; `GET /v1/links`: the links at risk; and what
+//! ends a pause before its time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Query, State as Get};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde::Deserialize;
+
+use super::Shared;
+use super::forget::read_domain;
+use crate::json::{HostJson, LinkJson, ReleasedJson};
+use crate::json_response;
+use crate::problem::Problem;
+use crate::request_body;
+use crate::routes::decision_context::wrong;
+use crate::state::State;
+use fetchwise::pace::{Explained, Level};
+use fetchwise::rfc3339;
+use fetchwise::selector::{LinkAtRisk, PausedHost};
+use fetchwise::time::Timestamp;
+use fetchwise::unknown_name::UnknownName;
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new()
+        .route("/v1/hosts", get(hosts))
+        .route("/v1/hosts/{domain}/release", post(release_host))
+        .route("/v1/links", get(links))
+        .route("/v1/links/release", post(release_link))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    state: Option<String>,
+    host: Option<String>,
+}
+
+async fn hosts(Get(state): Shared, Query(asked): Query<Asked>) -> Result<Response, Problem> {
+    let is_paused_only = match asked.state.as_deref() {
+        None | Some("") => false,
+        Some("paused") => true,
+        Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused"]).to_string())),
+    };
+    let host = asked.host.map(|host| host.to_ascii_lowercase());
+    state.aside(move |state| known(state, is_paused_only, host.as_deref())).await
+}
+
+/// What is known of hosts. There may be a hundred thousand of them.
+fn known(state: &State, is_paused_only: bool, host: Option<&str>) -> Response {
+    let now = state.selector.now();
+    let is_wanted = |name: &str| host.is_none_or(|host| host == name);
+    let mut known: BTreeMap<String, (Option<PausedHost>, Option<Explained>)> = BTreeMap::new();
+    for paused in state.selector.paused_hosts(now).into_iter().filter(|paused| is_wanted(&paused.domain)) {
+        let host = paused.domain.clone();
+        known.entry(host).or_default().0 = Some(paused);
+    }
+    if let Some(pace) = state.selector.pace() {
+        for (level, name) in pace.known() {
+            let is_wanted = level == Level::Host && is_wanted(&name) && (!is_paused_only || known.contains_key(&*name));
+            if is_wanted && let Some(explained) = pace.explain(&name, now) {
+                known.entry(name.into()).or_default().1 = Some(explained);
+            }
+        }
+    }
+    let hosts: Vec<HostJson<'_>> =
+        known.iter().map(|(host, (paused, pace))| HostJson::new(host, paused.as_ref(), pace.as_ref(), now)).collect();
+    json_response::json(&hosts)
+}
+
+#[derive(Deserialize)]
+struct WhichLinks {
+    state: Option<String>,
+    domain: Option<String>,
+}
+
+/// The links that are paused, or whose last fetch failed.
+async fn links(Get(state): Shared, Query(asked): Query<WhichLinks>) -> Result<Response, Problem> {
+    let is_paused_only = match asked.state.as_deref() {
+        None | Some("" | "at-risk") => false,
+        Some("paused") => true,
+        Some(other) => return Err(wrong(UnknownName::new("state", other, ["paused", "at-risk"]).to_string())),
+    };
+    let domain = asked.domain.as_deref().map(read_domain).transpose()?;
+    let listed = state.aside(move |state| {
+        let now = state.selector.now();
+        let mut links = state.selector.links_at_risk();
+        links.retain(|link| {
+            (!is_paused_only || link.state.pause_at(now).is_some()) && (domain.is_none() || link.domain == domain)
+        });
+        let host_pause = |link: &LinkAtRisk| {
+            let until = link.domain.as_deref().and_then(|domain| state.selector.host_pause(domain));
+            until.filter(|until| *until > now)
+        };
+        json_response::json(&links.iter().map(|link| LinkJson::new(link, host_pause(link), now)).collect::<Vec<_>>())
+    });
+    listed.await
+}
+
+/// Ends a host's pause. Answers once that is in the log.
+async fn release_host(Get(state): Shared, Path(domain): Path<String>) -> Result<Response, Problem> {
+    let domain = read_domain(&domain)?;
+    let until = state.selector.release_host(&domain, state.selector.now());
+    released(&state, Some(&domain), None, until).await
+}
+
+#[derive(Deserialize)]
+struct WhichLink {
+    link: String,
+}
+
+/// Ends a link's pause. Answers once that is in the log.
+async fn release_link(Get(state): Shared, body: Body) -> Result<Response, Problem> {
+    let body = request_body::read(body, state.options.max_body, state.options.body_time).await?;
+    let WhichLink { link } = request_body::parse(&body)?;
+    let until = state.selector.release_link(&link, state.selector.now());
+    released(&state, None, Some(&link), until).await
+}
+
+async fn released(
+    state: &State,
+    host: Option<&str>,
+    link: Option<&str>,
+    until: Option<Timestamp>,
+) -> Result<Response, Problem> {
+    state.journal().settled().await.map_err(|error| {
+        Problem::unavailable("log_degraded", format!("released in memory, and not in the log yet: {error}"))
+    })?;
+    let (released, was_paused_until) = (until.is_some(), until.map(rfc3339::format));
+    Ok(json_response::json(&ReleasedJson::new(host, link, released, was_paused_until)))
+}

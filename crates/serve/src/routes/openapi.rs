@@ -1,0 +1,21 @@
+//! `GET /openapi.json`: the description of all routes, which a test holds against real answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+
+use crate::json_response;
+use crate::state::State;
+
+const DESCRIPTION: &str = include_str!("../openapi.json");
+
+pub(super) fn routes() -> Router<Arc<State>> {
+    Router::new().route("/openapi.json", get(description))
+}
+
+async fn description() -> Response {
+    json_response::bytes(StatusCode::OK, DESCRIPTION, "application/json")
+}

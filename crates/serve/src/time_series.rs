@@ -1,0 +1,423 @@
+//! Figures over time, and of the last minutes: what the dashboard draws.
+//!
+//! Owns the buckets. Invariant: an attempt is in one bucket of each resolution, that of its own time, as long as that bucket is kept;
+//! how many buckets, names and hosts are kept is bounded. Must not know where attempts come from nor how figures are shown. It has no
+//! lock of its own.
+
+use std::collections::HashMap;
+
+use fetchwise::analytics::{Importance, ImportanceFold, Row};
+use fetchwise::attempt::Attempt;
+use fetchwise::time::Timestamp;
+
+/// What is kept: so many buckets, each of so many milliseconds. The first two are for the last quarter of an hour and the last hour.
+const KEPT: [(usize, i64); 3] = [(360, 10_000), (144, 600_000), (168, 3_600_000)];
+/// Fetchers beyond these are counted together.
+const FETCHERS_MAX: usize = 64;
+/// So many values of heuristics are told apart.
+const HEURISTICS_MAX: usize = 20_000;
+/// The minutes that make a host a busy one.
+const MINUTES: usize = 10;
+/// With so many hosts in the list of busy ones, those that have been quiet are dropped from it; when all are busy, further ones are
+/// left out.
+const HOSTS_MAX: usize = 20_000;
+const MINUTE_MS: i64 = 60_000;
+/// What fetchers beyond [`FETCHERS_MAX`] are called.
+const OTHERS: &str = "(others)";
+
+/// A stretch of time that the dashboard shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames)]
+pub(crate) enum Range {
+    /// 90 buckets of ten seconds.
+    #[strum(serialize = "15m")]
+    Quarter,
+    /// 60 buckets of a minute.
+    #[default]
+    #[strum(serialize = "hour")]
+    Hour,
+    /// 144 buckets of ten minutes.
+    #[strum(serialize = "day")]
+    Day,
+    /// 168 buckets of an hour.
+    #[strum(serialize = "week")]
+    Week,
+}
+
+impl Range {
+    /// The ring it is read from, how many of its buckets make one here, and how many of those there are.
+    const fn layout(self) -> (usize, usize, usize) {
+        match self {
+            Self::Quarter => (0, 1, 90),
+            Self::Hour => (0, 6, 60),
+            Self::Day => (1, 1, 144),
+            Self::Week => (2, 1, 168),
+        }
+    }
+}
+
+/// Attempts of a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Bucket {
+    /// What came of them, and how they were decided.
+    pub(crate) row: Row,
+    /// How many each fetcher made, by its place among [`Series::fetchers`].
+    pub(crate) fetchers: Vec<u64>,
+}
+
+impl Bucket {
+    fn add(&mut self, other: &Self) {
+        self.row.add(&other.row);
+        for (place, count) in other.fetchers.iter().enumerate() {
+            *at(&mut self.fetchers, place) += count;
+        }
+    }
+}
+
+/// Buckets of a length, in the order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shown {
+    /// When the first one begins.
+    pub(crate) start: Timestamp,
+    /// The length of each, in milliseconds.
+    pub(crate) step_ms: i64,
+    /// The buckets; the last one is still being filled.
+    pub(crate) buckets: Vec<Bucket>,
+}
+
+/// Figures over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    rings: [Ring; 3],
+    fetchers: Vec<Box<str>>,
+    hosts: HashMap<Box<str>, Minutes>,
+    heuristics: ImportanceFold,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            rings: KEPT.map(|(buckets, step_ms)| Ring::new(buckets, step_ms)),
+            fetchers: Vec::new(),
+            hosts: HashMap::new(),
+            heuristics: ImportanceFold::at_most(HEURISTICS_MAX),
+        }
+    }
+}
+
+impl Series {
+    /// Counts an attempt in, at the time `now`. One that is later than that counts as of now.
+    pub(crate) fn observe(&mut self, attempt: &Attempt, now: Timestamp) {
+        let when = attempt.attempted_at.min(now);
+        self.heuristics.observe(attempt);
+        let fetcher = self.place_of(&attempt.fetcher);
+        for ring in &mut self.rings {
+            if let Some(bucket) = ring.bucket(when, now) {
+                bucket.row.observe(attempt);
+                *at(&mut bucket.fetchers, fetcher) += 1;
+            }
+        }
+        if now.since(when).as_millis() < (MINUTES as u128) * MINUTE_MS as u128
+            && let Some(host) = attempt.heuristic("domain")
+            && let Some(minutes) = self.minutes_of(host, now)
+        {
+            minutes.add(when, 1);
+        }
+    }
+
+    /// Counts in what `other` has counted. Both have to be of one time.
+    pub(crate) fn merge(&mut self, other: Self, now: Timestamp) {
+        let places: Vec<usize> = other.fetchers.iter().map(|name| self.place_of(name)).collect();
+        for (ring, theirs) in self.rings.iter_mut().zip(other.rings) {
+            for (number, bucket) in theirs.numbered() {
+                let mut fetchers = Vec::new();
+                for (place, count) in places.iter().zip(&bucket.fetchers) {
+                    *at(&mut fetchers, *place) += count;
+                }
+                let start = Timestamp::from_millis(number * ring.step_ms);
+                if let Some(own) = ring.bucket(start, now) {
+                    own.add(&Bucket { row: bucket.row, fetchers });
+                }
+            }
+        }
+        for (host, theirs) in other.hosts {
+            if let Some(own) = self.minutes_of(&host, now) {
+                theirs.each(|minute, count| own.add(minute, count));
+            }
+        }
+        self.heuristics.merge(other.heuristics);
+    }
+
+    /// The fetchers that any bucket knows.
+    pub(crate) fn fetchers(&self) -> impl Iterator<Item = &str> {
+        self.fetchers.iter().map(|name| &**name)
+    }
+
+    /// The buckets of `range` up to `now`.
+    pub(crate) fn shown(&self, range: Range, now: Timestamp) -> Shown {
+        let (ring, together, length) = range.layout();
+        let ring = &self.rings[ring];
+        let step_ms = ring.step_ms * together as i64;
+        let last = now.as_millis().div_euclid(step_ms);
+        let first = last - length as i64 + 1;
+        let mut buckets = vec![Bucket::default(); length];
+        for (number, bucket) in ring.numbered() {
+            let place = number.div_euclid(together as i64) - first;
+            if let Some(sum) = usize::try_from(place).ok().and_then(|place| buckets.get_mut(place)) {
+                sum.add(bucket);
+            }
+        }
+        Shown { start: Timestamp::from_millis(first * step_ms), step_ms, buckets }
+    }
+
+    /// The `most` hosts with the most attempts in the last ten minutes, the busiest first.
+    pub(crate) fn busy(&self, most: usize, now: Timestamp) -> Vec<(String, u64)> {
+        let counted = self.hosts.iter().map(|(host, minutes)| (&**host, minutes.sum(now)));
+        let mut hosts: Vec<(&str, u64)> = counted.filter(|(_, count)| *count > 0).collect();
+        hosts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        hosts.into_iter().take(most).map(|(host, count)| (host.to_owned(), count)).collect()
+    }
+
+    /// Attempts of a host in the last ten minutes.
+    pub(crate) fn recent(&self, host: &str, now: Timestamp) -> u64 {
+        self.hosts.get(host).map_or(0, |minutes| minutes.sum(now))
+    }
+
+    /// The `most` types and values that say most about success.
+    pub(crate) fn heuristics(&self, most: usize) -> Vec<Importance> {
+        let mut rows = self.heuristics.rows();
+        rows.sort_by(|a, b| b.mutual_information_bits.total_cmp(&a.mutual_information_bits));
+        rows.truncate(most);
+        rows
+    }
+
+    fn place_of(&mut self, fetcher: &str) -> usize {
+        if let Some(place) = self.fetchers.iter().position(|known| **known == *fetcher) {
+            return place;
+        }
+        match self.fetchers.len() {
+            FETCHERS_MAX => FETCHERS_MAX - 1,
+            last if last == FETCHERS_MAX - 1 => {
+                self.fetchers.push(OTHERS.into());
+                last
+            }
+            place => {
+                self.fetchers.push(fetcher.into());
+                place
+            }
+        }
+    }
+
+    fn minutes_of(&mut self, host: &str, now: Timestamp) -> Option<&mut Minutes> {
+        if !self.hosts.contains_key(host) {
+            if self.hosts.len() >= HOSTS_MAX {
+                self.hosts.retain(|_, minutes| minutes.sum(now) > 0);
+            }
+            if self.hosts.len() >= HOSTS_MAX {
+                return None;
+            }
+            self.hosts.insert(host.into(), Minutes::default());
+        }
+        self.hosts.get_mut(host)
+    }
+}
+
+fn at(counts: &mut Vec<u64>, place: usize) -> &mut u64 {
+    if counts.len() <= place {
+        counts.resize(place + 1, 0);
+    }
+    &mut counts[place]
+}
+
+/// The last so many buckets of a length, each at the place of its number.
+#[derive(Clone, Debug)]
+struct Ring {
+    step_ms: i64,
+    /// With the number of the bucket: its time divided by its length. A place that was never used has the lowest number.
+    places: Vec<(i64, Bucket)>,
+}
+
+impl Ring {
+    fn new(buckets: usize, step_ms: i64) -> Self {
+        Self { step_ms, places: vec![(i64::MIN, Bucket::default()); buckets] }
+    }
+
+    /// The bucket of `when`; none for a time that is not kept any more at `now`.
+    fn bucket(&mut self, when: Timestamp, now: Timestamp) -> Option<&mut Bucket> {
+        let number = when.as_millis().div_euclid(self.step_ms);
+        let length = self.places.len() as i64;
+        if number <= now.as_millis().div_euclid(self.step_ms) - length {
+            return None;
+        }
+        let place = usize::try_from(number.rem_euclid(length)).ok()?;
+        let (held, bucket) = self.places.get_mut(place)?;
+        if *held > number {
+            return None;
+        }
+        if *held < number {
+            (*held, *bucket) = (number, Bucket::default());
+        }
+        Some(bucket)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (i64, &Bucket)> {
+        self.places.iter().filter(|(number, _)| *number > i64::MIN).map(|(number, bucket)| (*number, bucket))
+    }
+}
+
+/// Attempts by minute.
+#[derive(Clone, Copy, Debug, Default)]
+struct Minutes {
+    newest: i64,
+    counts: [u32; MINUTES],
+}
+
+impl Minutes {
+    fn add(&mut self, when: Timestamp, count: u32) {
+        let minute = when.as_millis().div_euclid(MINUTE_MS);
+        if minute > self.newest {
+            for gone in (self.newest + 1).max(minute - MINUTES as i64 + 1)..=minute {
+                self.counts[place(gone)] = 0;
+            }
+            self.newest = minute;
+        }
+        if minute > self.newest - MINUTES as i64 {
+            self.counts[place(minute)] += count;
+        }
+    }
+
+    fn sum(&self, now: Timestamp) -> u64 {
+        let first = now.as_millis().div_euclid(MINUTE_MS) - MINUTES as i64 + 1;
+        let mut sum = 0;
+        self.each(|minute, count| {
+            if minute.as_millis().div_euclid(MINUTE_MS) >= first {
+                sum += u64::from(count);
+            }
+        });
+        sum
+    }
+
+    fn each(&self, mut f: impl FnMut(Timestamp, u32)) {
+        for minute in self.newest - MINUTES as i64 + 1..=self.newest {
+            f(Timestamp::from_millis(minute * MINUTE_MS), self.counts[place(minute)]);
+        }
+    }
+}
+
+fn place(minute: i64) -> usize {
+    minute.rem_euclid(MINUTES as i64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise::attempt::error_kind::ErrorKind;
+
+    /// 2026-03-01T12:00:00Z.
+    const NOON: i64 = 1_772_366_400_000;
+
+    fn at_ms(ms: i64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn attempt(host: usize, fetcher: &str, at: i64) -> Attempt {
+        let url = url::Url::parse(&format!("https://h{host}.example/a/b.html")).unwrap();
+        let attempt = Attempt::new(&url, fetcher, at_ms(at)).unwrap();
+        if host.is_multiple_of(3) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+    }
+
+    fn filled(attempts: &[Attempt], now: i64) -> Series {
+        let mut series = Series::default();
+        attempts.iter().for_each(|attempt| series.observe(attempt, at_ms(now)));
+        series
+    }
+
+    fn sum(shown: &Shown) -> (u64, u64, Vec<u64>) {
+        let mut all = Bucket::default();
+        shown.buckets.iter().for_each(|bucket| all.add(bucket));
+        (all.row.attempts, all.row.banned, all.fetchers)
+    }
+
+    #[test]
+    fn an_attempt_is_in_the_bucket_of_its_time() {
+        let series = filled(&[attempt(1, "f", NOON - 95_000), attempt(3, "g", NOON)], NOON);
+        let shown = series.shown(Range::Quarter, at_ms(NOON));
+        assert_eq!((shown.buckets.len(), shown.step_ms), (90, 10_000));
+        let places: Vec<usize> = (0..90).filter(|place| shown.buckets[*place].row.attempts > 0).collect();
+        assert_eq!(places, [79, 89]);
+        assert_eq!(shown.start.as_millis() + 79 * 10_000, NOON - 100_000);
+        let hour = series.shown(Range::Hour, at_ms(NOON));
+        assert_eq!((hour.step_ms, hour.buckets[59].row.banned, hour.buckets[57].row.delivered), (60_000, 1, 1));
+        assert_eq!(sum(&hour), (2, 1, vec![1, 1]));
+    }
+
+    #[test]
+    fn what_is_older_than_a_range_is_not_in_it_and_what_comes_late_is() {
+        let hour = 3_600_000;
+        let mut series = filled(&[attempt(1, "f", NOON), attempt(1, "f", NOON - 2 * hour)], NOON);
+        series.observe(&attempt(1, "f", NOON - 3 * hour), at_ms(NOON));
+        let count = |range, now| sum(&series.shown(range, at_ms(now))).0;
+        assert_eq!([Range::Hour, Range::Day, Range::Week].map(|range| count(range, NOON)), [1, 3, 3]);
+        assert_eq!(count(Range::Week, NOON + 167 * hour), 1);
+        assert_eq!([Range::Hour, Range::Week].map(|range| count(range, NOON + 400 * hour)), [0, 0]);
+    }
+
+    #[test]
+    fn a_time_in_the_future_counts_as_of_now_and_takes_no_bucket_from_others() {
+        let series = filled(&[attempt(1, "f", NOON - 50_000), attempt(1, "f", NOON + 86_400_000)], NOON);
+        let shown = series.shown(Range::Hour, at_ms(NOON));
+        assert_eq!((sum(&shown).0, shown.buckets[59].row.attempts), (2, 1));
+    }
+
+    #[test]
+    fn halves_that_are_merged_are_the_whole() {
+        let names = ["direct_access", "playwright", "x", "y"];
+        let attempts: Vec<Attempt> =
+            (0..5000).map(|n| attempt(n % 7, names[n * n % 4], NOON - (n as i64 * 7919) % 900_000_000)).collect();
+        let whole = filled(&attempts, NOON);
+        let mut halves = filled(&attempts[3000..], NOON);
+        halves.merge(filled(&attempts[..3000], NOON), at_ms(NOON));
+        for range in [Range::Quarter, Range::Hour, Range::Day, Range::Week] {
+            let (a, b) = (whole.shown(range, at_ms(NOON)), halves.shown(range, at_ms(NOON)));
+            let by_name = |series: &Series, shown: &Shown| {
+                let sums = sum(shown).2;
+                series.fetchers().map(str::to_owned).zip(sums).collect::<std::collections::BTreeMap<_, _>>()
+            };
+            let rows = |shown: &Shown| shown.buckets.iter().map(|bucket| bucket.row).collect::<Vec<_>>();
+            assert_eq!(rows(&a), rows(&b));
+            assert_eq!(by_name(&whole, &a), by_name(&halves, &b));
+        }
+        assert_eq!(whole.busy(9, at_ms(NOON)), halves.busy(9, at_ms(NOON)));
+        assert_eq!(whole.heuristics(9), halves.heuristics(9));
+    }
+
+    #[test]
+    fn busy_hosts_are_those_of_the_last_ten_minutes() {
+        let mut attempts: Vec<Attempt> = (0..30).map(|n| attempt(1, "f", NOON - n * 60_000)).collect();
+        attempts.extend((0..3).map(|_| attempt(2, "f", NOON - 100_000)));
+        attempts.push(attempt(4, "f", NOON - 3_600_000));
+        let series = filled(&attempts, NOON);
+        assert_eq!(series.busy(9, at_ms(NOON)), [("h1.example".to_owned(), 10), ("h2.example".to_owned(), 3)]);
+        assert_eq!(series.busy(1, at_ms(NOON)).len(), 1);
+        assert_eq!(
+            (series.recent("h1.example", at_ms(NOON + 300_000)), series.recent("h9.example", at_ms(NOON))),
+            (5, 0)
+        );
+        assert!(series.busy(9, at_ms(NOON + 3_600_000)).is_empty());
+    }
+
+    #[test]
+    fn names_and_hosts_are_bounded() {
+        let mut series = Series::default();
+        for n in 0..(HOSTS_MAX + 50) {
+            series.observe(&attempt(n, &format!("f{}", n % 200), NOON), at_ms(NOON));
+        }
+        assert_eq!((series.fetchers().count(), series.hosts.len()), (FETCHERS_MAX, HOSTS_MAX));
+        assert_eq!(series.fetchers().last(), Some(OTHERS));
+        let shown = series.shown(Range::Hour, at_ms(NOON));
+        let (attempts, _, fetchers) = sum(&shown);
+        assert_eq!((attempts, fetchers.iter().sum::<u64>()), (HOSTS_MAX as u64 + 50, HOSTS_MAX as u64 + 50));
+        // Later, when they have been quiet, others have room.
+        series.observe(&attempt(9_999_999, "f", NOON + 3_600_000), at_ms(NOON + 3_600_000));
+        assert_eq!(series.hosts.len(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! A visit's step as JSON.
+
+use serde::Serialize;
+
+use super::{Stands, UnderWay};
+use crate::json::DecisionJson;
+use fetchwise::attempt::ErrorType;
+use fetchwise::rfc3339;
+use fetchwise::selector::Selector;
+use fetchwise::visit::{End, Ended, Whom};
+
+/// A visit with the step that it is at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown<'a> {
+    visit: &'a str,
+    step: StepJson<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum StepJson<'a> {
+    /// Make one request, and report what it came to.
+    Fetch {
+        /// Which request of the visit's it is; a report that names it is taken once.
+        number: u32,
+        /// The address to ask: the visit's, or where a redirect written in HTML has led.
+        url: &'a str,
+        fetcher: &'a str,
+        deadline_ms: u128,
+        is_probe: bool,
+        redirects_max: u32,
+        decision: DecisionJson<'a>,
+    },
+    /// Come back later.
+    Wait { until: String, why: String },
+    /// There is nothing more to do.
+    End {
+        /// `delivered`, `failed` or `paused`.
+        end: &'static str,
+        error_type: Option<&'a str>,
+        paused_until: Option<String>,
+        fetcher: Option<&'a str>,
+        source: Option<&'static str>,
+        confidence: Option<f64>,
+        status: Option<u16>,
+        is_banned: bool,
+        requests: u32,
+        error: Option<&'a str>,
+    },
+}
+
+impl<'a> Shown<'a> {
+    /// Where the visit called `id` stands.
+    pub(crate) fn new(id: &'a str, under_way: &'a UnderWay, selector: &'a Selector) -> Self {
+        let step = match &under_way.stands {
+            Stands::Out(fetch) => {
+                let (mode, url) = (selector.router().mode, under_way.way.url().as_str());
+                StepJson::Fetch {
+                    number: under_way.number,
+                    url,
+                    fetcher: fetch.fetcher(),
+                    deadline_ms: fetch.deadline().as_millis(),
+                    is_probe: fetch.is_probe(),
+                    redirects_max: fetch.redirects_max(),
+                    decision: DecisionJson::of_take(url, selector, mode, fetch.decision()),
+                }
+            }
+            Stands::Waits(wait) => StepJson::Wait { until: rfc3339::format(wait.until()), why: wait.why().to_string() },
+            Stands::Ended(end) => ended(end, selector),
+            Stands::Open => StepJson::Wait { until: rfc3339::format(selector.now()), why: "local_fault".to_owned() },
+        };
+        Self { visit: id, step }
+    }
+}
+
+fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
+    let (name, error_type) = match &end.how {
+        Ended::Delivered => ("delivered", None),
+        Ended::Failed(ErrorType::Known(kind)) => ("failed", Some(kind.name())),
+        Ended::Failed(other) => ("failed", Some(other.name())),
+        Ended::Paused { whom: Whom::Pace, .. } => ("paused", Some("paced")),
+        Ended::Paused { .. } => ("paused", Some("paused")),
+        Ended::NoRoute(_) => ("failed", Some("no_route")),
+        Ended::NoFetcherGetsPast { .. } => ("failed", Some("no_fetcher_gets_past")),
+        _ => ("failed", Some("no_fetcher")),
+    };
+    StepJson::End {
+        end: name,
+        error_type,
+        paused_until: end.paused_until.map(rfc3339::format),
+        fetcher: end.fetcher.map(|id| selector.fetcher_name(id)),
+        source: end.source.map(fetchwise::decision::Source::name),
+        confidence: end.fetcher.map(|_| end.confidence),
+        status: end.status,
+        is_banned: end.is_banned,
+        requests: end.requests,
+        error: Some(end.message.as_str()).filter(|message| !message.is_empty()),
+    }
+}
+
+/// Writes where a visit stands.
+pub(crate) fn write(out: &mut Vec<u8>, id: u128, under_way: &UnderWay, selector: &Selector) {
+    // Writing to memory does not fail.
+    let _ = serde_json::to_writer(out, &Shown::new(&format!("{id:032x}"), under_way, selector));
+}

@@ -1,0 +1,338 @@
+//! What happens when a fetcher asks for a URL of a generated web: luck, walls, rendering, and hosts that lose patience.
+//!
+//! Owns the state that a run changes: how displeased each host is, and whom it has banned. The luck itself is a function of
+//! seed, URL, fetcher and purpose. Must not know who decided to ask.
+
+use super::generate::{Visit, Web};
+use super::vendor::Wall;
+use super::world::{Protection, Render, Role, World};
+use crate::rng::{Purpose, coin};
+
+const DAY_MS: f64 = 86_400_000.0;
+const HOUR_MS: f64 = 3_600_000.0;
+/// The first ban of a host, which each further one doubles up to four times; and what each try during a ban adds.
+const BAN_DAYS: f64 = 0.25;
+const BAN_PROLONGED_DAYS: f64 = 0.01;
+/// Stealth's chance while its address is banned, as a share of its chance otherwise.
+const STEALTH_WHILE_BANNED: f64 = 0.6;
+/// A flaky host's success, as a share; and how often it times out more than others.
+const FLAKY_SUCCESS: f64 = 0.78;
+const FLAKY_TIMEOUTS: f64 = 8.0;
+/// False successes at a wall, and of fetchers that render, as a share of the world's.
+const FALSE_AT_WALL: f64 = 0.4;
+const FALSE_RENDERED: f64 = 0.2;
+/// What the classifier recognises.
+const RECOGNISES_BLOCK: f64 = 0.85;
+const RECOGNISES_EMPTY: f64 = 0.90;
+
+/// What a fetcher of the world can do, laid out for running.
+#[derive(Clone, Debug)]
+pub(crate) struct Tool {
+    pub(crate) role: Role,
+    pub(crate) cost: f64,
+    pub(crate) quality: f64,
+    render: [f64; 5],
+    protection: [f64; 5],
+    pressure: f64,
+    place: usize,
+}
+
+impl Tool {
+    /// The fetchers of `world`, in its order.
+    pub(crate) fn all(world: &World) -> Vec<Self> {
+        let of = |(place, fetcher): (usize, &super::world::Fetcher)| Self {
+            role: world.role(place),
+            cost: fetcher.cost,
+            quality: fetcher.quality,
+            render: fetcher.render.array(),
+            protection: fetcher.protection.array(),
+            pressure: fetcher.pressure,
+            place,
+        };
+        world.fetchers.iter().enumerate().map(of).collect()
+    }
+
+    fn timeouts(&self) -> f64 {
+        match self.role {
+            Role::Direct | Role::Downloader => 1.0,
+            Role::Browser => 1.5,
+            Role::Stealth => 1.8,
+            Role::Archive => 2.0,
+        }
+    }
+}
+
+/// What it takes to read a URL now. The oracle knows it; nobody else does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Condition {
+    pub(crate) render: Render,
+    /// The protection of the host as this URL meets it: an exempt file meets none.
+    pub(crate) protection: Protection,
+    /// The vendor's wall that this URL meets, where the world has vendors.
+    pub(crate) wall: Option<Wall>,
+    pub(crate) flaky: bool,
+    pub(crate) banned: bool,
+}
+
+/// The chances of one try, given its condition, of a URL that leads somewhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Chances {
+    pub(crate) timeout: f64,
+    /// To pass the wall, when there was no timeout.
+    pub(crate) pass: f64,
+    /// That a wall is taken for content, when it was not passed.
+    pub(crate) false_wall: f64,
+    /// To read the page, when the wall was passed.
+    pub(crate) render: f64,
+    /// That an unread page is taken for content.
+    pub(crate) false_render: f64,
+    /// Blocked for sure, before anything else.
+    pub(crate) shut_out: bool,
+}
+
+impl Chances {
+    /// What `tool` meets under `condition`.
+    pub(crate) fn of(world: &World, tool: &Tool, condition: &Condition) -> Self {
+        let flaky = condition.flaky;
+        let walled = condition.banned;
+        let shut_out = walled && matches!(tool.role, Role::Direct | Role::Browser | Role::Downloader);
+        let pass = match (condition.wall, &world.tags) {
+            (Some(wall), Some(tags)) => wall.pass(&world.vendors, tags.noise, tool.place),
+            _ => tool.protection[condition.protection as usize],
+        };
+        let takes_walls = matches!(tool.role, Role::Direct | Role::Browser | Role::Stealth);
+        Self {
+            timeout: (world.timeout * tool.timeouts() * if flaky { FLAKY_TIMEOUTS } else { 1.0 }).min(1.0),
+            pass: if walled && tool.role == Role::Stealth { pass * STEALTH_WHILE_BANNED } else { pass },
+            false_wall: if takes_walls { FALSE_AT_WALL * world.false_success } else { 0.0 },
+            render: tool.render[condition.render as usize] * if flaky { FLAKY_SUCCESS } else { 1.0 },
+            false_render: world.false_success * if tool.role == Role::Direct { 1.0 } else { FALSE_RENDERED },
+            shut_out,
+        }
+    }
+
+    /// The chance of content, of a block, and of something taken for content.
+    pub(crate) fn ends(&self) -> (f64, f64, f64) {
+        if self.shut_out {
+            return (0.0, 1.0, 0.0);
+        }
+        let answered = 1.0 - self.timeout;
+        let wall = answered * (1.0 - self.pass);
+        let passed = answered * self.pass;
+        let deceived = wall * self.false_wall + passed * (1.0 - self.render) * self.false_render;
+        (passed * self.render, wall * (1.0 - self.false_wall), deceived)
+    }
+}
+
+/// How a try ended, in truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Content,
+    /// Something else that is taken for content.
+    False,
+    Blocked,
+    Empty,
+    Timeout,
+    NotFound,
+}
+
+/// A try: how it ended, what of it is recognised, and whether it was the one that got its address banned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) end: End,
+    /// Whether the classifier can tell why it failed.
+    pub(crate) recognised: bool,
+    pub(crate) banned_now: bool,
+    /// What the answer shows, by place in the world's lists.
+    pub(crate) shown: Shown,
+}
+
+/// What an answer shows of who stands behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) vendor: Option<u8>,
+    pub(crate) framework: Option<u8>,
+    pub(crate) server: Option<u8>,
+}
+
+/// How one host feels about this crawler.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mood {
+    pressure: f64,
+    at_ms: i64,
+    banned_until_ms: i64,
+    bans: u32,
+}
+
+/// A web as one run changes it.
+pub(crate) struct Ground<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) web: &'w Web,
+    tools: &'w [Tool],
+    seed: u64,
+    moods: Vec<Mood>,
+}
+
+impl<'w> Ground<'w> {
+    pub(crate) fn new(world: &'w World, web: &'w Web, tools: &'w [Tool], seed: u64) -> Self {
+        Self { world, web, tools, seed, moods: vec![Mood::default(); web.hosts.len()] }
+    }
+
+    /// What it takes to read the URL of `visit` at its time.
+    pub(crate) fn condition(&self, visit: &Visit) -> Condition {
+        let banned = visit.at_ms < self.moods[visit.host as usize].banned_until_ms;
+        Condition { banned, ..unbanned(self.world, self.web, visit, visit.at_ms) }
+    }
+
+    /// One try of the fetcher at `place`.
+    pub(crate) fn attempt(&mut self, visit: &Visit, place: usize) -> Outcome {
+        let tool = &self.tools[place];
+        let banned_now = self.bear(visit, tool);
+        let chances = Chances::of(self.world, tool, &self.condition(visit));
+        let luck = |purpose| coin(self.seed, visit.id, place, purpose);
+        let end = if chances.shut_out {
+            End::Blocked
+        } else if visit.dead {
+            End::NotFound
+        } else if luck(Purpose::Timeout) < chances.timeout {
+            End::Timeout
+        } else if luck(Purpose::Protection) >= chances.pass {
+            if luck(Purpose::FalseWall) < chances.false_wall { End::False } else { End::Blocked }
+        } else if luck(Purpose::Render) < chances.render {
+            End::Content
+        } else if luck(Purpose::FalseRender) < chances.false_render {
+            End::False
+        } else {
+            End::Empty
+        };
+        let recognised = match end {
+            End::Blocked => luck(Purpose::Recognised) < RECOGNISES_BLOCK,
+            End::Empty => luck(Purpose::Recognised) < RECOGNISES_EMPTY,
+            _ => true,
+        };
+        Outcome { end, recognised, banned_now, shown: self.shown(visit, place, end, recognised) }
+    }
+
+    /// What the answer shows: a recognised block its vendor, a page that was let through its framework and server. An archive shows
+    /// nothing of the host.
+    fn shown(&self, visit: &Visit, place: usize, end: End, recognised: bool) -> Shown {
+        let (host, world) = (&self.web.hosts[visit.host as usize], self.world);
+        let luck = |purpose| coin(self.seed, visit.id, place, purpose);
+        let is_archive = self.tools[place].role == Role::Archive;
+        let Some(tags) = world.tags.filter(|_| !is_archive && recognised) else { return Shown::default() };
+        match end {
+            End::Blocked => {
+                let wall = host.wall(world, visit.at_ms).filter(|_| luck(Purpose::ShowsVendor) < tags.recognised);
+                let any = (luck(Purpose::WhichVendor) * world.vendors.len() as f64) as u8;
+                let vendor = wall.map(|wall| if luck(Purpose::ShowsAny) < tags.wrong { any } else { wall.vendor });
+                Shown { vendor, ..Shown::default() }
+            }
+            End::Content | End::Empty if !visit.file => {
+                Shown { vendor: None, framework: host.framework, server: host.server }
+            }
+            End::Content => Shown { server: host.server, ..Shown::default() },
+            _ => Shown::default(),
+        }
+    }
+
+    /// The host bears one more request, or bans. True when it bans now. A try during a ban makes it longer.
+    fn bear(&mut self, visit: &Visit, tool: &Tool) -> bool {
+        let protection = self.condition(visit).protection;
+        let mood = &mut self.moods[visit.host as usize];
+        if tool.pressure <= 0.0 {
+            return false;
+        }
+        if visit.at_ms < mood.banned_until_ms {
+            mood.banned_until_ms += (BAN_PROLONGED_DAYS * DAY_MS) as i64;
+            return false;
+        }
+        let limit = match protection {
+            Protection::None => return false,
+            Protection::Rate => self.web.hosts[visit.host as usize].rate_limit,
+            Protection::Captcha => 10.0,
+            Protection::Hard | Protection::Fortress => 6.0,
+        };
+        mood.pressure = mood.pressure * (-((visit.at_ms - mood.at_ms) as f64) / HOUR_MS).exp2() + tool.pressure;
+        mood.at_ms = visit.at_ms;
+        if mood.pressure <= limit / self.world.ban {
+            return false;
+        }
+        let ban_days = BAN_DAYS * f64::from(1u32 << mood.bans.min(4));
+        mood.banned_until_ms = visit.at_ms + (ban_days * DAY_MS) as i64;
+        mood.bans += 1;
+        mood.pressure = 0.0;
+        true
+    }
+}
+
+/// What it takes to read the URL of `visit` at `at_ms`, for somebody who is not banned.
+pub(crate) fn unbanned(world: &World, web: &Web, visit: &Visit, at_ms: i64) -> Condition {
+    let host = &web.hosts[visit.host as usize];
+    let protection = host.protection.at(at_ms);
+    let exempt = visit.file && host.files_exempt && matches!(protection, Protection::Captcha | Protection::Hard);
+    Condition {
+        render: if visit.file { Render::File } else { host.sections[usize::from(visit.section)].render.at(at_ms) },
+        protection: if exempt { Protection::None } else { protection },
+        wall: if exempt { None } else { host.wall(world, at_ms) },
+        flaky: host.flaky,
+        banned: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SHIPPED;
+
+    fn world() -> World {
+        World { urls: 3000, sites: 50, ..World::parse(SHIPPED[0].1, "test").unwrap() }
+    }
+
+    #[test]
+    fn luck_does_not_depend_on_what_was_tried_before() {
+        let world = world();
+        let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
+        let (mut one, mut other) = (Ground::new(&world, &web, &tools, 1), Ground::new(&world, &web, &tools, 1));
+        // The archive bans nobody, so that only luck is left to differ.
+        for visit in web.visits.iter().rev() {
+            other.attempt(visit, 3);
+        }
+        for visit in &web.visits {
+            assert_eq!(one.attempt(visit, 3).end, other.attempt(visit, 3).end);
+        }
+    }
+
+    #[test]
+    fn requests_in_a_row_end_in_a_ban_that_shuts_out_and_grows_with_each_try() {
+        let world = world();
+        let (web, tools) = (Web::generate(&world, 1), Tool::all(&world));
+        let walled = |visit: &&Visit| {
+            !visit.file && web.hosts[visit.host as usize].protection.at(visit.at_ms) == Protection::Captcha
+        };
+        let visit = web.visits.iter().find(walled).unwrap();
+        let mut ground = Ground::new(&world, &web, &tools, 1);
+        let bans: Vec<bool> = (0..30).map(|_| ground.attempt(visit, 0).banned_now).collect();
+        assert_eq!(bans.iter().position(|banned| *banned), Some(10));
+        assert_eq!(bans.iter().filter(|banned| **banned).count(), 1);
+        assert_eq!(ground.attempt(visit, 1).end, End::Blocked);
+        let until = ground.moods[visit.host as usize].banned_until_ms;
+        ground.attempt(visit, 2);
+        assert!(ground.moods[visit.host as usize].banned_until_ms > until);
+        ground.attempt(visit, 3);
+        assert!(ground.condition(visit).banned);
+    }
+
+    #[test]
+    fn the_ends_of_a_try_add_up_to_at_most_one() {
+        let world = world();
+        for tool in Tool::all(&world) {
+            for (flaky, banned) in [(false, false), (true, false), (false, true)] {
+                let condition =
+                    Condition { render: Render::Spa, protection: Protection::Captcha, wall: None, flaky, banned };
+                let (success, blocked, deceived) = Chances::of(&world, &tool, &condition).ends();
+                assert!(success >= 0.0 && blocked >= 0.0 && deceived >= 0.0);
+                assert!(success + blocked + deceived <= 1.0 + 1e-12);
+            }
+        }
+    }
+}

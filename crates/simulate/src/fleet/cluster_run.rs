@@ -1,0 +1,184 @@
+//! One run of many nodes: who gets which URL, and what each has heard of the others when it decides.
+//!
+//! Invariant: a node learns from another's attempt once, by the book and the rule that real nodes have, and not before it has come. Must
+//! not know what is made of the counts.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fetchwise::attempt::Attempt;
+use fetchwise::selector::{Selector, Sink, SinkError};
+use fetchwise::time::Clock;
+use fetchwise_fleet::model::intervals::Intervals;
+use fetchwise_fleet::model::node_id::Origin;
+use fetchwise_fleet::model::peer_state::Book;
+use fetchwise_fleet::model::rendezvous::owner;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::counters::Tally;
+use crate::environment::Ground;
+use crate::error::SimulateError;
+use crate::fleet::global_evidence::{Generals, Images};
+use crate::fleet::message_delay::{Traffic, Wire};
+use crate::fleet::topology::{Egress, Way};
+use crate::generate::Visit;
+use crate::policies::{Compares, Player};
+use crate::run::{Crawler, Stage};
+use crate::visit_driver::Timing;
+
+/// After so many URLs everybody reads what has come, so that it need not be kept.
+const READ_EVERY: usize = 1024;
+/// What URLs are handed out by, beside the seed.
+const HANDED: u64 = 0x0066_6c65_6574;
+
+/// What came of a run.
+pub(super) struct Run {
+    pub(super) tally: Tally,
+    pub(super) traffic: Traffic,
+    pub(super) images: Images,
+}
+
+/// Takes attempts as a node's log does, until they are published.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<Vec<Attempt>>>);
+
+impl Taken {
+    fn take(&self) -> Vec<Attempt> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Sink for Taken {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(attempt.clone());
+        Ok(())
+    }
+}
+
+/// A node.
+struct Node {
+    selector: Selector,
+    compares: Option<Compares>,
+    taken: Taken,
+    book: Book,
+    /// The next message that it reads.
+    next: u64,
+}
+
+impl Node {
+    fn new(stage: &Stage<'_>, player: Player, clock: &Arc<Clock>, origin: Origin) -> Result<Self, SimulateError> {
+        let mut selector = stage.selector(player.policy, player.tags, clock)?;
+        let taken = Taken::default();
+        selector.set_sink(Box::new(taken.clone()));
+        // Its own log has all of its own.
+        let own = BTreeMap::from([(1, Intervals::of(1, u64::MAX))]);
+        let mut book = Book::default();
+        book.own = Some((origin, own));
+        Ok(Self { selector, compares: player.compares, taken, book, next: 0 })
+    }
+
+    /// Learns from what has come.
+    fn read(&mut self, wire: &Wire, now_ms: i64) {
+        while let Some(message) = wire.come(self.next, now_ms) {
+            let selector = &self.selector;
+            self.book.message(message.origin, &message.batch, message.at(), |fact| selector.learn_fact(fact));
+            self.next += 1;
+        }
+    }
+}
+
+/// Runs one way of crawling a world.
+pub(super) fn run(
+    stage: &Stage<'_>,
+    make: &dyn Fn() -> Player,
+    way: Way,
+    count: usize,
+    egress: Egress,
+) -> Result<Run, SimulateError> {
+    let clock = Stage::clock();
+    let origins = origins(count);
+    let nodes: Result<Vec<Node>, _> = origins.iter().map(|origin| Node::new(stage, make(), &clock, *origin)).collect();
+    let mut nodes = nodes?;
+    let grounds = if egress == Egress::Each { count } else { 1 };
+    let mut grounds: Vec<Ground<'_>> =
+        (0..grounds).map(|_| Ground::new(stage.world, stage.web, stage.tools, stage.seed)).collect();
+    let sites = if matches!(way, Way::Sites | Way::Own) { by_site(stage, &origins) } else { Vec::new() };
+    let mut wire = match way {
+        Way::Sharing(delay) => Some(Wire::new(origins, i64::try_from(delay.as_millis()).unwrap_or(i64::MAX / 4))),
+        _ => None,
+    };
+    let mut generals = match way {
+        Way::Own => Generals::new(nodes.iter().map(|node| &node.selector))?,
+        _ => None,
+    };
+    let (mut failed, mut visits) = (None, 0usize);
+    let tally = stage.run(|visit| {
+        let of = match way {
+            Way::Sites | Way::Own => sites[stage.web.hosts[visit.host as usize].site as usize],
+            _ => drawn(stage.seed, visit, count),
+        };
+        if let Some(wire) = &mut wire {
+            let come = wire.advance(visit.at_ms);
+            failed = failed.take().or(come.err());
+            nodes[of].read(wire, visit.at_ms);
+        }
+        if let Some(generals) = &mut generals {
+            failed = failed.take().or(generals.advance(visit.at_ms).err());
+            generals.read(of, &nodes[of].selector);
+        }
+        let node = &nodes[of];
+        let crawler = Crawler { selector: &node.selector, compares: node.compares.as_deref(), clock: &clock };
+        let ground = if grounds.len() > 1 { of } else { 0 };
+        let fetched = stage.fetch(crawler, visit, &mut grounds[ground], &mut Timing::default());
+        let taken = node.taken.take();
+        if let Some(generals) = &mut generals {
+            taken.iter().for_each(|attempt| generals.record(of, attempt, &node.selector, visit.at_ms));
+        }
+        if let Some(wire) = &mut wire {
+            for attempt in &taken {
+                let recorded = wire.record(of, attempt, &node.selector, visit.at_ms);
+                failed = failed.take().or(recorded.err());
+            }
+            visits += 1;
+            if visits.is_multiple_of(READ_EVERY) {
+                nodes.iter_mut().for_each(|node| node.read(wire, visit.at_ms));
+                wire.forget(nodes.iter().map(|node| node.next).min().unwrap_or(0));
+            }
+        }
+        fetched
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(Run {
+            tally,
+            traffic: wire.map(|wire| wire.traffic).unwrap_or_default(),
+            images: generals.map(|generals| generals.images()).unwrap_or_default(),
+        }),
+    }
+}
+
+/// Names, the same in each run.
+fn origins(count: usize) -> Vec<Origin> {
+    let name = |number: usize| {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&xxh3_64(&number.to_le_bytes()).to_le_bytes());
+        bytes[8..].copy_from_slice(&number.to_le_bytes()[..8]);
+        Origin::from_bytes(bytes)
+    };
+    (0..count).map(name).collect()
+}
+
+/// Who gets a URL where they are handed out at random.
+fn drawn(seed: u64, visit: &Visit, count: usize) -> usize {
+    (xxh3_64_with_seed(&visit.id.to_le_bytes(), seed ^ HANDED) % count.max(1) as u64) as usize
+}
+
+/// Whose each site is, where a crawl is divided by site.
+fn by_site(stage: &Stage<'_>, origins: &[Origin]) -> Vec<usize> {
+    let sites = stage.web.hosts.iter().map(|host| host.site as usize + 1).max().unwrap_or(0);
+    let of = |site: usize| {
+        let owner = owner(&format!("site{site}.com"), origins);
+        origins.iter().position(|origin| Some(*origin) == owner).unwrap_or(0)
+    };
+    (0..sites).map(of).collect()
+}

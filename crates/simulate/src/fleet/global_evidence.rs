@@ -1,0 +1,148 @@
+//! What the nodes of a fleet of scope `own` say of what belongs to no one site, in virtual time.
+//!
+//! Owns: when a node says it, and what the others then know. Invariant: each image is packed and read by the real codec. Every node takes the same
+//! images of all, so they are summed up once, and a node takes that sum less its own image. Must not know: who decides what.
+
+use std::collections::BTreeSet;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::evidence::Share;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use fetchwise_fleet::model::evidence_snapshot::Head;
+use fetchwise_fleet::model::global_evidence::{pack, unpack};
+use fetchwise_fleet::model::intervals::Intervals;
+use fetchwise_fleet::model::options::Timing;
+
+use crate::error::SimulateError;
+use crate::fleet::message_delay::with_fact;
+use crate::run::BEGIN_MS;
+
+/// Entries of less weight are left out of images.
+const FADED: f64 = 0.01;
+
+/// What went over the wire, and what is left of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Images {
+    pub(super) said: u64,
+    /// Bytes of the newest image of each node together.
+    pub(super) bytes: u64,
+}
+
+/// One node's side.
+struct Side {
+    /// What its own attempts have shown.
+    folded: Selector,
+    position: u64,
+    newest: Timestamp,
+    said_ms: Option<i64>,
+    /// What it said last, and how long that was.
+    image: Option<Share>,
+    len: u64,
+    /// The sum that it has taken, its own image that is in it, and which sum it was.
+    taken: Option<(Share, Option<Share>)>,
+    version: u64,
+}
+
+/// All nodes' images.
+pub(super) struct Generals {
+    sides: Vec<Side>,
+    /// When who says its image.
+    due: BTreeSet<(i64, usize)>,
+    all: Selector,
+    newest: Timestamp,
+    version: u64,
+    every_ms: i64,
+    said: u64,
+}
+
+fn failed(error: &dyn std::fmt::Display) -> SimulateError {
+    SimulateError::Codec(error.to_string())
+}
+
+impl Generals {
+    pub(super) fn new<'s>(nodes: impl Iterator<Item = &'s Selector>) -> Result<Option<Self>, SimulateError> {
+        let mut all = None;
+        let mut sides = Vec::new();
+        for selector in nodes {
+            let blank = || selector.blank().map_err(|error| failed(&error));
+            if all.is_none() {
+                all = Some(blank()?);
+            }
+            sides.push(Side {
+                folded: blank()?,
+                position: 0,
+                newest: Timestamp::default(),
+                said_ms: None,
+                image: None,
+                len: 0,
+                taken: None,
+                version: 0,
+            });
+        }
+        let every_ms = i64::try_from(Timing::default().general.as_millis()).unwrap_or(i64::MAX);
+        let (due, newest) = (BTreeSet::new(), Timestamp::default());
+        Ok(all.map(|all| Self { sides, due, all, newest, version: 0, every_ms, said: 0 }))
+    }
+
+    /// Node `of` has recorded an attempt at `now_ms`.
+    pub(super) fn record(&mut self, of: usize, attempt: &Attempt, selector: &Selector, now_ms: i64) {
+        let side = &mut self.sides[of];
+        side.position += 1;
+        with_fact(attempt, selector, |fact| {
+            side.folded.learn_general(fact);
+            side.newest = side.newest.max(fact.at);
+        });
+        let at = side.said_ms.map_or(now_ms, |said| now_ms.max(said + self.every_ms));
+        if !self.due.iter().any(|(_, who)| *who == of) {
+            self.due.insert((at, of));
+        }
+    }
+
+    /// Every image whose time has come is said.
+    pub(super) fn advance(&mut self, now_ms: i64) -> Result<(), SimulateError> {
+        while let Some((at_ms, of)) = self.due.first().copied().filter(|(at, _)| *at <= now_ms) {
+            self.due.remove(&(at_ms, of));
+            let side = &mut self.sides[of];
+            let half_life_ms = side.folded.half_life_ms();
+            let covers = [(1, Intervals::of(1, side.position))].into();
+            let head = Head { epoch: 1, covers, half_life_ms, ..Head::default() };
+            let packed = pack(&head, &side.folded.share(side.newest, FADED)).map_err(|error| failed(&error))?;
+            let at = Timestamp::from_millis(BEGIN_MS + now_ms);
+            let (_, share) = unpack(&packed, half_life_ms, at).map_err(|what| failed(&what))?;
+            self.all.take_share(&share);
+            if let Some(before) = side.image.replace(share) {
+                self.all.give_share_back(&before);
+            }
+            (side.said_ms, side.len) = (Some(at_ms), packed.len() as u64);
+            self.newest = self.newest.max(side.newest);
+            self.version += 1;
+            self.said += 1;
+        }
+        Ok(())
+    }
+
+    /// Node `of` takes what the others have said.
+    pub(super) fn read(&mut self, of: usize, selector: &Selector) {
+        let side = &mut self.sides[of];
+        if side.version == self.version {
+            return;
+        }
+        side.version = self.version;
+        let all = self.all.share(self.newest, 0.0);
+        selector.take_share(&all);
+        if let Some(own) = &side.image {
+            selector.give_share_back(own);
+        }
+        if let Some((all, own)) = side.taken.replace((all, side.image.clone())) {
+            if let Some(own) = own {
+                selector.take_share(&own);
+            }
+            selector.give_share_back(&all);
+        }
+    }
+
+    pub(super) fn images(&self) -> Images {
+        Images { said: self.said, bytes: self.sides.iter().map(|side| side.len).sum() }
+    }
+}

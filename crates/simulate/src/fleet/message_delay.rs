@@ -1,0 +1,204 @@
+//! The way of an attempt from the node that made it to the others, in virtual time: a message that is open, the stream, and who has read
+//! up to where.
+//!
+//! Owns: when a message closes and when it comes. Invariant: what the others learn was encoded and decoded by the real codec, and comes
+//! no later than the delay says. Must not know: who decides what.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use fetchwise::attempt::Attempt;
+use fetchwise::evidence::Fact;
+use fetchwise::selector::Selector;
+use fetchwise::time::Timestamp;
+use fetchwise_fleet::model::codec::{Batch, Builder};
+use fetchwise_fleet::model::node_id::Origin;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::SimulateError;
+use crate::run::BEGIN_MS;
+
+/// A message closes after so long, as a real node's does,
+const BATCH_MS: i64 = 1000;
+/// this soon after a block,
+const URGENT_MS: i64 = 20;
+/// and with so many positions.
+const POSITIONS_MAX: u64 = 4096;
+/// Its only history: nothing is restored here.
+const EPOCH: u32 = 1;
+
+/// A message in the stream.
+pub(super) struct Message {
+    pub(super) origin: Origin,
+    pub(super) batch: Batch,
+    comes_ms: i64,
+}
+
+impl Message {
+    /// When it comes.
+    pub(super) fn at(&self) -> Timestamp {
+        Timestamp::from_millis(BEGIN_MS + self.comes_ms)
+    }
+}
+
+/// A message being written.
+struct Open {
+    builder: Builder,
+    closes_ms: i64,
+}
+
+/// What went over the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traffic {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) facts: u64,
+}
+
+/// The broker, and what nodes have not yet said.
+pub(super) struct Wire {
+    origins: Vec<Origin>,
+    open: Vec<Option<Open>>,
+    /// The next position of each node.
+    next: Vec<u64>,
+    /// When open messages close, and whose they are.
+    closing: BTreeSet<(i64, usize)>,
+    stream: VecDeque<Message>,
+    /// The number of the first message that is still kept.
+    first: u64,
+    batch_ms: i64,
+    travel_ms: i64,
+    pub(super) traffic: Traffic,
+}
+
+impl Wire {
+    /// One that brings a fact to all others at most `delay_ms` after it was recorded.
+    pub(super) fn new(origins: Vec<Origin>, delay_ms: i64) -> Self {
+        let batch_ms = delay_ms.clamp(0, BATCH_MS);
+        Self {
+            open: origins.iter().map(|_| None).collect(),
+            next: vec![1; origins.len()],
+            origins,
+            closing: BTreeSet::new(),
+            stream: VecDeque::new(),
+            first: 0,
+            batch_ms,
+            travel_ms: (delay_ms - batch_ms).max(0),
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Node `of` has recorded an attempt at `now_ms`.
+    pub(super) fn record(
+        &mut self,
+        of: usize,
+        attempt: &Attempt,
+        selector: &Selector,
+        now_ms: i64,
+    ) -> Result<(), SimulateError> {
+        let position = self.next[of];
+        self.next[of] += 1;
+        let fresh = || Open { builder: Builder::new(EPOCH, 0, position), closes_ms: now_ms + self.batch_ms };
+        let open = self.open[of].get_or_insert_with(fresh);
+        self.closing.remove(&(open.closes_ms, of));
+        push(&mut open.builder, attempt, selector);
+        if attempt.is_banned {
+            open.closes_ms = open.closes_ms.min(now_ms + URGENT_MS);
+        }
+        let is_full = open.builder.positions() >= POSITIONS_MAX;
+        let closes_ms = if is_full { now_ms } else { open.closes_ms };
+        open.closes_ms = closes_ms;
+        self.closing.insert((closes_ms, of));
+        if is_full { self.advance(now_ms) } else { Ok(()) }
+    }
+
+    /// Closes every message whose time has come.
+    pub(super) fn advance(&mut self, now_ms: i64) -> Result<(), SimulateError> {
+        while let Some((closes_ms, of)) = self.closing.first().copied().filter(|(at, _)| *at <= now_ms) {
+            self.closing.remove(&(closes_ms, of));
+            let Some(open) = self.open[of].take() else { continue };
+            let failed = |error: &dyn std::fmt::Display| SimulateError::Codec(error.to_string());
+            let (header, body) = open.builder.finish(0).map_err(|error| failed(&error))?;
+            // Every node reads it; it is the same for all of them, so one reading does.
+            let batch = Batch::decode(&body).map_err(|error| failed(&error))?;
+            self.traffic.messages += 1;
+            self.traffic.bytes += body.len() as u64;
+            self.traffic.facts += u64::from(header.count);
+            let comes_ms = closes_ms + self.travel_ms;
+            self.stream.push_back(Message { origin: self.origins[of], batch, comes_ms });
+        }
+        Ok(())
+    }
+
+    /// The message with the number `at`, if it has come by `now_ms`.
+    pub(super) fn come(&self, at: u64, now_ms: i64) -> Option<&Message> {
+        let message = self.stream.get(usize::try_from(at.checked_sub(self.first)?).ok()?)?;
+        (message.comes_ms <= now_ms).then_some(message)
+    }
+
+    /// Everybody has read what comes before the message with the number `upto`.
+    pub(super) fn forget(&mut self, upto: u64) {
+        while self.first < upto && self.stream.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+}
+
+/// Adds an attempt as a real node does: as a fact, or as a position that nothing is learned from.
+fn push(builder: &mut Builder, attempt: &Attempt, selector: &Selector) {
+    let link = xxh3_64(attempt.url.as_bytes());
+    if with_fact(attempt, selector, |fact| builder.push(fact, link)).is_none() {
+        builder.skip();
+    }
+}
+
+/// Shows an attempt as the others get to know it; none where they do not.
+pub(super) fn with_fact<T>(attempt: &Attempt, selector: &Selector, f: impl FnOnce(&Fact<'_>) -> T) -> Option<T> {
+    if !(attempt.weight > 0.0 && attempt.weight.is_finite()) {
+        return None;
+    }
+    let heuristics: Vec<(&str, &str)> =
+        attempt.heuristics.iter().map(|tag| (&*tag.heuristic.kind, &*tag.heuristic.value)).collect();
+    Some(f(&Fact {
+        at: attempt.attempted_at,
+        fetcher: &attempt.fetcher,
+        weight: attempt.weight.min(1.0),
+        success: attempt.success,
+        is_banned: attempt.is_banned,
+        duration_ms: attempt.duration_ms,
+        hint: attempt.hint,
+        is_file: selector.is_file(&attempt.url),
+        heuristics: &heuristics,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use url::Url;
+
+    fn attempt(ms: i64) -> Attempt {
+        let url = Url::parse("https://www.site1.com/s1/p1").unwrap();
+        Attempt::new(&url, "direct_access", Timestamp::from_millis(ms)).unwrap().delivered()
+    }
+
+    #[test]
+    fn a_fact_comes_when_the_delay_says_and_a_block_sooner() {
+        let selector = Selector::builder().build().unwrap();
+        let origins = vec![Origin::from_bytes([1; 16]), Origin::from_bytes([2; 16])];
+        let mut wire = Wire::new(origins.clone(), 2000);
+        wire.record(0, &attempt(0), &selector, 0).unwrap();
+        wire.record(0, &attempt(500), &selector, 500).unwrap();
+        wire.advance(5000).unwrap();
+        assert!(wire.come(0, 1999).is_none());
+        let message = wire.come(0, 2000).unwrap();
+        assert_eq!((message.origin, message.batch.header().count, message.batch.header().last), (origins[0], 2, 2));
+        let blocked = Attempt { is_banned: true, success: false, ..attempt(6000) };
+        wire.record(1, &attempt(6000), &selector, 6000).unwrap();
+        wire.record(1, &blocked, &selector, 6000).unwrap();
+        wire.advance(6020).unwrap();
+        assert!(wire.come(1, 7019).is_none() && wire.come(1, 7020).is_some());
+        wire.forget(1);
+        assert!(wire.come(0, 9000).is_none() && wire.come(1, 9000).is_some() && wire.come(2, 9000).is_none());
+        assert_eq!((wire.traffic.messages, wire.traffic.facts), (2, 4));
+    }
+}

@@ -1,0 +1,149 @@
+//! Fleets: many nodes that crawl one world, each for itself, divided by site, or learning as one.
+//!
+//! The nodes are real selectors, and what they share goes through the real codec and book of `fetchwise-fleet`, under a virtual clock.
+//! `wire` owns when a message comes, `generals` what nodes say of what belongs to no one site, `way` how they crawl, `town` a run, `report` what is made of the counts, `page` the plots. Same world, policy and seeds:
+//! same numbers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::counters::Tally;
+use crate::environment::Tool;
+use crate::error::SimulateError;
+use crate::generate::Web;
+use crate::policies::Contestant;
+use crate::run::Stage;
+use crate::world::World;
+
+mod cluster_run;
+mod global_evidence;
+mod html;
+mod message_delay;
+mod report;
+mod topology;
+
+pub use crate::fleet::html::{fleet_html, fleet_plots};
+pub use crate::fleet::topology::Egress;
+pub use report::{FleetReport, fleet_table};
+
+use crate::fleet::cluster_run::Run;
+use crate::fleet::global_evidence::Images;
+use crate::fleet::message_delay::Traffic;
+use crate::fleet::topology::Way;
+
+/// Fleets of more nodes crawl in scope `own`, too.
+const READ_ALL_MAX: usize = 100;
+
+/// How to run.
+#[derive(Default)]
+pub struct FleetOptions<'p> {
+    /// How many nodes: each number is run. One node alone is always run.
+    pub nodes: Vec<usize>,
+    /// How long it takes at most until the others have learned what a node has recorded: each is run.
+    pub delays: Vec<Duration>,
+    /// Which addresses their requests come from.
+    pub egress: Egress,
+    /// Whether smaller fleets crawl in scope `own`, too: fleets of more than a hundred nodes always do.
+    pub own: bool,
+    /// Threads; 0 for as many as the machine has.
+    pub threads: usize,
+    /// Called after each run with how many are done, and of how many.
+    pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl std::fmt::Debug for FleetOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FleetOptions")
+            .field("nodes", &self.nodes)
+            .field("delays", &self.delays)
+            .field("egress", &self.egress)
+            .field("own", &self.own)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lets one node, and then each fleet, crawl `world` with every seed; one report each.
+///
+/// Cost: a fleet of N nodes that share learns from every attempt N times, a microsecond or two each; memory of N selectors a thread.
+///
+/// # Errors
+/// [`SimulateError`] without seeds, or with the oracle, which learns nothing.
+pub fn simulate_fleet(
+    world: &World,
+    contestant: &Contestant,
+    seeds: &[u64],
+    options: &FleetOptions<'_>,
+) -> Result<Vec<FleetReport>, SimulateError> {
+    if seeds.is_empty() {
+        return Err(SimulateError::NoSeeds);
+    }
+    let Some(make) = &contestant.make else { return Err(SimulateError::NoLearner) };
+    let mut ways = vec![(1, Way::Apart)];
+    for count in options.nodes.iter().copied().filter(|count| *count > 1) {
+        ways.extend([(count, Way::Apart), (count, Way::Sites)]);
+        if options.own || count > READ_ALL_MAX {
+            ways.push((count, Way::Own));
+        }
+        ways.extend(options.delays.iter().map(|delay| (count, Way::Sharing(*delay))));
+    }
+    let tools = Tool::all(world);
+    let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
+    // The first of each seed's is the oracle.
+    let jobs = ways.len() + 1;
+    let run = |job: usize| {
+        let (seed, job) = (job / jobs, job % jobs);
+        let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
+        let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: false };
+        match job.checked_sub(1).map(|way| ways[way]) {
+            None => Ok(Run { tally: stage.run_oracle(), traffic: Traffic::default(), images: Images::default() }),
+            Some((count, way)) => crate::fleet::cluster_run::run(&stage, &**make, way, count, options.egress),
+        }
+    };
+    let runs = run_all(jobs * seeds.len(), options, &run)?;
+    let of = |job: usize| -> Vec<&Run> { runs.iter().skip(job).step_by(jobs).collect() };
+    let oracle: Vec<Tally> = of(0).into_iter().map(|run| run.tally.clone()).collect();
+    let mut reports: Vec<FleetReport> = Vec::new();
+    for (index, (count, way)) in ways.iter().enumerate() {
+        let report =
+            FleetReport::new(world, contestant.name(), seeds, (*count, *way, options.egress), &of(index + 1), &oracle);
+        let report = report.beside(reports.first());
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+/// The results of all jobs, in their order.
+fn run_all(
+    count: usize,
+    options: &FleetOptions<'_>,
+    run: &(dyn Fn(usize) -> Result<Run, SimulateError> + Sync),
+) -> Result<Vec<Run>, SimulateError> {
+    let results: Vec<Mutex<Option<Result<Run, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job >= count {
+                return;
+            }
+            *results[job].lock().unwrap_or_else(PoisonError::into_inner) = Some(run(job));
+            if let Some(progress) = options.progress {
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
+            }
+        }
+    };
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}

@@ -1,0 +1,157 @@
+//! The simulator: the real selector under a virtual clock, in invented worlds where every policy meets the same luck.
+//!
+//! A [`World`] is read from a file and generated once a seed; each [`Contestant`] then fetches every URL of it, through the
+//! calls that a crawler makes. What is counted is compared with an oracle that knows all chances. [`world`] owns the files,
+//! `generate` and `web` what happens in a world, `run` the driving, `baseline` and `memory` the policies of others.
+//!
+//! Same world, policies and seeds: same numbers, to the last bit, on any machine with the same floating point.
+//!
+//! ```no_run
+//! use fetchwise_simulate::{Contestant, SimulateOptions, World, simulate};
+//!
+//! let world = World::parse(fetchwise_simulate::SHIPPED[0].1, "W1").unwrap();
+//! let contestants = ["default", "ladder"].map(|name| Contestant::by_name(name).unwrap());
+//! for result in simulate(&world, &contestants, &[9001], &SimulateOptions::default()).unwrap() {
+//!     println!("{}: regret {:.2}", result.policy, result.regret);
+//! }
+//! ```
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::counters::Tally;
+use crate::environment::Tool;
+use generate::Web;
+use run::Stage;
+
+pub use crate::policies::{Contestant, NAMES};
+pub use crate::visit_driver::{Timing, drive};
+pub use crate::world_file::WorldError;
+pub use error::SimulateError;
+#[cfg(feature = "fleet")]
+pub use fleet::{Egress, FleetOptions, FleetReport, fleet_html, fleet_plots, fleet_table, simulate_fleet};
+pub use pace::joint::world::JOINT_WORLDS;
+pub use pace::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
+pub use pace::{PACERS, PaceOptions, PaceReport, PaceWorld, pace_html, pace_table, simulate_pace};
+pub use plots::DrawError;
+pub use report::{PolicyReport, ShiftReport, WallReport, baseline_wins, html, table};
+pub use vendor::{Setting, Shift, Tags, Vendor};
+pub use world::{MORE, PACE_WORLDS, SHIPPED, World};
+
+mod baseline;
+mod counters;
+mod environment;
+mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
+mod generate;
+mod learning_baselines;
+mod oracle;
+pub mod pace;
+mod plots;
+mod policies;
+mod report;
+mod rng;
+mod run;
+mod vendor;
+mod vendor_change;
+mod visit_driver;
+mod visit_result;
+pub mod world;
+mod world_file;
+
+/// How to run.
+#[derive(Default)]
+pub struct SimulateOptions<'p> {
+    /// Threads; 0 for as many as the machine has.
+    pub threads: usize,
+    /// Measure how long decisions take. Such results differ from run to run.
+    pub timing: bool,
+    /// Called after each run with how many are done, and of how many.
+    pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl fmt::Debug for SimulateOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulateOptions")
+            .field("threads", &self.threads)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs every contestant in `world` with every seed; one report each, in their order.
+///
+/// The oracle always runs, since regret is measured against it. Cost: a second or so a run of 300,000 URLs; memory of one
+/// generated world a seed and of one selector a thread.
+///
+/// # Errors
+/// [`SimulateError::NoSeeds`] without seeds.
+pub fn simulate(
+    world: &World,
+    contestants: &[Contestant],
+    seeds: &[u64],
+    options: &SimulateOptions<'_>,
+) -> Result<Vec<PolicyReport>, SimulateError> {
+    if seeds.is_empty() {
+        return Err(SimulateError::NoSeeds);
+    }
+    let oracle = Contestant { name: "oracle".to_owned(), make: None };
+    let runners: Vec<&Contestant> =
+        std::iter::once(&oracle).chain(contestants.iter().filter(|contestant| contestant.make.is_some())).collect();
+    let tallies = run_all(world, &runners, seeds, options)?;
+    let (oracle, others) = tallies.split_at(seeds.len());
+    let mut others = others.chunks(seeds.len());
+    let reports = contestants.iter().map(|contestant| {
+        let tallies = if contestant.make.is_none() { oracle } else { others.next().unwrap_or_default() };
+        PolicyReport::new(world, &contestant.name, seeds, tallies, oracle)
+    });
+    Ok(reports.collect())
+}
+
+/// The tallies of all runs: by runner, then by seed.
+fn run_all(
+    world: &World,
+    runners: &[&Contestant],
+    seeds: &[u64],
+    options: &SimulateOptions<'_>,
+) -> Result<Vec<Tally>, SimulateError> {
+    let tools = Tool::all(world);
+    let webs: Vec<OnceLock<Web>> = seeds.iter().map(|_| OnceLock::new()).collect();
+    let count = runners.len() * seeds.len();
+    let results: Vec<Mutex<Option<Result<Tally, SimulateError>>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            if job >= count {
+                return;
+            }
+            // Seed by seed, so that few webs are generated before they are needed.
+            let (seed, runner) = (job / runners.len(), job % runners.len());
+            let web = webs[seed].get_or_init(|| Web::generate(world, seeds[seed]));
+            let stage = Stage { world, web, tools: &tools, seed: seeds[seed], timing: options.timing };
+            let result = match &runners[runner].make {
+                None => Ok(stage.run_oracle()),
+                Some(make) => stage.run_policy(make()),
+            };
+            *results[runner * seeds.len() + seed].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            if let Some(progress) = options.progress {
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, count);
+            }
+        }
+    };
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}

@@ -1,0 +1,228 @@
+//! How other crawlers pace themselves, written from their sources and simplified: no changing identities, and a blocked URL is asked for
+//! until it comes.
+//!
+//! Must not know the world that it is in.
+
+use super::server::{Reply, Status};
+use crate::pace::pacer::{Player, Then, Token, Turn, again};
+
+/// A way to pace requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Way {
+    /// Sixteen at once.
+    None,
+    /// The same, and ten minutes of rest after three blocked links, twice as long each time.
+    ThreeLinks,
+    /// One each so many seconds.
+    Every(f64),
+    /// 0.2/s more each second, half after a block.
+    Aimd,
+    /// As the adaptive retry mode of the AWS SDKs: beta 0.7, C 0.4.
+    Cubic,
+    /// Scrapy's AutoThrottle with this target: start 5 s, at most 60 s, eight at once.
+    AutoThrottle(f64),
+    /// Crawlee's: after a 429 twice as long each time, from 2 s up to 60 s; forgotten at any success.
+    Crawlee,
+    /// Netflix's Gradient2 on requests at once: smoothing 0.2, queue 4, tolerance 1.5.
+    Gradient2,
+    /// StormCrawler's: a second; after a 429 or 503 a minute, twice as long each time.
+    Storm,
+    /// Heritrix's: five times the latency, from 3 to 30 s.
+    Heritrix,
+}
+
+/// A baseline at work on the hosts of one site.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    way: Way,
+    hosts: Vec<Host>,
+    parallel: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    in_flight: u32,
+    next: i64,
+    held: i64,
+    /// Requests a second, seconds between them, or requests at once, as the way has it.
+    value: f64,
+    blocks: u32,
+    level: u32,
+    since: i64,
+    top: f64,
+    long: f64,
+    first_block: i64,
+    is_trial: bool,
+}
+
+const MINUTE_MS: i64 = 60_000;
+
+impl Baseline {
+    pub(super) fn new(way: Way, hosts: usize, parallel: u8) -> Self {
+        let value = match way {
+            Way::Aimd | Way::Cubic => 2.0,
+            Way::AutoThrottle(_) => 5.0,
+            Way::Heritrix => 3.0,
+            _ => 16.0,
+        };
+        let host = Host {
+            in_flight: 0,
+            next: 0,
+            held: 0,
+            value,
+            blocks: 0,
+            level: 0,
+            since: 0,
+            top: 0.0,
+            long: 0.0,
+            first_block: 0,
+            is_trial: false,
+        };
+        Self { way, hosts: vec![host; hosts], parallel: u32::from(parallel) }
+    }
+
+    /// Seconds between requests, and requests at once.
+    fn gap_and_places(&self, host: &Host) -> (f64, u32) {
+        match self.way {
+            Way::None | Way::ThreeLinks | Way::Crawlee => (0.0, self.parallel),
+            Way::Every(seconds) => (seconds, 1),
+            Way::Aimd | Way::Cubic => (1.0 / host.value, self.parallel),
+            Way::AutoThrottle(_) => (host.value, 8),
+            Way::Gradient2 => (0.0, (host.value as u32).clamp(1, self.parallel)),
+            Way::Storm => (1.0, 1),
+            Way::Heritrix => (host.value, 1),
+        }
+    }
+}
+
+impl Player for Baseline {
+    fn admit(&mut self, host: usize, now: i64) -> Turn {
+        let state = self.hosts[host];
+        let (gap, places) = self.gap_and_places(&state);
+        if state.held > now {
+            return Turn::Wait(state.held);
+        }
+        if state.in_flight >= places || state.is_trial && state.in_flight > 0 {
+            return Turn::Full;
+        }
+        if state.next > now {
+            return Turn::Wait(state.next);
+        }
+        let state = &mut self.hosts[host];
+        state.next = now + (gap * 1000.0) as i64;
+        state.in_flight += 1;
+        Turn::Go(Token::default())
+    }
+
+    fn done(&mut self, host: usize, _token: Token, reply: &Reply, tries: u32, now: i64) -> Then {
+        let state = &mut self.hosts[host];
+        state.in_flight -= 1;
+        let is_blocked = !matches!(reply.status, Status::Ok | Status::Error);
+        let latency = reply.latency_ms as f64 / 1000.0;
+        let limited = matches!(reply.status, Status::Limited | Status::Unavailable);
+        match self.way {
+            Way::None | Way::Every(_) => {}
+            Way::ThreeLinks => three_links(state, is_blocked, now),
+            Way::Aimd => aimd(state, is_blocked, now),
+            Way::Cubic => cubic(state, is_blocked, now),
+            Way::AutoThrottle(target) => {
+                let wanted = (state.value + latency / target) / 2.0;
+                let wanted = wanted.max(latency / target).min(60.0);
+                if reply.status == Status::Ok || wanted > state.value {
+                    state.value = wanted;
+                }
+            }
+            Way::Crawlee => crawlee(state, limited, reply, now),
+            Way::Gradient2 => gradient(state, latency, self.parallel),
+            Way::Storm => {
+                state.level = if limited { state.level + 1 } else { 0 };
+                if limited {
+                    state.held = now + (MINUTE_MS << (state.level - 1).min(10));
+                }
+            }
+            Way::Heritrix => state.value = (5.0 * latency).clamp(3.0, 30.0),
+        }
+        again(reply, tries)
+    }
+
+    fn restart(&mut self, _now: i64) {
+        *self = Self::new(self.way, self.hosts.len(), self.parallel as u8);
+    }
+}
+
+fn three_links(state: &mut Host, is_blocked: bool, now: i64) {
+    if !is_blocked {
+        if state.is_trial {
+            (state.is_trial, state.level) = (false, 0);
+        }
+        return;
+    }
+    if now < state.held {
+        return;
+    }
+    if now - state.first_block > 10 * MINUTE_MS {
+        (state.first_block, state.blocks) = (now, 0);
+    }
+    state.blocks += 1;
+    if state.blocks >= 3 || state.is_trial {
+        state.held = now + ((10 * MINUTE_MS) << state.level.min(5));
+        (state.blocks, state.is_trial) = (0, true);
+        state.level += 1;
+    }
+}
+
+fn aimd(state: &mut Host, is_blocked: bool, now: i64) {
+    let passed = (now - state.since) as f64 / 1000.0;
+    if is_blocked {
+        // Once a second, so that what was under way together counts once.
+        if now - state.first_block >= 1000 {
+            state.value = (state.value / 2.0).max(0.05);
+            state.first_block = now;
+        }
+        state.since = now;
+    } else if passed > 0.0 {
+        state.value += 0.2 * passed.min(10.0);
+        state.since = now;
+    }
+}
+
+fn cubic(state: &mut Host, is_blocked: bool, now: i64) {
+    const BETA: f64 = 0.7;
+    const C: f64 = 0.4;
+    if is_blocked {
+        if now - state.first_block >= 1000 {
+            state.top = state.value;
+            state.value = (state.value * BETA).max(0.05);
+            (state.first_block, state.since) = (now, now);
+        }
+        return;
+    }
+    let passed = (now - state.since) as f64 / 1000.0;
+    let k = (state.top * (1.0 - BETA) / C).cbrt();
+    let wanted = C * (passed - k).powi(3) + state.top;
+    // As the SDKs have it, never more than twice what is sent now.
+    state.value = wanted.clamp(0.05, (2.0 * state.value).max(0.5)).min(1000.0);
+}
+
+fn crawlee(state: &mut Host, limited: bool, reply: &Reply, now: i64) {
+    if !limited {
+        state.level = 0;
+        return;
+    }
+    if now < state.held {
+        return;
+    }
+    let wait = reply.retry_after_s.unwrap_or(2.0 * f64::from(1_u32 << state.level.min(10))).min(60.0);
+    state.level += 1;
+    state.held = now + (wait * 1000.0) as i64;
+}
+
+fn gradient(state: &mut Host, latency: f64, parallel: u32) {
+    state.long = if state.long == 0.0 { latency } else { state.long + (latency - state.long) / 300.0 };
+    if state.long / latency > 2.0 {
+        state.long *= 0.95;
+    }
+    let gradient = (1.5 * state.long / latency).clamp(0.5, 1.0);
+    let wanted = state.value * gradient + 4.0;
+    state.value = (0.8 * state.value + 0.2 * wanted).clamp(1.0, f64::from(parallel));
+}

@@ -1,0 +1,299 @@
+//! One site, crawled by one player: a queue of events under a virtual clock, and what is counted.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::server::{Reply, Server, Status};
+use super::world::PaceWorld;
+use crate::pace::pacer::{Player, Then, Token, Turn};
+use crate::rng::Stream;
+
+const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: f64 = 3.6e6;
+
+/// What was counted on one site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Count {
+    pub(super) requests: u64,
+    pub(super) good: u64,
+    pub(super) blocked: u64,
+    /// URLs that were given up.
+    pub(super) lost: u64,
+    pub(super) trips: u32,
+    /// How long it took, in hours.
+    pub(super) hours: f64,
+    /// Good pages of the best pace in that time.
+    pub(super) best: f64,
+    /// The same for the first ten minutes.
+    pub(super) early: f64,
+    /// Minutes until a minute brought four fifths of the best pace; the whole time if none did.
+    pub(super) converged_min: f64,
+    /// The share of the time that a server which answers one after the other was busy.
+    pub(super) busy: f64,
+    /// The mean latency against that of the quiet host.
+    pub(super) slower: f64,
+    /// Good pages, the best pace's and blocks, by minute.
+    pub(super) minutes: Vec<[f32; 3]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Wake(usize),
+    Back(usize),
+}
+
+/// A request under way.
+struct Out {
+    host: usize,
+    url: u32,
+    token: Token,
+    reply: Reply,
+    tries: u32,
+    is_counted: bool,
+}
+
+/// URLs of one host that are still to be had.
+#[derive(Default)]
+struct Queue {
+    next: u32,
+    end: u32,
+    again: VecDeque<(u32, u32)>,
+    doubted: Vec<(u32, u32, u32)>,
+    in_flight: u8,
+    wake: i64,
+}
+
+pub(super) struct Crawl<'c> {
+    world: &'c PaceWorld,
+    server: &'c mut Server,
+    player: &'c mut dyn Player,
+    seed: u64,
+    queues: Vec<Queue>,
+    events: BinaryHeap<Reverse<(i64, u64, What)>>,
+    sent: u64,
+    out: Vec<Option<Out>>,
+    free: Vec<usize>,
+    count: Count,
+    slowness: f64,
+    begin: i64,
+    is_open: bool,
+}
+
+impl<'c> Crawl<'c> {
+    pub(super) fn new(
+        world: &'c PaceWorld,
+        server: &'c mut Server,
+        player: &'c mut dyn Player,
+        hosts: usize,
+        seed: u64,
+    ) -> Self {
+        let each = world.urls / hosts as u32;
+        let queues = (0..hosts as u32)
+            .map(|host| Queue { next: host * each, end: (host + 1) * each, wake: i64::MAX, ..Queue::default() })
+            .collect();
+        let (events, out, free, count) = (BinaryHeap::new(), Vec::new(), Vec::new(), Count::default());
+        let (sent, slowness, begin, is_open) = (0, 0.0, 0, true);
+        Self { world, server, player, seed, queues, events, sent, out, free, count, slowness, begin, is_open }
+    }
+
+    /// Crawls for as long as the world says, or until there are no URLs left.
+    pub(super) fn run(mut self) -> Count {
+        let mut begin = 0;
+        if let Some(before) = self.world.before {
+            let end = (before.hours * HOUR_MS) as i64;
+            self.until(0, end);
+            self.is_open = false;
+            self.until(end, i64::MAX);
+            begin = end + (before.pause_min * 60_000.0) as i64;
+            self.is_open = true;
+            self.player.restart(begin);
+            // What is crawled now is something else: as many URLs as before.
+            let each = self.world.urls / self.queues.len() as u32;
+            let last = self.queues.iter().map(|queue| queue.end).max().unwrap_or(0);
+            for (host, queue) in self.queues.iter_mut().enumerate() {
+                let next = last + host as u32 * each;
+                *queue = Queue { next, end: next + each, wake: i64::MAX, ..Queue::default() };
+            }
+            let (trips, busy) = (self.server.trips, self.server.busy_ms);
+            self.count = Count { trips, busy, ..Count::default() };
+            self.slowness = 0.0;
+        }
+        let end = begin + (self.world.hours * HOUR_MS) as i64;
+        self.begin = begin;
+        let last = self.until(begin, end);
+        self.sum_up(begin, last, end)
+    }
+
+    fn sum_up(mut self, begin: i64, last: i64, end: i64) -> Count {
+        let count = &mut self.count;
+        count.hours = (last - begin) as f64 / HOUR_MS;
+        count.trips = self.server.trips - count.trips;
+        count.busy = (self.server.busy_ms - count.busy) / (last - begin).max(1) as f64;
+        count.slower = self.slowness / count.good.max(1) as f64;
+        let minutes = ((last - begin) as f64 / MINUTE_MS as f64).ceil() as usize;
+        count.minutes.resize(minutes.max(count.minutes.len()), [0.0; 3]);
+        let mut early = (0.0, 0.0);
+        let mut converged = None;
+        for (number, minute) in count.minutes.iter_mut().enumerate() {
+            let at = begin + number as i64 * MINUTE_MS;
+            let length = ((last - at) as f64 / MINUTE_MS as f64).clamp(0.0, 1.0);
+            let best = self.server.best(at + MINUTE_MS / 2) * 60.0 * length;
+            minute[1] = best as f32;
+            count.best += best;
+            if number < 10 {
+                early = (early.0 + f64::from(minute[0]), early.1 + best);
+            }
+            if converged.is_none() && f64::from(minute[0]) >= 0.8 * best && length > 0.5 {
+                converged = Some(number as f64);
+            }
+        }
+        count.early = early.0 / early.1.max(1e-9);
+        count.converged_min = converged.unwrap_or((end - begin) as f64 / MINUTE_MS as f64);
+        self.count
+    }
+
+    /// Runs events up to `end`; returns when the last URL was done, or `end`.
+    fn until(&mut self, begin: i64, end: i64) -> i64 {
+        if self.is_open {
+            (0..self.queues.len()).for_each(|host| self.pump(host, begin));
+        }
+        let mut last = begin;
+        while let Some(Reverse((now, number, what))) = self.events.pop() {
+            if now > end {
+                self.events.push(Reverse((now, number, what)));
+                return end;
+            }
+            match what {
+                What::Wake(host) => {
+                    if self.queues[host].wake == now {
+                        self.queues[host].wake = i64::MAX;
+                        self.pump(host, now);
+                    }
+                }
+                What::Back(place) => {
+                    self.back(place, now);
+                    last = now;
+                    // Each host gets its turn at what they have in common.
+                    let count = self.queues.len();
+                    for turn in 0..count {
+                        let host = (turn + self.sent as usize) % count;
+                        self.settle(host, now);
+                        self.pump(host, now);
+                    }
+                }
+            }
+        }
+        if self.is_open && self.queues.iter().all(|queue| queue.next >= queue.end && queue.again.is_empty()) {
+            last
+        } else {
+            end.min(i64::MAX / 2)
+        }
+    }
+
+    /// Sends what may be sent to `host` now.
+    fn pump(&mut self, host: usize, now: i64) {
+        while self.is_open && self.queues[host].in_flight < self.world.parallel {
+            let queue = &self.queues[host];
+            if queue.again.is_empty() && queue.next >= queue.end {
+                return;
+            }
+            match self.player.admit(host, now) {
+                Turn::Go(token) => self.send(host, token, now),
+                Turn::Full => return,
+                Turn::Wait(until) => {
+                    let until = until.max(now + 1);
+                    if until < self.queues[host].wake {
+                        self.queues[host].wake = until;
+                        self.events.push(Reverse((until, self.sent, What::Wake(host))));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, host: usize, token: Token, now: i64) {
+        let queue = &mut self.queues[host];
+        queue.in_flight += 1;
+        // What is new goes first: whoever was blocked should not be asked for again at once.
+        let (url, tries) = if queue.next < queue.end {
+            queue.next += 1;
+            (queue.next - 1, 0)
+        } else {
+            queue.again.pop_front().unwrap_or_default()
+        };
+        let mut chance = Stream::new(self.seed, u64::from(url) << 20 | u64::from(tries.min(0xf_ffff)));
+        let mut reply = self.server.ask(now, &mut chance);
+        let mut page = Stream::new(self.seed ^ 0x5bd1, u64::from(url));
+        if reply.status == Status::Ok && page.happens(self.server.stray_403) {
+            reply.status = Status::Forbidden;
+        }
+        let out = Out { host, url, token, reply, tries: tries + 1, is_counted: now >= self.begin };
+        let place = self.free.pop().unwrap_or(self.out.len());
+        if place == self.out.len() {
+            self.out.push(None);
+        }
+        self.out[place] = Some(out);
+        self.sent += 1;
+        self.events.push(Reverse((now + reply.latency_ms, self.sent, What::Back(place))));
+    }
+
+    fn back(&mut self, place: usize, now: i64) {
+        let Some(out) = self.out[place].take() else { return };
+        self.free.push(place);
+        if out.reply.is_served {
+            self.server.served();
+        }
+        self.queues[out.host].in_flight -= 1;
+        let then = self.player.done(out.host, out.token, &out.reply, out.tries, now);
+        if out.is_counted {
+            self.tally(&out.reply, now);
+        }
+        if out.reply.status == Status::Ok {
+            return;
+        }
+        let queue = &mut self.queues[out.host];
+        match then {
+            Then::Again => queue.again.push_back((out.url, out.tries)),
+            Then::Doubted(doubt) => queue.doubted.push((out.url, out.tries, doubt)),
+            Then::GivenUp => self.count.lost += u64::from(out.reply.status != Status::Forbidden),
+        }
+    }
+
+    fn tally(&mut self, reply: &Reply, now: i64) {
+        let number = ((now - self.begin) / MINUTE_MS).max(0) as usize;
+        if self.count.minutes.len() <= number {
+            self.count.minutes.resize(number + 1, [0.0; 3]);
+        }
+        let minute = &mut self.count.minutes[number];
+        self.count.requests += 1;
+        match reply.status {
+            Status::Ok => {
+                self.count.good += 1;
+                minute[0] += 1.0;
+                self.slowness += reply.latency_ms as f64 / 1000.0 / self.server.mean_latency();
+            }
+            Status::Limited | Status::Unavailable | Status::Wall => {
+                self.count.blocked += 1;
+                minute[2] += 1.0;
+            }
+            _ => {}
+        }
+    }
+
+    /// URLs that waited for a verdict.
+    fn settle(&mut self, host: usize, now: i64) {
+        let player = &mut self.player;
+        let queue = &mut self.queues[host];
+        let again = &mut queue.again;
+        queue.doubted.retain(|(url, tries, doubt)| match player.verdict(host, *doubt, now) {
+            None => true,
+            Some(then) => {
+                if then == Then::Again {
+                    again.push_back((*url, *tries));
+                }
+                false
+            }
+        });
+    }
+}

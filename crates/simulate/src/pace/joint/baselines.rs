@@ -1,0 +1,142 @@
+//! Who does not learn both: one fetcher at a constant pace, the next dearer one after each failure at a pace by AIMD, and who knows
+//! everything beforehand.
+//!
+//! Must not know the world that it is in.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::crawl::{Crawler, Turn};
+use super::site::{Page, Shown, Truth};
+use crate::pace::baseline::{Baseline, Way};
+use crate::pace::pacer::{Player, Token, Turn as Gate};
+use crate::pace::server::Status;
+
+/// A URL that brought nothing so often, limits aside, is given up.
+const FAILURES: u32 = 5;
+
+/// Which fetcher a URL is asked for with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// This one.
+    Always(usize),
+    /// The one that delivered last, and after a failure the next one.
+    Ladder(usize),
+}
+
+/// When it is asked.
+pub(super) enum Gap {
+    /// Each so many milliseconds.
+    Constant(f64),
+    /// The same for each request to the host that is counted; a page is as many as it is, and goes to the fetcher that brings it.
+    Known { gap: f64, truth: Truth, first: usize, second: usize },
+    /// 0.2/s more each second, half after a block.
+    Aimd(Baseline),
+}
+
+/// A crawler whose way is fixed.
+pub(super) struct Fixed {
+    choice: Choice,
+    fetchers: usize,
+    gap: Gap,
+    next: f64,
+    fresh: Range<u32>,
+    /// URLs that come again: with which fetcher, and how often they brought nothing.
+    again: VecDeque<(u32, usize, u32)>,
+    out: Vec<Option<(u32, usize, u32, Token)>>,
+    lost: u64,
+}
+
+impl Fixed {
+    pub(super) fn new(choice: Choice, fetchers: usize, gap: Gap, urls: u32) -> Self {
+        let (again, out) = (VecDeque::new(), Vec::new());
+        Self { choice, fetchers, gap, next: 0.0, fresh: 0..urls, again, out, lost: 0 }
+    }
+
+    /// As `fetchwise_simulate`'s own pace worlds have it.
+    pub(super) fn aimd(parallel: u8) -> Gap {
+        Gap::Aimd(Baseline::new(Way::Aimd, 1, parallel))
+    }
+
+    fn peek(&self) -> Option<(u32, usize, u32)> {
+        let first = match self.choice {
+            Choice::Always(place) | Choice::Ladder(place) => place,
+        };
+        // The next rung of a ladder goes before what is new; what was refused goes after it.
+        let rung = self.again.front().filter(|(_, place, _)| *place != first).copied();
+        let fresh = (self.fresh.start < self.fresh.end).then_some((self.fresh.start, first, 0));
+        rung.or(fresh).or_else(|| self.again.front().copied())
+    }
+
+    fn take(&mut self, taken: (u32, usize, u32)) {
+        if self.again.front() == Some(&taken) {
+            self.again.pop_front();
+        } else {
+            self.fresh.next();
+        }
+    }
+}
+
+impl Crawler for Fixed {
+    fn turn(&mut self, free: &[u8], now: i64) -> Turn {
+        let Some(next) = self.peek() else { return Turn::Idle };
+        let (url, mut place, _) = next;
+        if let Gap::Known { truth, first, second, .. } = &self.gap {
+            place = if truth.shown(url, *first, now) == Shown::Content { *first } else { *second };
+        }
+        if free[place] == 0 {
+            return Turn::Idle;
+        }
+        let gap = match &self.gap {
+            Gap::Constant(gap) => *gap,
+            Gap::Known { gap, truth, .. } if truth.ways[place].is_limited() => {
+                gap * f64::from(truth.requests(url, place))
+            }
+            _ => 0.0,
+        };
+        let token = match &mut self.gap {
+            Gap::Constant(_) | Gap::Known { .. } if self.next > now as f64 => {
+                return Turn::Wait(self.next.ceil() as i64);
+            }
+            Gap::Constant(_) | Gap::Known { .. } => {
+                // Whoever is late catches up a little, and no more.
+                self.next = self.next.max(now as f64 - gap / 5.0) + gap;
+                Token::default()
+            }
+            Gap::Aimd(pace) => match pace.admit(0, now) {
+                Gate::Go(token) => token,
+                Gate::Wait(until) => return Turn::Wait(until),
+                Gate::Full => return Turn::Idle,
+            },
+        };
+        self.take(next);
+        let ticket = self.out.iter().position(Option::is_none).unwrap_or(self.out.len());
+        if ticket == self.out.len() {
+            self.out.push(None);
+        }
+        self.out[ticket] = Some((url, place, next.2, token));
+        Turn::Send { url, place, ticket }
+    }
+
+    fn back(&mut self, ticket: usize, page: &Page, now: i64) {
+        let Some((url, place, failures, token)) = self.out.get_mut(ticket).and_then(Option::take) else { return };
+        if let Gap::Aimd(pace) = &mut self.gap {
+            let _ = pace.done(0, token, &page.reply, failures, now);
+        }
+        let limited = page.is_refused && page.reply.status != Status::Wall;
+        match self.choice {
+            Choice::Ladder(_) if page.is_content() => self.choice = Choice::Ladder(place),
+            _ if page.is_content() => {}
+            // "Not now" is no word about the fetcher; a wall may be one.
+            _ if limited => self.again.push_back((url, place, failures)),
+            Choice::Always(_) if page.is_refused => self.again.push_back((url, place, failures)),
+            _ if failures + 1 >= FAILURES => self.lost += 1,
+            Choice::Always(_) => self.again.push_back((url, place, failures + 1)),
+            Choice::Ladder(_) => self.again.push_front((url, (place + 1) % self.fetchers, failures + 1)),
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}

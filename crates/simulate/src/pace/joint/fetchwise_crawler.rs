@@ -1,0 +1,244 @@
+//! The project's own way: visits of the real selector, with its pace or without, as many at a time as `fetch` has under way.
+//!
+//! Owns the frontier: which URL comes next, and when one that brought nothing comes again. What is asked, with what and when, the
+//! visits say. Must not know the world that it is in.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fetchwise::Selector;
+use fetchwise::fetch_result::{Answer, Block, Outcome};
+use fetchwise::pace::{Pace, PaceSettings};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::{End, Ended, Fetch, Step, Visit, Wait, Why};
+use url::Url;
+
+use super::crawl::{Crawler, Turn};
+use super::site::Page;
+use super::world::JointWorld;
+use crate::error::SimulateError;
+use crate::pace::server::Status;
+
+/// When worlds begin: any time would do, as long as it is the same one in each run.
+const BEGIN_MS: i64 = 1_767_225_600_000;
+/// Visits that are open at once: more than can have a request under way, since some of them wait.
+const OPEN: usize = 40;
+/// A URL whose visits failed so often is given up.
+const FAILURES: u32 = 5;
+/// A URL that ended without a pause comes again after this.
+const AGAIN_MS: i64 = 600_000;
+
+type Own = Visit<Arc<Selector>, Url>;
+
+#[derive(Debug)]
+struct Slot {
+    url: u32,
+    failures: u32,
+    visit: Own,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Ready,
+    Out(Box<Fetch<Arc<Selector>>>),
+    Waits(Wait),
+    /// For a free place of the fetcher at this place.
+    Busy(usize),
+}
+
+/// A selector and the URLs that it is to bring.
+pub(super) struct Visits {
+    clock: Arc<Clock>,
+    selector: Arc<Selector>,
+    slots: Vec<Option<Slot>>,
+    fresh: std::ops::Range<u32>,
+    again: BinaryHeap<Reverse<(i64, u32, u32)>>,
+    lost: u64,
+}
+
+fn time(now: i64) -> Timestamp {
+    Timestamp::from_millis(BEGIN_MS + now)
+}
+
+fn domain() -> &'static str {
+    "site.org"
+}
+
+impl Visits {
+    pub(super) fn new(world: &JointWorld, is_paced: bool) -> Result<Self, SimulateError> {
+        let clock = Arc::new(Clock::fixed(time(0)));
+        let specs = (0..world.fetchers.len()).filter_map(|place| world.spec(place));
+        let mut builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+        if is_paced {
+            builder = builder.pace(Pace::new(PaceSettings { parallel_max: world.parallel, ..PaceSettings::default() }));
+        }
+        let selector = builder.around(time(0)).clock(Arc::clone(&clock)).build()?;
+        let slots = (0..OPEN).map(|_| None).collect();
+        Ok(Self { clock, selector: Arc::new(selector), slots, fresh: 0..world.urls, again: BinaryHeap::new(), lost: 0 })
+    }
+
+    /// The next URL that may be visited: those that were not visited yet, then those whose pause is over.
+    fn next_url(&mut self, now: i64) -> Option<(u32, u32)> {
+        if let Some(url) = self.fresh.next() {
+            return Some((url, 0));
+        }
+        let Reverse((_, url, failures)) = *self.again.peek().filter(|Reverse((at, ..))| *at <= now)?;
+        self.again.pop();
+        Some((url, failures))
+    }
+
+    fn begin(&mut self, url: u32, failures: u32) -> Option<Slot> {
+        let address = Url::parse(&format!("https://{}/pages/{url}", domain())).ok()?;
+        let visit = Visit::new(Arc::clone(&self.selector), address).ok()?;
+        Some(Slot { url, failures, visit, state: State::Ready })
+    }
+
+    /// A visit ended without content: its URL comes again, or is given up.
+    fn ended(&mut self, url: u32, failures: u32, end: &End, now: i64) {
+        if end.is_delivered() {
+            return;
+        }
+        let paused = match end.how {
+            Ended::Paused { until, .. } => Some(until),
+            _ => end.paused_until,
+        };
+        let is_own = end.requests > 0 && !matches!(end.how, Ended::Paused { .. }) && !is_refused(end);
+        let failures = failures + u32::from(is_own);
+        if failures >= FAILURES {
+            self.lost += 1;
+            return;
+        }
+        let until = paused.map_or(now + AGAIN_MS, |until| until.as_millis() - BEGIN_MS);
+        self.again.push(Reverse((until.max(now + 1), url, failures)));
+    }
+
+    /// Whether a slot has something to do now.
+    fn may_go(slot: &mut Slot, free: &[u8], now: i64) -> bool {
+        match &mut slot.state {
+            State::Ready => true,
+            State::Out(_) => false,
+            State::Busy(place) => free.get(*place).is_some_and(|free| *free > 0),
+            State::Waits(wait) => wait.until() <= time(now) || was_notified(wait),
+        }
+    }
+
+    /// Takes the next step of the visit in the slot at `at`; a request, if it is one.
+    fn step(&mut self, at: usize, free: &[u8], now: i64) -> Option<Turn> {
+        let slot = self.slots[at].as_mut()?;
+        match slot.visit.next() {
+            Step::Fetch(fetch) => {
+                let place = fetch.fetcher_id().index();
+                if free.get(place).is_none_or(|free| *free == 0) {
+                    slot.state = State::Busy(place);
+                    return None;
+                }
+                let url = slot.url;
+                slot.state = State::Out(Box::new(fetch));
+                Some(Turn::Send { url, place, ticket: at })
+            }
+            Step::Wait(wait) => {
+                slot.state = State::Waits(wait);
+                None
+            }
+            Step::End(end) => {
+                let (url, failures) = (slot.url, slot.failures);
+                self.slots[at] = None;
+                self.ended(url, failures, &end, now);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn wake(&self) -> Option<i64> {
+        let wait = |slot: &Slot| match &slot.state {
+            State::Waits(wait) => Some(wait.until().as_millis() - BEGIN_MS),
+            _ => None,
+        };
+        self.slots.iter().flatten().filter_map(wait).min()
+    }
+}
+
+impl Crawler for Visits {
+    fn turn(&mut self, free: &[u8], now: i64) -> Turn {
+        self.clock.set(time(now));
+        loop {
+            let ready =
+                self.slots.iter_mut().position(|slot| slot.as_mut().is_some_and(|s| Self::may_go(s, free, now)));
+            if let Some(at) = ready {
+                if let Some(turn) = self.step(at, free, now) {
+                    return turn;
+                }
+                continue;
+            }
+            // Whoever waits for the host's pace, or for a place, is the next: those behind it would wait, too.
+            let queued = |slot: &Slot| match &slot.state {
+                State::Waits(wait) => wait.why() == Why::Pace,
+                State::Busy(_) => true,
+                _ => false,
+            };
+            let vacant =
+                self.slots.iter().position(Option::is_none).filter(|_| !self.slots.iter().flatten().any(queued));
+            if let Some(at) = vacant
+                && let Some((url, failures)) = self.next_url(now)
+            {
+                self.slots[at] = self.begin(url, failures);
+                continue;
+            }
+            let again = self.again.peek().filter(|_| vacant.is_some()).map(|Reverse((at, ..))| *at);
+            return self.wake().into_iter().chain(again).min().map_or(Turn::Idle, Turn::Wait);
+        }
+    }
+
+    fn back(&mut self, ticket: usize, page: &Page, now: i64) {
+        self.clock.set(time(now));
+        let Some(Some(slot)) = self.slots.get_mut(ticket) else { return };
+        if let State::Out(fetch) = std::mem::replace(&mut slot.state, State::Ready) {
+            let renders = self.selector.fetcher(fetch.fetcher_id()).is_some_and(|spec| spec.renders);
+            slot.visit.report(*fetch, answer(page, renders));
+        }
+    }
+
+    fn held_to(&self, now: i64) -> Option<[f64; 2]> {
+        let explained = self.selector.pace()?.explain(domain(), time(now))?;
+        let rate = if explained.hold_until.is_some_and(|until| until > time(now)) { 0.0 } else { explained.rate };
+        Some([rate, explained.ceiling.map_or(f64::NAN, |(ceiling, _)| ceiling)])
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Whether the end is the host's "not now", which says nothing about the URL.
+fn is_refused(end: &End) -> bool {
+    matches!(&end.how, Ended::Failed(error) if error.name() == "rate_limited")
+}
+
+/// Whether what is waited for has come.
+fn was_notified(wait: &mut Wait) -> bool {
+    let notified = pin!(wait.notified());
+    notified.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+}
+
+/// A page as whoever asked for it sees it.
+fn answer(page: &Page, renders: bool) -> Answer {
+    let answer = match page.reply.status {
+        Status::Ok if page.is_shell => Answer::from(Outcome::Shell { framework: None }).with_status(200),
+        Status::Ok => Answer::from(Outcome::Content).with_status(200),
+        Status::Limited => Answer::from(Outcome::Blocked(Block::refusal())).with_status(429),
+        Status::Unavailable => Answer::from(Outcome::Http(503)).with_status(503),
+        Status::Wall | Status::Forbidden => Answer::from(Outcome::Blocked(Block::challenge())).with_status(403),
+        Status::Error => Answer::from(Outcome::Http(500)).with_status(500),
+        Status::Timeout => Answer::from(Outcome::Timeout),
+    };
+    let mut answer = answer.with_duration(Duration::from_millis(page.reply.latency_ms.unsigned_abs()));
+    answer.retry_after = page.reply.retry_after_s.map(Duration::from_secs_f64);
+    answer.requests = renders.then_some(page.requests);
+    answer
+}

@@ -1,0 +1,227 @@
+//! A host as each fetcher meets it: its limiter, what it shows to whom, and the best constant pace that it allows.
+//!
+//! Owns the truth about the host. Must not know who asks, nor why.
+
+use super::world::{JointClass, JointWorld, Walled};
+use crate::pace::server::{Reply, Server, Status};
+use crate::pace::world::PaceWorld;
+use crate::rng::Stream;
+
+/// A request comes back after this at the latest: the crawler's deadline.
+const TIMEOUT_MS: i64 = 30_000;
+const HOUR_MS: f64 = 3.6e6;
+/// The requests of single rendered pages are so many times the host's mean: from, to.
+const UNEVEN: [f64; 2] = [0.7, 1.3];
+
+/// What a page request comes back with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) reply: Reply,
+    /// It is an application's shell.
+    pub(super) is_shell: bool,
+    /// The limiter refused it.
+    pub(super) is_refused: bool,
+    /// How many requests to the host it was.
+    pub(super) requests: u16,
+}
+
+impl Page {
+    /// It brought what was asked for.
+    pub(super) fn is_content(&self) -> bool {
+        self.reply.status == Status::Ok && !self.is_shell
+    }
+}
+
+/// How a fetcher stands with a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) renders: bool,
+    pub(super) places: u8,
+    slower: f64,
+    is_counted: bool,
+    is_refused: bool,
+    is_walled: bool,
+}
+
+impl Way {
+    /// The limiter counts it and refuses it.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_counted && self.is_refused
+    }
+}
+
+/// A host.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) server: Server,
+    pub(super) truth: Truth,
+    sigma: f64,
+}
+
+/// What is true of the host's pages, whatever the pace.
+#[derive(Clone, Debug)]
+pub(super) struct Truth {
+    pub(super) ways: Vec<Way>,
+    seed: u64,
+    page_requests: f64,
+    shells: f64,
+    walled: Option<Walled>,
+}
+
+/// How the host's pages are had best: this fetcher for those that it brings, and that one for the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Best {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    /// Pages a second.
+    pub(super) rate: f64,
+}
+
+impl Site {
+    pub(super) fn new(world: &JointWorld, limits: &PaceWorld, class: &JointClass, seed: u64) -> Self {
+        let mut chance = Stream::new(seed, 0);
+        let server = Server::new(limits, &class.limit, &mut chance);
+        let is_walled = |name: &String| class.walled.as_ref().is_some_and(|walled| walled.who.contains(name));
+        let way = |(place, fetcher): (usize, &super::world::JointFetcher)| Way {
+            renders: world.spec(place).is_some_and(|spec| spec.renders),
+            places: fetcher.places.min(world.parallel),
+            slower: fetcher.slower,
+            is_counted: class.counts.contains(&fetcher.name),
+            is_refused: class.refuses.contains(&fetcher.name),
+            is_walled: is_walled(&fetcher.name),
+        };
+        let truth = Truth {
+            ways: world.fetchers.iter().enumerate().map(way).collect(),
+            seed,
+            page_requests: class.page_requests.draw(&mut chance).round().max(1.0),
+            shells: class.shells,
+            walled: class.walled.clone(),
+        };
+        Self { server, truth, sigma: world.sigma }
+    }
+
+    /// A page is asked for at `now` with the fetcher at `place`, the `tries`-th time. Of a rendered page this is its document; what it
+    /// asks for beside it is for [`Site::part`].
+    pub(super) fn ask(&mut self, url: u32, place: usize, tries: u32, now: i64) -> Page {
+        let way = self.truth.ways[place];
+        let name = u64::from(url) << 24 | (place as u64) << 20 | u64::from(tries.min(0xf_ffff));
+        let mut chance = Stream::new(self.truth.seed, name);
+        let latency = self.server.mean_latency() * (self.sigma * (chance.unit() + chance.unit() - 1.0) * 2.4).exp();
+        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: 0, is_served: false };
+        if way.is_counted {
+            reply = self.server.ask(now, &mut chance);
+        }
+        let mut is_refused = matches!(reply.status, Status::Limited | Status::Unavailable | Status::Wall);
+        if is_refused && !way.is_refused {
+            // The limiter closes, and this fetcher gets past it.
+            (is_refused, reply.status, reply.retry_after_s) = (false, Status::Ok, None);
+        }
+        if !is_refused {
+            let rendering = (way.slower - 1.0) * latency;
+            let answered = if reply.latency_ms == 0 { latency * 1000.0 } else { reply.latency_ms as f64 };
+            reply.latency_ms = ((answered + rendering * 1000.0) as i64).clamp(1, TIMEOUT_MS);
+        }
+        let shown = self.truth.shown(url, place, now);
+        if reply.status == Status::Ok && shown == Shown::Wall {
+            reply.status = Status::Forbidden;
+        }
+        let is_whole = reply.status == Status::Ok;
+        let requests = if is_whole { self.truth.requests(url, place) } else { 1 };
+        Page { reply, is_shell: is_whole && shown == Shown::Shell, is_refused, requests }
+    }
+
+    /// One more request of a rendered page. The host counts it; whether it is let through changes nothing of the page.
+    pub(super) fn part(&mut self, place: usize, now: i64) {
+        if self.truth.ways[place].is_counted {
+            let reply = self.server.ask(now, &mut Stream::new(self.truth.seed ^ 0x9e37, now.cast_unsigned()));
+            if reply.is_served {
+                self.server.served();
+            }
+        }
+    }
+
+    /// Good pages a second that one fetcher, and for what it does not bring a second one, come to at `now`, each page asked for once and
+    /// at a constant pace.
+    pub(super) fn rate(&self, first: usize, second: usize, now: i64) -> f64 {
+        let (by_first, by_second) = (self.truth.share(first, now), self.truth.share(second, now));
+        let shares =
+            if first == second { [(first, 1.0), (second, 0.0)] } else { [(first, by_first), (second, 1.0 - by_first)] };
+        let mut rate = f64::INFINITY;
+        let mut requests = 0.0;
+        for (place, share) in shares.into_iter().filter(|(_, share)| *share > 0.0) {
+            let way = self.truth.ways[place];
+            rate = rate.min(f64::from(way.places) / (self.server.mean_latency() * way.slower) / share);
+            if way.is_limited() {
+                requests += share * self.truth.mean_requests(place);
+            }
+        }
+        if requests > 0.0 {
+            rate = rate.min(self.server.best(now) / requests);
+        }
+        rate * if first == second { by_first } else { by_first + (1.0 - by_first) * by_second }
+    }
+
+    /// The best way to have the pages at `now`.
+    pub(super) fn best(&self, now: i64) -> Best {
+        let places = || 0..self.truth.ways.len();
+        // As many pages as can be come before as fast as can be: a page that only the second fetcher brings is to be had, too.
+        let reach = |best: &Best| {
+            let (first, second) = (self.truth.share(best.first, now), self.truth.share(best.second, now));
+            first.max(second).max(first + (1.0 - first) * second)
+        };
+        let all = places().flat_map(|first| places().map(move |second| (first, second)));
+        let all = all.map(|(first, second)| Best { first, second, rate: self.rate(first, second, now) });
+        let none = Best { first: 0, second: 0, rate: 0.0 };
+        all.fold(none, |best, of| {
+            let (known, new) = (if best.rate > 0.0 { reach(&best) } else { 0.0 }, reach(&of));
+            if new > known + 1e-9 || new > known - 1e-9 && of.rate > best.rate { of } else { best }
+        })
+    }
+}
+
+/// What a page shows to a fetcher that is let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Content,
+    Shell,
+    Wall,
+}
+
+impl Truth {
+    pub(super) fn shown(&self, url: u32, place: usize, now: i64) -> Shown {
+        let (way, [walls, shells, _]) = (self.ways[place], self.luck(url));
+        if way.is_walled && walls < self.walled_at(now) {
+            Shown::Wall
+        } else if !way.renders && shells < self.shells {
+            Shown::Shell
+        } else {
+            Shown::Content
+        }
+    }
+
+    /// How many requests to the host the page is.
+    pub(super) fn requests(&self, url: u32, place: usize) -> u16 {
+        let uneven = UNEVEN[0] + (UNEVEN[1] - UNEVEN[0]) * self.luck(url)[2];
+        if self.ways[place].renders { (self.page_requests * uneven).round().max(1.0) as u16 } else { 1 }
+    }
+
+    fn mean_requests(&self, place: usize) -> f64 {
+        if self.ways[place].renders { self.page_requests } else { 1.0 }
+    }
+
+    /// The share of pages that the fetcher brings.
+    fn share(&self, place: usize, now: i64) -> f64 {
+        let way = self.ways[place];
+        let walls = if way.is_walled { self.walled_at(now) } else { 0.0 };
+        (1.0 - walls) * (1.0 - if way.renders { 0.0 } else { self.shells })
+    }
+
+    fn walled_at(&self, now: i64) -> f64 {
+        self.walled.as_ref().filter(|walled| now as f64 / HOUR_MS >= walled.from_h).map_or(0.0, |walled| walled.share)
+    }
+
+    fn luck(&self, url: u32) -> [f64; 3] {
+        let mut page = Stream::new(self.seed ^ 0x5bd1, u64::from(url));
+        [page.unit(), page.unit(), page.unit()]
+    }
+}

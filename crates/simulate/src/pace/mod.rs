@@ -1,0 +1,152 @@
+//! Paces compared: the real [`Pace`](fetchwise::pace::Pace) and those of others, on hosts with limits.
+//!
+//! A [`PaceWorld`] describes kinds of hosts; each gets numbers of its own from a seed, and each player crawls it alone, under a virtual
+//! clock, with the same luck for the same try of the same URL. `world` owns the files, `server` the limiters, `crawl` the events,
+//! `baseline` the paces of others, `report` what is made of the counts. Same world, players and seeds: same bytes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use fetchwise::Selector;
+use fetchwise::pace::PaceSettings;
+use fetchwise::registry::{FetcherId, FetcherSpec};
+
+use super::error::SimulateError;
+use crate::rng::Stream;
+
+mod baseline;
+mod crawl;
+mod html;
+pub mod joint;
+mod pacer;
+mod report;
+mod server;
+pub mod world;
+
+pub use html::pace_html;
+pub use joint::{CRAWLERS, JointReport, JointWorld, joint_html, joint_table, simulate_joint};
+pub use report::{PaceReport, pace_table};
+pub use world::PaceWorld;
+
+use crate::pace::pacer::{Learned, Player};
+use baseline::{Baseline, Way};
+use crawl::{Count, Crawl};
+use server::Server;
+use world::Class;
+
+/// Who can take part, in the order of tables.
+pub const PACERS: [&str; 14] = [
+    "pace",
+    "pace20",
+    "cubic",
+    "aimd",
+    "none",
+    "gradient2",
+    "crawlee",
+    "autothrottle4",
+    "autothrottle1",
+    "three_links",
+    "one_a_second",
+    "storm",
+    "heritrix",
+    "nutch",
+];
+
+/// How to run.
+#[derive(Default)]
+pub struct PaceOptions<'p> {
+    /// Threads; 0 for as many as the machine has.
+    pub threads: usize,
+    /// Called after each class with how many are done, and of how many.
+    pub progress: Option<&'p (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl std::fmt::Debug for PaceOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PaceOptions").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// Lets everybody of `players` crawl `world` with every seed; one report for each class and player.
+///
+/// # Errors
+/// [`SimulateError`] when a name is not known or there are no seeds.
+pub fn simulate_pace(
+    world: &PaceWorld,
+    players: &[&str],
+    seeds: &[u64],
+    options: &PaceOptions<'_>,
+) -> Result<Vec<PaceReport>, SimulateError> {
+    if seeds.is_empty() {
+        return Err(SimulateError::NoSeeds);
+    }
+    if let Some(unknown) = players.iter().find(|name| !PACERS.contains(name)) {
+        return Err(SimulateError::UnknownPolicy { name: (*unknown).to_owned(), known: &PACERS });
+    }
+    let selector = Selector::builder().fetcher(FetcherSpec::plain("direct_access")).build()?;
+    let fetcher = selector.candidates().next().map(|(id, _)| id);
+    let jobs: Vec<(&Class, &str)> =
+        world.classes.iter().flat_map(|class| players.iter().map(move |name| (class, *name))).collect();
+    let results: Vec<Mutex<Option<PaceReport>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            // Relaxed: each number is handed out once, and results are read after all threads have ended.
+            let job = next.fetch_add(1, Ordering::Relaxed);
+            let (Some((class, name)), Some(fetcher)) = (jobs.get(job), fetcher) else { return };
+            let counts: Vec<Count> =
+                seeds.iter().flat_map(|seed| crawl_class(world, class, name, *seed, fetcher)).collect();
+            let report = PaceReport::new(world, class, name, seeds, &counts);
+            *results[job].lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+            if let Some(progress) = options.progress {
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+            }
+        }
+    };
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    Ok(results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+}
+
+/// Crawls all hosts of a class.
+fn crawl_class(world: &PaceWorld, class: &Class, name: &str, seed: u64, fetcher: FetcherId) -> Vec<Count> {
+    let sites = (0..world.hosts as u64).map(|number| {
+        let own = xxhash_rust::xxh3::xxh3_64_with_seed(class.name.as_bytes(), seed ^ number << 32);
+        let mut server = Server::new(world, class, &mut Stream::new(own, 0));
+        let mut player = player(name, world, class.hosts_a_site, fetcher);
+        Crawl::new(world, &mut server, &mut *player, class.hosts_a_site, own).run()
+    });
+    sites.collect()
+}
+
+fn player(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Box<dyn Player> {
+    let way = match name {
+        "pace" | "pace20" => {
+            let default = PaceSettings::default();
+            let rate_max = if name == "pace" { f64::INFINITY } else { default.rate_max };
+            let settings = PaceSettings { rate_max, parallel_max: world.parallel, ..default };
+            return Box::new(Learned::new(settings, hosts, fetcher));
+        }
+        "cubic" => Way::Cubic,
+        "aimd" => Way::Aimd,
+        "gradient2" => Way::Gradient2,
+        "crawlee" => Way::Crawlee,
+        "autothrottle4" => Way::AutoThrottle(4.0),
+        "autothrottle1" => Way::AutoThrottle(1.0),
+        "three_links" => Way::ThreeLinks,
+        "one_a_second" => Way::Every(1.0),
+        "storm" => Way::Storm,
+        "heritrix" => Way::Heritrix,
+        "nutch" => Way::Every(5.0),
+        _ => Way::None,
+    };
+    Box::new(Baseline::new(way, hosts, world.parallel))
+}

@@ -1,0 +1,336 @@
+//! The other side: a site that lets requests through or does not, and how long it takes over them.
+//!
+//! Owns the limiters and the best constant pace that each of them allows. Must not know who asks.
+
+use std::collections::VecDeque;
+
+use super::world::{Class, LimiterKind, PaceWorld};
+use crate::rng::Stream;
+
+/// A request comes back after this at the latest: the crawler's deadline.
+const TIMEOUT_S: f64 = 30.0;
+/// A firewall that counts looks at its counts so often.
+const LOOK_MS: i64 = 10_000;
+/// A ban that escalates grows by this for each try while it lasts.
+const TRY_MS: i64 = 10_000;
+/// Bans double so often at most.
+const DOUBLINGS: u32 = 8;
+/// A limiter that refuses single requests is taken for closed until it has refused none for so long.
+const TRIP_MS: i64 = 60_000;
+/// What a refusal takes of the time of an answer.
+const REFUSAL: f64 = 0.4;
+/// Latency may rise to this many times that of the quiet host at the best pace.
+const SLOWER: f64 = 2.0;
+
+/// What a request comes back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Ok,
+    /// The limiter's: 429, 503, 403.
+    Limited,
+    Unavailable,
+    Wall,
+    /// Not the limiter's: a page that is walled for everybody, an error for no reason, none in time.
+    Forbidden,
+    Error,
+    Timeout,
+}
+
+/// An answer under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) status: Status,
+    pub(super) retry_after_s: Option<f64>,
+    pub(super) latency_ms: i64,
+    /// It takes a place of those that are served at once.
+    pub(super) is_served: bool,
+}
+
+/// A site.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    kind: LimiterKind,
+    n: f64,
+    window_ms: f64,
+    rate: f64,
+    burst: f64,
+    penalty_ms: f64,
+    status: Status,
+    says_when: bool,
+    day: Option<[f64; 2]>,
+    change: Option<[f64; 2]>,
+    stray_5xx: f64,
+    pub(super) stray_403: f64,
+    median_s: f64,
+    sigma: f64,
+    parallel: f64,
+    /// What the even pace of a quiet host could be without blocks, at factor 1.
+    best: f64,
+    // State.
+    times: VecDeque<i64>,
+    count: f64,
+    at: i64,
+    closed_until: i64,
+    looked: i64,
+    is_closed: bool,
+    bans: u32,
+    served: u32,
+    queue_until: f64,
+    last_block: i64,
+    closed_at: i64,
+    /// The last closure that refused something.
+    closure: i64,
+    pub(super) trips: u32,
+    pub(super) busy_ms: f64,
+}
+
+impl Server {
+    pub(super) fn new(world: &PaceWorld, class: &Class, chance: &mut Stream) -> Self {
+        let kind = class.limiter.draw(chance);
+        let mut draw = |from: &Option<super::world::Draw>| from.as_ref().map_or(0.0, |draw| draw.draw(chance));
+        let (n, window_s, rate, burst) = (draw(&class.n), draw(&class.window_s), draw(&class.rate), draw(&class.burst));
+        let (penalty_s, capacity, status) = (draw(&class.penalty_s), draw(&class.capacity), draw(&class.status));
+        let (stray_5xx, stray_403) = (draw(&class.stray_5xx), draw(&class.stray_403));
+        let [from, to] = class.latency.unwrap_or(world.latency);
+        let median_s = from * (to / from).powf(chance.unit());
+        let status = match (kind, status as u32) {
+            (LimiterKind::Bucket | LimiterKind::Leaky, 503) | (LimiterKind::Parallel, _) => Status::Unavailable,
+            (LimiterKind::Bucket | LimiterKind::Leaky | LimiterKind::Window | LimiterKind::Mitigate, _) => {
+                Status::Limited
+            }
+            _ => Status::Wall,
+        };
+        let mut server = Self {
+            kind,
+            n: n.round(),
+            window_ms: window_s * 1000.0,
+            rate: if kind == LimiterKind::Queue { capacity } else { rate },
+            burst: burst.round(),
+            penalty_ms: penalty_s * 1000.0,
+            status,
+            says_when: chance.happens(class.retry_after),
+            day: class.day,
+            change: class.change,
+            stray_5xx,
+            stray_403,
+            median_s,
+            sigma: world.sigma,
+            parallel: f64::from(world.parallel) * class.hosts_a_site as f64,
+            best: 0.0,
+            times: VecDeque::new(),
+            count: 0.0,
+            at: 0,
+            closed_until: i64::MIN,
+            looked: 0,
+            is_closed: false,
+            bans: 0,
+            served: 0,
+            queue_until: 0.0,
+            last_block: i64::MIN / 2,
+            closed_at: 0,
+            closure: i64::MIN,
+            trips: 0,
+            busy_ms: 0.0,
+        };
+        server.best = server.find_best();
+        server
+    }
+
+    /// Good pages a second that the best constant pace brings at `now`, if the limit stayed as it is.
+    pub(super) fn best(&self, now: i64) -> f64 {
+        let most = self.parallel / self.mean_latency();
+        let rate = match self.kind {
+            LimiterKind::None | LimiterKind::Parallel => self.best,
+            _ => self.best * self.factor(now),
+        };
+        rate.min(most) * (1.0 - self.stray_5xx) * (1.0 - self.stray_403)
+    }
+
+    /// A request. `chance` is its own.
+    pub(super) fn ask(&mut self, now: i64, chance: &mut Stream) -> Reply {
+        let latency = (self.median_s * (self.sigma * normal(chance)).exp() * 1000.0).clamp(1.0, TIMEOUT_S * 1000.0);
+        let mut reply = Reply { status: Status::Ok, retry_after_s: None, latency_ms: latency as i64, is_served: false };
+        if let Some(until) = self.refuses(now) {
+            reply.status = self.status;
+            reply.retry_after_s = until.filter(|_| self.says_when).map(|until| ((until - now) as f64 / 1000.0).ceil());
+            self.trips += u32::from(self.has_closed(now));
+            self.last_block = now;
+            // A refusal takes the way there and back, and no work.
+            reply.latency_ms = (reply.latency_ms as f64 * REFUSAL) as i64 + 1;
+            return reply;
+        }
+        if self.kind == LimiterKind::Parallel {
+            self.served += 1;
+            reply.is_served = true;
+        }
+        if self.kind == LimiterKind::Leaky {
+            // What was there before has to leak out first.
+            reply.latency_ms += (1000.0 * (self.count - 1.0).max(0.0) / (self.rate * self.factor(now))) as i64;
+        }
+        if self.kind == LimiterKind::Queue {
+            let service = -(1.0 - chance.unit()).ln() * 1000.0 / (self.rate * self.factor(now));
+            let begin = self.queue_until.max(now as f64);
+            self.queue_until = begin + service;
+            self.busy_ms += service;
+            let whole = self.queue_until - now as f64 + latency;
+            reply.latency_ms = whole.min(TIMEOUT_S * 1000.0) as i64;
+            if whole > TIMEOUT_S * 1000.0 {
+                reply.status = Status::Timeout;
+                return reply;
+            }
+        }
+        if chance.happens(self.stray_5xx) {
+            reply.status = Status::Error;
+        }
+        reply
+    }
+
+    /// Whether the refusal at `now` is the first since the limiter closed.
+    fn has_closed(&mut self, now: i64) -> bool {
+        let closure = match self.kind {
+            LimiterKind::Window => self.at,
+            LimiterKind::Mitigate | LimiterKind::Captcha | LimiterKind::Escalate => i64::from(self.bans),
+            LimiterKind::Waf => self.closed_at,
+            // These close for single requests; refusals that follow each other closely are of one closure.
+            _ if now - self.last_block > TRIP_MS => now,
+            _ => self.closure,
+        };
+        std::mem::replace(&mut self.closure, closure) != closure
+    }
+
+    /// A request that was served has been answered.
+    pub(super) fn served(&mut self) {
+        self.served = self.served.saturating_sub(1);
+    }
+
+    /// Whether a request is refused, and until when if that is known.
+    fn refuses(&mut self, now: i64) -> Option<Option<i64>> {
+        let factor = self.factor(now);
+        match self.kind {
+            LimiterKind::None | LimiterKind::Queue => None,
+            LimiterKind::Window => {
+                let window = now.div_euclid(self.window_ms as i64);
+                if window != self.at {
+                    (self.at, self.count) = (window, 0.0);
+                }
+                if self.count >= (self.n * factor).max(1.0).floor() {
+                    return Some(Some((window + 1) * self.window_ms as i64));
+                }
+                self.count += 1.0;
+                None
+            }
+            LimiterKind::Mitigate | LimiterKind::Captcha => {
+                if now < self.closed_until {
+                    return Some(Some(self.closed_until));
+                }
+                self.counted_over(now, factor).then(|| {
+                    self.times.clear();
+                    self.closed_until = now + self.penalty_ms as i64;
+                    self.bans += 1;
+                    Some(self.closed_until)
+                })
+            }
+            LimiterKind::Escalate => {
+                if now < self.closed_until {
+                    self.closed_until += TRY_MS;
+                    return Some(Some(self.closed_until));
+                }
+                self.counted_over(now, factor).then(|| {
+                    self.times.clear();
+                    self.closed_until = now + (self.penalty_ms * f64::from(1_u32 << self.bans.min(DOUBLINGS))) as i64;
+                    self.bans += 1;
+                    Some(self.closed_until)
+                })
+            }
+            LimiterKind::Bucket | LimiterKind::Leaky => {
+                let leaked = (now - self.at) as f64 / 1000.0 * self.rate * factor;
+                self.at = now;
+                self.count = (self.count - leaked).max(0.0);
+                if self.count + 1.0 > self.burst + 1.0 {
+                    let wait = (self.count - self.burst).max(1.0) / (self.rate * factor);
+                    return Some(Some(now + (wait * 1000.0) as i64));
+                }
+                self.count += 1.0;
+                None
+            }
+            LimiterKind::Waf => {
+                let is_over = self.counted_over(now, factor);
+                if now - self.looked >= LOOK_MS {
+                    if is_over && !self.is_closed {
+                        self.closed_at = now;
+                    }
+                    (self.looked, self.is_closed) = (now, is_over);
+                }
+                self.is_closed.then_some(None)
+            }
+            LimiterKind::Parallel => (f64::from(self.served) >= self.n).then_some(None),
+        }
+    }
+
+    /// Counts the request; whether there were more than are allowed within the window.
+    fn counted_over(&mut self, now: i64, factor: f64) -> bool {
+        let from = now - self.window_ms as i64;
+        while self.times.front().is_some_and(|at| *at <= from) {
+            self.times.pop_front();
+        }
+        self.times.push_back(now);
+        let most = if self.n > 0.0 { self.n } else { (self.rate * self.window_ms / 1000.0).max(1.0) };
+        self.times.len() as f64 > (most * factor).max(1.0)
+    }
+
+    /// What the limit is multiplied with at this time.
+    fn factor(&self, now: i64) -> f64 {
+        let hours = now as f64 / 3.6e6;
+        let day = self.day.map_or(1.0, |[depth, length]| {
+            1.0 - depth * (1.0 - (2.0 * std::f64::consts::PI * hours / length).cos()) / 2.0
+        });
+        let change = self.change.map_or(1.0, |[at, factor]| if hours >= at { factor } else { 1.0 });
+        day * change
+    }
+
+    pub(super) fn mean_latency(&self) -> f64 {
+        self.median_s * (self.sigma * self.sigma / 2.0).exp()
+    }
+
+    fn find_best(&self) -> f64 {
+        let counted = if self.n > 0.0 { self.n / (self.window_ms / 1000.0) } else { self.rate };
+        match self.kind {
+            LimiterKind::None => self.parallel / self.mean_latency(),
+            LimiterKind::Window | LimiterKind::Mitigate | LimiterKind::Waf => counted,
+            LimiterKind::Captcha | LimiterKind::Escalate | LimiterKind::Bucket | LimiterKind::Leaky => self.rate,
+            // Not a pace, but what can be had: as many at once as are served.
+            LimiterKind::Parallel => self.n / self.mean_latency(),
+            LimiterKind::Queue => self.rate * self.best_of_queue(),
+        }
+    }
+
+    /// The share of its capacity at which a queue that is fed evenly takes twice the time of a quiet one.
+    fn best_of_queue(&self) -> f64 {
+        let service = 1.0 / self.rate;
+        let quiet = self.mean_latency() + service;
+        bisect(0.05, 0.99, |load| {
+            // The share of busy arrivals is the root of s = exp((s - 1) / load).
+            let busy = (0..200).fold(0.5, |s: f64, _| ((s - 1.0) / load).exp());
+            service * busy / (1.0 - busy) + quiet <= SLOWER * quiet
+        })
+    }
+}
+
+/// The largest number between `low` and `high` that is good, if smaller ones are.
+fn bisect(mut low: f64, mut high: f64, mut is_good: impl FnMut(f64) -> bool) -> f64 {
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if is_good(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// From the normal distribution.
+fn normal(chance: &mut Stream) -> f64 {
+    let (radius, turn) = ((-2.0 * (1.0 - chance.unit()).ln()).sqrt(), 2.0 * std::f64::consts::PI * chance.unit());
+    radius * turn.cos()
+}

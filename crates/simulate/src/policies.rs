@@ -1,0 +1,108 @@
+//! Who takes part: the policies that can be run by name, and those of one's own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::baseline;
+use super::error::SimulateError;
+use crate::learning_baselines;
+use fetchwise::policy::{self, Policy};
+use fetchwise::registry::Class;
+
+/// The policies that can be run by name.
+pub const NAMES: [&str; 16] = [
+    "default",
+    "untagged",
+    "index",
+    "confident",
+    "published",
+    "oracle",
+    "always_direct",
+    "always_browser",
+    "ladder",
+    "hinted_ladder",
+    "hinted_breaker",
+    "smart",
+    "crawlee",
+    "tier_tracker",
+    "webpeel",
+    "one_probe",
+];
+
+/// Who takes part: a policy, made anew for each seed.
+pub struct Contestant {
+    pub(crate) name: String,
+    /// None for the oracle.
+    pub(crate) make: Option<Box<dyn Fn() -> Player + Send + Sync>>,
+}
+
+/// Whether a URL goes on to the browser.
+pub(crate) type Compares = Box<dyn Fn(&str) -> bool>;
+
+/// A policy as a run drives it.
+pub(crate) struct Player {
+    pub(crate) policy: Box<dyn Policy>,
+    /// Whether a URL that brought content goes to the browser too, to compare.
+    pub(crate) compares: Option<Compares>,
+    /// Whether what hosts showed counts.
+    pub(crate) tags: bool,
+}
+
+impl fmt::Debug for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contestant").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Contestant {
+    /// The shipped policy, the baseline, or the oracle called `name`.
+    ///
+    /// # Errors
+    /// [`SimulateError::UnknownPolicy`] lists the names there are.
+    pub fn by_name(name: &str) -> Result<Self, SimulateError> {
+        let always = |name, class| baseline::Always { name, class };
+        let ladder = |name, hints, breaker| baseline::Ladder { name, hints, breaker };
+        Ok(match name {
+            "oracle" => Self { name: name.to_owned(), make: None },
+            "always_direct" => Self::new(name, move || Box::new(always("always_direct", Class::Plain))),
+            "always_browser" => Self::new(name, move || Box::new(always("always_browser", Class::Rendering))),
+            "ladder" => Self::new(name, move || Box::new(ladder("ladder", false, false))),
+            "hinted_ladder" => Self::new(name, move || Box::new(ladder("hinted_ladder", true, false))),
+            "hinted_breaker" => Self::new(name, move || Box::new(ladder("hinted_breaker", true, true))),
+            "smart" => Self::new(name, || Box::new(baseline::Smart)),
+            "tier_tracker" => Self::new(name, || Box::new(learning_baselines::TierTracker::default())),
+            "webpeel" => Self::new(name, || Box::new(learning_baselines::WebPeel::default())),
+            "one_probe" => Self::new(name, || Box::new(learning_baselines::OneProbe::default())),
+            "untagged" => Self { name: name.to_owned(), make: Some(Box::new(untagged)) },
+            "crawlee" => Self { name: name.to_owned(), make: Some(Box::new(crawlee)) },
+            _ => {
+                let unknown = || SimulateError::UnknownPolicy { name: name.to_owned(), known: &NAMES };
+                policy::by_name(name).map_err(|_| unknown())?;
+                let owned = name.to_owned();
+                Self::new(name, move || policy::by_name(&owned).unwrap_or_else(|_| Box::new(policy::Default)))
+            }
+        })
+    }
+
+    /// A policy of one's own; `make` is called once a seed.
+    pub fn new(name: &str, make: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Self {
+        let player = move || Player { policy: make(), compares: None, tags: true };
+        Self { name: name.to_owned(), make: Some(Box::new(player)) }
+    }
+
+    /// What it is called in results.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// `default` without what hosts showed.
+fn untagged() -> Player {
+    Player { policy: Box::new(policy::Default), compares: None, tags: false }
+}
+
+fn crawlee() -> Player {
+    let crawlee = Arc::new(learning_baselines::Crawlee::default());
+    let asked = Arc::clone(&crawlee);
+    Player { policy: Box::new(crawlee), compares: Some(Box::new(move |url| asked.compares(url))), tags: true }
+}

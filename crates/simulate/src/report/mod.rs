@@ -1,0 +1,234 @@
+//! Results: what the tallies of a policy come to per URL, and how that compares with the oracle.
+
+use serde::Serialize;
+
+use super::world::World;
+use crate::counters::{Part, Tally, Wait, quantile};
+use crate::vendor_change::{Followed, Right};
+use fetchwise::decision::Source;
+
+mod html;
+mod table;
+
+pub use html::html;
+pub use table::{baseline_wins, table};
+
+/// The results of one policy in one world, over all seeds. As JSON, one object.
+#[derive(Clone, Debug, Serialize)]
+pub struct PolicyReport {
+    /// The world's name.
+    pub world: String,
+    /// The policy's name.
+    pub policy: String,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// Worth of what was delivered, less costs, a URL.
+    pub utility: f64,
+    /// How much less than the oracle's that is.
+    pub regret: f64,
+    /// The standard deviation of regret over the seeds (of a sample; 0 for one seed).
+    pub regret_sd: f64,
+    /// The share of URLs that ended with content, dead ones included in the count.
+    pub success_rate: f64,
+    /// The share of URLs where something else was taken for content.
+    pub false_success_rate: f64,
+    /// Costs of requests a URL, in direct requests.
+    pub cost_per_url: f64,
+    /// Costs of requests a success; null without any.
+    pub cost_per_success: Option<f64>,
+    /// Blocked responses a thousand URLs.
+    pub blocked_per_1k: f64,
+    /// Bans a thousand URLs.
+    pub bans_per_1k: f64,
+    /// The share of URLs whose first decision was to probe.
+    pub probe_share: f64,
+    /// Attempts a URL.
+    pub attempts_per_url: f64,
+    /// Regret over the first three visits of each host.
+    pub cold_regret: f64,
+    /// URLs of a warm host that still go to another fetcher first after a change to a dearer best one: the median. Null
+    /// when the new one never came, or there was no such change.
+    pub adapt_worse_p50: Option<u32>,
+    /// The same for four of five changes.
+    pub adapt_worse_p80: Option<u32>,
+    /// The same after a change to a cheaper one.
+    pub adapt_better_p50: Option<u32>,
+    /// The same for four of five changes.
+    pub adapt_better_p80: Option<u32>,
+    /// What vendors' walls make of it, in a world that has vendors.
+    #[serde(flatten)]
+    pub walls: Option<WallReport>,
+    /// Nanoseconds a decision, when they were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decide_ns: Option<f64>,
+    /// What plots are drawn from.
+    #[serde(skip)]
+    pub(crate) curves: Curves,
+}
+
+/// The results of one policy where vendors' walls stand.
+#[derive(Clone, Debug, Serialize)]
+pub struct WallReport {
+    /// Regret a URL over those that meet a vendor's wall.
+    pub walled_regret: f64,
+    /// The same over the first three visits of each host.
+    pub walled_cold_regret: f64,
+    /// The share of URLs for which no request was made.
+    pub unasked_share: f64,
+    /// How a change of mind of a vendor is followed, where one changes it.
+    #[serde(flatten)]
+    pub shift: Option<ShiftReport>,
+}
+
+/// How often the first fetcher of a page behind a vendor that changes its mind is the one that the oracle would try first. Null
+/// where there was no such page.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShiftReport {
+    /// At known hosts before the change.
+    pub shift_known: Option<f64>,
+    /// At the first page of hosts that were not seen from the change until two days after it or longer, where a dearer fetcher (or
+    /// none) is best now.
+    pub shift_harder_first: Option<f64>,
+    /// At their second page.
+    pub shift_harder_second: Option<f64>,
+    /// At the first page where a cheaper fetcher is best now.
+    pub shift_easier_first: Option<f64>,
+    /// At their second page.
+    pub shift_easier_second: Option<f64>,
+}
+
+impl WallReport {
+    fn new(world: &World, tallies: &[Tally], oracle: &[Tally]) -> Option<Self> {
+        let lost = |of: fn(&Tally) -> Part| {
+            let urls: u64 = tallies.iter().map(|t| of(t).urls).sum();
+            let lost: f64 = tallies.iter().zip(oracle).map(|(t, o)| of(o).utility - of(t).utility).sum();
+            lost / (urls as f64).max(1.0)
+        };
+        let urls: u64 = tallies.iter().map(|t| t.urls).sum();
+        let unasked: u64 = tallies.iter().map(|t| t.unasked).sum();
+        let report = Self {
+            walled_regret: lost(|t| t.walled),
+            walled_cold_regret: lost(|t| t.walled_cold),
+            unasked_share: unasked as f64 / (urls as f64).max(1.0),
+            shift: world.vendors.iter().any(|vendor| vendor.shift.is_some()).then(|| ShiftReport::new(tallies)),
+        };
+        (!world.vendors.is_empty()).then_some(report)
+    }
+}
+
+impl ShiftReport {
+    fn new(tallies: &[Tally]) -> Self {
+        let share = |of: fn(&Followed) -> Right| {
+            let sum = |part: fn(Right) -> u64| tallies.iter().map(|t| part(of(&t.followed))).sum::<u64>();
+            let count = sum(|right| right.of);
+            (count > 0).then(|| sum(|right| right.right) as f64 / count as f64)
+        };
+        Self {
+            shift_known: share(|f| f.known),
+            shift_harder_first: share(|f| f.harder[0]),
+            shift_harder_second: share(|f| f.harder[1]),
+            shift_easier_first: share(|f| f.easier[0]),
+            shift_easier_second: share(|f| f.easier[1]),
+        }
+    }
+}
+
+/// Results over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Curves {
+    /// Regret a URL in each stretch; none where nothing was visited.
+    pub(crate) regret: Vec<Option<f64>>,
+    /// The shares of first decisions by label in each stretch, in the order of [`Source::ALL`].
+    pub(crate) labels: Vec<[f64; Source::ALL.len()]>,
+    /// Waits after changes.
+    pub(crate) worse: Vec<Wait>,
+    pub(crate) better: Vec<Wait>,
+}
+
+impl PolicyReport {
+    /// Sums `tallies` up, one a seed, beside those of the oracle.
+    pub(crate) fn new(world: &World, policy: &str, seeds: &[u64], tallies: &[Tally], oracle: &[Tally]) -> Self {
+        let sum = |of: &dyn Fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();
+        let urls = sum(&|t| t.urls as f64).max(1.0);
+        let regrets: Vec<f64> =
+            tallies.iter().zip(oracle).map(|(t, o)| (o.utility - t.utility) / (t.urls as f64).max(1.0)).collect();
+        let regret = mean(&regrets);
+        let cold_urls = sum(&|t| t.cold_urls as f64).max(1.0);
+        let cold: f64 = tallies.iter().zip(oracle).map(|(t, o)| o.cold_utility - t.cold_utility).sum();
+        let successes = sum(&|t| t.successes as f64);
+        let cost = sum(&|t| t.cost);
+        let probe = Source::ALL.iter().position(|source| *source == Source::Probe);
+        let decisions = sum(&|t| t.decisions as f64);
+        let curves = Curves::new(tallies, oracle);
+        Self {
+            world: world.name.clone(),
+            policy: policy.to_owned(),
+            seeds: seeds.to_vec(),
+            utility: sum(&|t| t.utility) / urls,
+            regret,
+            regret_sd: deviation(&regrets, regret),
+            success_rate: successes / urls,
+            false_success_rate: sum(&|t| t.deceived as f64) / urls,
+            cost_per_url: cost / urls,
+            cost_per_success: (successes > 0.0).then(|| cost / successes),
+            blocked_per_1k: 1000.0 * sum(&|t| t.blocked as f64) / urls,
+            bans_per_1k: 1000.0 * sum(&|t| t.bans as f64) / urls,
+            probe_share: probe.map_or(0.0, |probe| sum(&|t| t.labels[probe] as f64) / urls),
+            attempts_per_url: sum(&|t| t.attempts as f64) / urls,
+            cold_regret: cold / cold_urls,
+            adapt_worse_p50: quantile(&curves.worse, 0.5),
+            adapt_worse_p80: quantile(&curves.worse, 0.8),
+            adapt_better_p50: quantile(&curves.better, 0.5),
+            adapt_better_p80: quantile(&curves.better, 0.8),
+            walls: WallReport::new(world, tallies, oracle),
+            decide_ns: (decisions > 0.0).then(|| sum(&|t| t.decide_ns as f64) / decisions),
+            curves,
+        }
+    }
+}
+
+impl Curves {
+    fn new(tallies: &[Tally], oracle: &[Tally]) -> Self {
+        let mut curves = Self::default();
+        for place in 0..tallies.first().map_or(0, |tally| tally.stretches.len()) {
+            let urls: u64 = tallies.iter().map(|tally| tally.stretches[place].urls).sum();
+            let lost: f64 =
+                tallies.iter().zip(oracle).map(|(t, o)| o.stretches[place].utility - t.stretches[place].utility).sum();
+            curves.regret.push((urls > 0).then(|| lost / urls as f64));
+            let mut labels = [0.0; Source::ALL.len()];
+            for tally in tallies {
+                for (share, count) in labels.iter_mut().zip(tally.stretches[place].labels) {
+                    *share += count as f64 / urls.max(1) as f64;
+                }
+            }
+            curves.labels.push(labels);
+        }
+        for tally in tallies {
+            curves.worse.extend_from_slice(&tally.adapted.worse);
+            curves.better.extend_from_slice(&tally.adapted.better);
+        }
+        curves
+    }
+}
+
+pub(crate) fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len().max(1) as f64
+}
+
+pub(crate) fn deviation(of: &[f64], mean: f64) -> f64 {
+    if of.len() < 2 {
+        return 0.0;
+    }
+    (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (of.len() - 1) as f64).sqrt()
+}
+
+/// The distinct values of `of`, in order of their first appearance.
+pub(crate) fn distinct<'r, R, T: PartialEq>(reports: &'r [R], of: impl Fn(&'r R) -> T) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in reports.iter().map(of) {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}

@@ -1,0 +1,237 @@
+//! One run: one policy, one seed, every visit of the web in order of time.
+//!
+//! A learning policy is driven as any crawler drives it: by [visits](fetchwise::visit), under a clock that the world sets. Nothing
+//! here decides or records, except for the oracle, which has no part in the selector.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::error::SimulateError;
+use super::generate::{Visit, Web};
+use super::oracle::Oracle;
+use super::world::{Role, World};
+use crate::counters::{Adaptation, Tally};
+use crate::environment::{End, Ground, Outcome, Shown, Tool, unbanned};
+use crate::policies::Player;
+use crate::vendor_change::ShiftWatch;
+use crate::visit_driver::{Timing, drive};
+use crate::visit_result::Fetched;
+use fetchwise::attempt::Attempt;
+use fetchwise::backoff::BackoffSettings;
+use fetchwise::decision::Source;
+use fetchwise::fetch_result::{Answer, Block, Outcome as Answered};
+use fetchwise::heuristic::Heuristic;
+use fetchwise::policy::Policy;
+use fetchwise::score::Settings;
+use fetchwise::selector::{Selector, VisitSettings};
+use fetchwise::time::{Clock, Timestamp};
+
+/// When worlds begin: any time would do, as long as it is the same one in each run.
+pub(crate) const BEGIN_MS: i64 = 1_767_225_600_000;
+
+/// What is the same for every run of one seed.
+pub(crate) struct Stage<'w> {
+    pub(crate) world: &'w World,
+    pub(crate) web: &'w Web,
+    pub(crate) tools: &'w [Tool],
+    pub(crate) seed: u64,
+    /// Measure how long decisions take.
+    pub(crate) timing: bool,
+}
+
+impl Stage<'_> {
+    /// Runs the oracle.
+    pub(crate) fn run_oracle(&self) -> Tally {
+        let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
+        let mut oracle = Oracle::new(self.world, self.tools);
+        self.run(|visit| {
+            let mut fetched = Fetched::default();
+            for place in oracle.order(&ground.condition(visit)).to_vec() {
+                fetched.first.get_or_insert((place, Source::Inferred));
+                let outcome = ground.attempt(visit, place);
+                if fetched.add(self.world, &self.tools[place], &outcome) {
+                    break;
+                }
+            }
+            fetched
+        })
+    }
+
+    /// Runs `policy` in a selector of its own.
+    pub(crate) fn run_policy(&self, player: Player) -> Result<Tally, SimulateError> {
+        let clock = Self::clock();
+        let selector = self.selector(player.policy, player.tags, &clock)?;
+        let compares = player.compares.as_deref();
+        let mut ground = Ground::new(self.world, self.web, self.tools, self.seed);
+        let mut timing = Timing::default();
+        let mut tally = self.run(|visit| {
+            let crawler = Crawler { selector: &selector, compares, clock: &clock };
+            self.fetch(crawler, visit, &mut ground, &mut timing)
+        });
+        tally.decide_ns = timing.nanoseconds;
+        tally.decisions = timing.steps;
+        Ok(tally)
+    }
+
+    /// The clock of a run, which stands where worlds begin.
+    pub(crate) fn clock() -> Arc<Clock> {
+        Arc::new(Clock::fixed(Timestamp::from_millis(BEGIN_MS)))
+    }
+
+    /// Has a crawler fetch the URL of `visit`, at its time.
+    pub(crate) fn fetch(
+        &self,
+        crawler: Crawler<'_>,
+        visit: &Visit,
+        ground: &mut Ground<'_>,
+        timing: &mut Timing,
+    ) -> Fetched {
+        let Ok(url) = Url::parse(&self.web.url(visit)) else { return Fetched::default() };
+        crawler.clock.set(Timestamp::from_millis(BEGIN_MS + visit.at_ms));
+        let Crawler { selector, compares, clock } = crawler;
+        Crawl { stage: self, selector, compares, url: &url, visit, clock, timing }.fetch(ground)
+    }
+
+    /// A selector that knows nothing, with the world's fetchers.
+    pub(crate) fn selector(
+        &self,
+        policy: Box<dyn Policy>,
+        tags: bool,
+        clock: &Arc<Clock>,
+    ) -> Result<Selector, SimulateError> {
+        let settings = Settings {
+            value: self.world.value,
+            blocked_cost: self.world.blocked_cost,
+            max_attempts: self.world.max_attempts,
+            ..Settings::default()
+        };
+        let settings = if tags { settings } else { Settings { tag_weight: 0.0, ..settings } };
+        let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
+        let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
+        let begin = Timestamp::from_millis(BEGIN_MS);
+        // What is judged is who is chosen. A world's luck is the same for the second of two equal requests, so nothing is tried twice;
+        // pauses, which postpone a URL, have no place where each URL comes once, at its time.
+        let visits = VisitSettings { retries_max: 0, timeouts_max: u32::MAX, ..VisitSettings::default() };
+        let backoff = BackoffSettings { host_links: u32::MAX, ..BackoffSettings::default() };
+        let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
+        let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy);
+        Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
+    }
+
+    /// Has `fetch` fetch every URL, in order of time, and counts.
+    pub(crate) fn run(&self, mut fetch: impl FnMut(&Visit) -> Fetched) -> Tally {
+        let mut tally = Tally::new(self.world);
+        let mut adaptation = Adaptation::new(self.world, self.web, self.tools);
+        let mut shifts = ShiftWatch::new(self.world, self.web, self.tools);
+        let mut visits_of = vec![0u32; self.web.hosts.len()];
+        for visit in &self.web.visits {
+            let fetched = fetch(visit);
+            let earlier = &mut visits_of[visit.host as usize];
+            let is_walled = unbanned(self.world, self.web, visit, visit.at_ms).wall.is_some();
+            tally.add(visit, &fetched, *earlier, is_walled);
+            let first = fetched.first.map(|first| first.0);
+            adaptation.see(visit, *earlier, first, &mut tally.adapted);
+            shifts.see(visit, *earlier, first);
+            *earlier += 1;
+        }
+        adaptation.finish(&mut tally.adapted);
+        tally.followed = shifts.followed;
+        tally
+    }
+}
+
+/// Who fetches: a selector, what its policy compares, and the clock of both.
+#[derive(Clone, Copy)]
+pub(crate) struct Crawler<'c> {
+    pub(crate) selector: &'c Selector,
+    pub(crate) compares: Option<&'c dyn Fn(&str) -> bool>,
+    pub(crate) clock: &'c Clock,
+}
+
+/// One URL on its way: a visit, driven with the luck of the world in place of a network.
+struct Crawl<'c> {
+    stage: &'c Stage<'c>,
+    selector: &'c Selector,
+    compares: Option<&'c dyn Fn(&str) -> bool>,
+    url: &'c Url,
+    visit: &'c Visit,
+    clock: &'c Clock,
+    timing: &'c mut Timing,
+}
+
+impl Crawl<'_> {
+    fn fetch(&mut self, ground: &mut Ground<'_>) -> Fetched {
+        let (mut fetched, mut ended) = (Fetched::default(), false);
+        let Ok(mut way) = self.selector.visit(self.url) else { return fetched };
+        let timing = self.stage.timing.then_some(&mut *self.timing);
+        drive(&mut way, self.clock, timing, |fetch| {
+            let place = fetch.fetcher_id().index();
+            fetched.first.get_or_insert((place, fetch.decision().source));
+            let outcome = ground.attempt(self.visit, place);
+            ended = fetched.add(self.stage.world, &self.stage.tools[place], &outcome);
+            answer(self.stage.world, &outcome)
+        });
+        if ended {
+            self.compare(ground, &mut fetched);
+        }
+        fetched
+    }
+
+    /// Lets a policy that compares two ways have the browser's too. Its page is worth nothing more.
+    fn compare(&self, ground: &mut Ground<'_>, fetched: &mut Fetched) {
+        let Some(place) = self.stage.tools.iter().position(|tool| tool.role == Role::Browser) else { return };
+        if !self.compares.is_some_and(|compares| compares(self.url.as_str())) {
+            return;
+        }
+        let outcome = ground.attempt(self.visit, place);
+        let (success, deceived) = (fetched.success, fetched.deceived);
+        let earned = fetched.utility;
+        fetched.add(self.stage.world, &self.stage.tools[place], &outcome);
+        if matches!(outcome.end, End::Content | End::False) {
+            fetched.utility = earned - self.stage.tools[place].cost;
+        }
+        (fetched.success, fetched.deceived) = (success, deceived);
+        let now = self.selector.now();
+        let Ok(attempt) = Attempt::new(self.url, &self.stage.world.fetchers[place].name, now) else { return };
+        let attempt = match seen(&outcome) {
+            Answered::Content => attempt.delivered(),
+            other => match self.selector.candidates().nth(place).map(|(_, spec)| other.counts_as(spec)) {
+                Some(Err(error)) => Attempt { error_type: Some(error), ..attempt },
+                _ => attempt,
+            },
+        };
+        // There is no sink that could refuse it.
+        let _ = self.selector.record(attempt, now);
+    }
+}
+
+/// A try as a crawler sees it, with what the answer shows.
+fn answer(world: &World, outcome: &Outcome) -> Answer {
+    let mut answer = Answer::from(seen(outcome));
+    let Shown { vendor, framework, server } = outcome.shown;
+    if let Some(vendor) = vendor {
+        answer.heuristics.push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));
+    }
+    if let Some(framework) = framework {
+        let name = world.frameworks[usize::from(framework)].name.clone();
+        answer.heuristics.push(Heuristic::new("spa_framework", name));
+    }
+    if let Some(server) = server {
+        answer.heuristics.push(Heuristic::flag(format!("server_{}", world.servers[usize::from(server)].name)));
+    }
+    answer
+}
+
+/// A try as the classifier saw it.
+fn seen(outcome: &Outcome) -> Answered {
+    match outcome.end {
+        End::Content | End::False => Answered::Content,
+        _ if !outcome.recognised => Answered::Other("unrecognised".into()),
+        End::Blocked => Answered::Blocked(Block::challenge()),
+        End::Empty => Answered::Empty,
+        End::Timeout => Answered::Timeout,
+        End::NotFound => Answered::Http(404),
+    }
+}

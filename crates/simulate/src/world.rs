@@ -1,0 +1,491 @@
+//! World files: what an invented web looks like, as TOML. Owns which keys there are and what each may hold.
+//!
+//! Invariant: a [`World`] that was parsed can be generated and run: shares are shares, mixes have a sum above zero, sizes fit
+//! in memory. Unknown keys are errors, since a misspelt key would run another world than the one that was meant. Must not
+//! know how a world is generated.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::vendor::{self, Tags, Vendor};
+use crate::world_file::{WorldError, WorldFile};
+use fetchwise::registry::{Class, FetcherSpec};
+
+/// The most visits a world may hold: each takes about 30 bytes.
+const URLS_MAX: usize = 50_000_000;
+/// The most sites a world may hold: each takes about half a kilobyte.
+const SITES_MAX: usize = 5_000_000;
+
+/// The most fetchers: the oracle tries every order of them.
+const FETCHERS_MAX: usize = 16;
+
+/// How a page comes to be: what it takes to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Render {
+    /// Complete in the HTML.
+    Static = 0,
+    /// A shell that scripts fill.
+    Spa = 1,
+    /// Partly filled by scripts.
+    JsPartial = 2,
+    /// A player.
+    Video = 3,
+    /// A file, not a page.
+    File = 4,
+}
+
+/// How a host keeps crawlers away, the mildest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Protection {
+    /// Not at all.
+    None = 0,
+    /// By a limit on the rate of requests.
+    Rate = 1,
+    /// By captchas.
+    Captcha = 2,
+    /// By a bot wall that stealth still passes.
+    Hard = 3,
+    /// By one that hardly anything passes.
+    Fortress = 4,
+}
+
+/// One number for each [`Render`] class.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByRender {
+    /// For [`Render::Static`].
+    #[serde(rename = "static")]
+    pub static_: f64,
+    /// For [`Render::Spa`].
+    pub spa: f64,
+    /// For [`Render::JsPartial`].
+    pub js_partial: f64,
+    /// For [`Render::Video`].
+    pub video: f64,
+    /// For [`Render::File`].
+    pub file: f64,
+}
+
+impl ByRender {
+    /// The numbers in the order of the enum.
+    pub fn array(&self) -> [f64; 5] {
+        [self.static_, self.spa, self.js_partial, self.video, self.file]
+    }
+}
+
+/// One number for each [`Protection`].
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByProtection {
+    /// For [`Protection::None`].
+    pub none: f64,
+    /// For [`Protection::Rate`].
+    pub rate: f64,
+    /// For [`Protection::Captcha`].
+    pub captcha: f64,
+    /// For [`Protection::Hard`].
+    pub hard: f64,
+    /// For [`Protection::Fortress`].
+    pub fortress: f64,
+}
+
+impl ByProtection {
+    /// The numbers in the order of the enum.
+    pub fn array(&self) -> [f64; 5] {
+        [self.none, self.rate, self.captcha, self.hard, self.fortress]
+    }
+}
+
+/// Bursts that are much larger than most.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BigBurst {
+    /// The share of bursts that are big.
+    pub p: f64,
+    /// Their mean number of URLs.
+    pub size: f64,
+}
+
+/// How hosts change over time.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// Mean days between changes of protection; of rendering 1.5 times as many. 0 for a world that stands still.
+    pub days: f64,
+    /// The chance that a protected host grows milder.
+    pub better: f64,
+    /// The chance that an open one becomes protected.
+    pub worse: f64,
+}
+
+/// A change that many sites make on one day.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flip {
+    /// On which day; 0 for never.
+    pub day: f64,
+    /// Which share of the sites turns captchas on or off.
+    pub share: f64,
+}
+
+/// A fetcher of a world: what it costs and what it can do.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fetcher {
+    /// Its name.
+    pub name: String,
+    /// The cost of a request, in direct requests.
+    pub cost: f64,
+    /// The worth of what it delivers, as a share of the page.
+    pub quality: f64,
+    /// The chance that it reads a page of each class.
+    pub render: ByRender,
+    /// The chance that it passes each protection.
+    pub protection: ByProtection,
+    /// How much one of its requests adds to a host's displeasure.
+    pub pressure: f64,
+}
+
+/// A framework or a server software, by what it serves.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Label {
+    /// What its answers show; empty for nothing.
+    pub name: String,
+    /// How frequent it is among the hosts whose first section has each class.
+    pub weight: ByRender,
+}
+
+/// An invented web.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct World {
+    /// What it is called in results.
+    pub name: String,
+    /// How many days it lasts.
+    pub days: f64,
+    /// How many sites it has.
+    pub sites: usize,
+    /// How many URLs are visited in all.
+    pub urls: usize,
+    /// How fast a site's share of visits falls with its rank.
+    pub zipf: f64,
+    /// The share of sites that are born on the way.
+    pub new_site_share: f64,
+    /// The mean number of URLs in a burst.
+    pub burst: f64,
+    /// Bursts that are larger.
+    pub big_burst: BigBurst,
+    /// The classes of sites.
+    pub render_mix: ByRender,
+    /// The protections of sites.
+    pub protection_mix: ByProtection,
+    /// The share of hosts whose sections have classes of their own.
+    pub mixed_sections: f64,
+    /// The share of sites with more hosts than `www`.
+    pub multi_host: f64,
+    /// How hosts change.
+    pub drift: Drift,
+    /// The share of URLs that are files.
+    pub file_share: f64,
+    /// The share of sites whose files are behind no captcha and no bot wall.
+    pub file_exempt: f64,
+    /// The share of hosts that are unreliable.
+    pub flaky: f64,
+    /// The share of URLs that lead nowhere.
+    pub dead: f64,
+    /// The chance of a timeout, for the fetcher with the fewest.
+    pub timeout: f64,
+    /// The chance that a failure is taken for content.
+    pub false_success: f64,
+    /// How irritable hosts are: divides the limits of their patience.
+    pub ban: f64,
+    /// The share of visits that go to one huge static site.
+    pub giant_share: f64,
+    /// A change that many sites make on one day.
+    pub flip: Flip,
+    /// V: what a page is worth, in direct requests.
+    pub value: f64,
+    /// What a blocked response costs on top of the request.
+    pub blocked_cost: f64,
+    /// What a ban costs.
+    pub ban_cost: f64,
+    /// What it costs to take a failure for content.
+    pub false_success_cost: f64,
+    /// Attempts for a URL at most.
+    pub max_attempts: u32,
+    /// What can be tried, `direct_access` first.
+    #[serde(rename = "fetcher")]
+    pub fetchers: Vec<Fetcher>,
+    /// How well answers show who stands behind them. Without vendors, frameworks and servers nothing is shown.
+    pub tags: Option<Tags>,
+    /// Who stands behind captchas, bot walls and fortresses; without any, each class has its own chances.
+    #[serde(rename = "vendor", default)]
+    pub vendors: Vec<Vendor>,
+    /// What pages are made with.
+    #[serde(rename = "framework", default)]
+    pub frameworks: Vec<Label>,
+    /// What serves them.
+    #[serde(rename = "server", default)]
+    pub servers: Vec<Label>,
+}
+
+/// What part a fetcher plays: decides who is banned, whose timeouts are frequent, and who can take a wall for content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Direct,
+    Browser,
+    Stealth,
+    Archive,
+    Downloader,
+}
+
+impl World {
+    /// Reads a world file.
+    ///
+    /// # Errors
+    /// [`WorldError`] names the file and what is wrong with it.
+    pub fn read(path: &Path) -> Result<Self, WorldError> {
+        Self::from_file(path)
+    }
+
+    /// Reads a world from the text of a world file; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// [`WorldError`] names the key and what it may hold.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, WorldError> {
+        Self::from_text(text, origin)
+    }
+
+    /// The fetcher as a selector is told of it: name, cost, quality; all else is what its name implies.
+    pub fn spec(&self, fetcher: usize) -> Option<FetcherSpec> {
+        let of = self.fetchers.get(fetcher)?;
+        Some(FetcherSpec { cost: of.cost, quality: of.quality, ..FetcherSpec::by_name(&of.name) })
+    }
+
+    /// The part of the fetcher at `place`: by its name, or where that says nothing, by its place in the file.
+    pub(crate) fn role(&self, place: usize) -> Role {
+        const BY_PLACE: [Role; 5] = [Role::Direct, Role::Browser, Role::Stealth, Role::Archive, Role::Downloader];
+        match self.fetchers.get(place).map(|fetcher| FetcherSpec::by_name(&fetcher.name).class) {
+            Some(Class::Plain) => Role::Direct,
+            Some(Class::Rendering) => Role::Browser,
+            Some(Class::Stealth) => Role::Stealth,
+            Some(Class::Archive) => Role::Archive,
+            Some(Class::Special) => Role::Downloader,
+            _ => BY_PLACE.get(place).copied().unwrap_or(Role::Downloader),
+        }
+    }
+}
+
+impl WorldFile for World {
+    fn called(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self) -> Result<(), WorldError> {
+        self.check_numbers()?;
+        self.check_fetchers()?;
+        for (key, mix) in [("render_mix", self.render_mix.array()), ("protection_mix", self.protection_mix.array())] {
+            for share in mix {
+                self.expect(key, share, (0.0..=1.0).contains(&share), "shares between 0 and 1")?;
+            }
+            let sum: f64 = mix.iter().sum();
+            self.expect(key, sum, sum > 0.0, "a sum above 0")?;
+        }
+        self.check_labels()?;
+        vendor::check(self.tags.as_ref(), &self.vendors, self.fetchers.len()).map_err(|(key, got, expected)| {
+            WorldError::Value { world: self.name.clone(), key: key.to_owned(), got, expected }
+        })
+    }
+}
+
+impl World {
+    fn check_labels(&self) -> Result<(), WorldError> {
+        for (key, labels) in [("framework.weight", &self.frameworks), ("server.weight", &self.servers)] {
+            self.expect(key, labels.len(), labels.len() <= usize::from(u8::MAX), "at most 255 of them")?;
+            for class in 0..5 {
+                let weights = labels.iter().map(|label| label.weight.array()[class]);
+                for weight in weights.clone() {
+                    self.expect(key, weight, (0.0..=1e9).contains(&weight), "weights from 0 on")?;
+                }
+                let sum: f64 = weights.sum();
+                self.expect(key, sum, labels.is_empty() || sum > 0.0, "a sum above 0 for each class")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> Result<(), WorldError> {
+        let shares = [
+            ("new_site_share", self.new_site_share),
+            ("big_burst.p", self.big_burst.p),
+            ("mixed_sections", self.mixed_sections),
+            ("multi_host", self.multi_host),
+            ("drift.better", self.drift.better),
+            ("drift.worse", self.drift.worse),
+            ("file_share", self.file_share),
+            ("file_exempt", self.file_exempt),
+            ("flaky", self.flaky),
+            ("dead", self.dead),
+            ("timeout", self.timeout),
+            ("false_success", self.false_success),
+            ("giant_share", self.giant_share),
+            ("flip.share", self.flip.share),
+        ];
+        for (key, share) in shares {
+            self.expect(key, share, (0.0..=1.0).contains(&share), "a share between 0 and 1")?;
+        }
+        let amounts = [
+            ("zipf", self.zipf, 10.0),
+            ("drift.days", self.drift.days, 1e6),
+            ("flip.day", self.flip.day, 3650.0),
+            ("value", self.value, 1e9),
+            ("blocked_cost", self.blocked_cost, 1e9),
+            ("ban_cost", self.ban_cost, 1e9),
+            ("false_success_cost", self.false_success_cost, 1e9),
+            ("big_burst.size", self.big_burst.size, 1e6),
+        ];
+        for (key, amount, most) in amounts {
+            self.expect(key, amount, (0.0..=most).contains(&amount), "a number from 0 up to a sensible size")?;
+        }
+        self.expect("days", self.days, self.days > 0.0 && self.days <= 3650.0, "more than 0 and at most 3650 days")?;
+        self.expect("burst", self.burst, (1.0..=1e6).contains(&self.burst), "a mean of at least 1 URL")?;
+        self.expect("ban", self.ban, self.ban > 0.0 && self.ban <= 1e6, "a number above 0")?;
+        self.expect("urls", self.urls, (1..=URLS_MAX).contains(&self.urls), "between 1 and 50 million")?;
+        self.expect("sites", self.sites, (1..=SITES_MAX).contains(&self.sites), "between 1 and 5 million")?;
+        let attempts = self.max_attempts;
+        self.expect("max_attempts", attempts, (1..=5).contains(&attempts), "between 1 and 5")
+    }
+
+    fn check_fetchers(&self) -> Result<(), WorldError> {
+        let count = self.fetchers.len();
+        self.expect("fetcher", count, (1..=FETCHERS_MAX).contains(&count), "between 1 and 16 of them")?;
+        let mut names = HashSet::new();
+        for fetcher in &self.fetchers {
+            let fresh = !fetcher.name.is_empty() && names.insert(fetchwise::registry::canonical(&fetcher.name));
+            self.expect("fetcher.name", &fetcher.name, fresh, "names that are not empty and differ")?;
+            let amounts = [("fetcher.cost", fetcher.cost), ("fetcher.pressure", fetcher.pressure)];
+            for (key, amount) in amounts {
+                self.expect(key, amount, (0.0..=1e9).contains(&amount), "a number from 0 on")?;
+            }
+            let quality = fetcher.quality;
+            self.expect("fetcher.quality", quality, (0.0..=1.0).contains(&quality), "a share between 0 and 1")?;
+            for (key, chances) in
+                [("fetcher.render", fetcher.render.array()), ("fetcher.protection", fetcher.protection.array())]
+            {
+                for chance in chances {
+                    self.expect(key, chance, (0.0..=1.0).contains(&chance), "chances between 0 and 1")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The worlds that the project ships, as name and text of the file.
+pub const SHIPPED: [(&str, &str); 7] = [
+    ("W1", include_str!("../worlds/W1.toml")),
+    ("W2", include_str!("../worlds/W2.toml")),
+    ("W3", include_str!("../worlds/W3.toml")),
+    ("W4", include_str!("../worlds/W4.toml")),
+    ("W5", include_str!("../worlds/W5.toml")),
+    ("W6", include_str!("../worlds/W6.toml")),
+    ("W7", include_str!("../worlds/W7.toml")),
+];
+
+/// More worlds, made to catch a policy that is good at [`SHIPPED`] only: as name and text of the file.
+pub const MORE: [(&str, &str); 17] = [
+    ("newsroom", include_str!("../worlds/newsroom.toml")),
+    ("flaky", include_str!("../worlds/flaky.toml")),
+    ("restless", include_str!("../worlds/restless.toml")),
+    ("scripted", include_str!("../worlds/scripted.toml")),
+    ("sparse", include_str!("../worlds/sparse.toml")),
+    ("thrifty", include_str!("../worlds/thrifty.toml")),
+    ("still", include_str!("../worlds/still.toml")),
+    ("captcha-flip", include_str!("../worlds/captcha-flip.toml")),
+    ("app-drift", include_str!("../worlds/app-drift.toml")),
+    ("V1", include_str!("../worlds/V1.toml")),
+    ("V2", include_str!("../worlds/V2.toml")),
+    ("V3", include_str!("../worlds/V3.toml")),
+    ("V4", include_str!("../worlds/V4.toml")),
+    ("N1", include_str!("../worlds/N1.toml")),
+    ("strict", include_str!("../worlds/strict.toml")),
+    ("motley", include_str!("../worlds/motley.toml")),
+    ("fickle", include_str!("../worlds/fickle.toml")),
+];
+
+/// The shipped worlds of [`PaceWorld`](crate::PaceWorld)s, as name and text of the file.
+pub const PACE_WORLDS: [(&str, &str); 5] = [
+    ("pace", include_str!("../worlds/pace.toml")),
+    ("pace-8h", include_str!("../worlds/pace-8h.toml")),
+    ("pace-again", include_str!("../worlds/pace-again.toml")),
+    ("pace-held-out", include_str!("../worlds/pace-held-out.toml")),
+    ("pace-others", include_str!("../worlds/pace-others.toml")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<World, WorldError> {
+        World::parse(text, "test.toml")
+    }
+
+    #[test]
+    fn every_shipped_world_reads() {
+        for (name, text) in SHIPPED.into_iter().chain(MORE) {
+            let world = parse(text).unwrap();
+            assert!(world.name.starts_with(name), "{name}");
+            assert_eq!(world.fetchers.len(), 5);
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_it_wherever_it_stands() {
+        let text = SHIPPED[0].1;
+        for (from, to, key) in [
+            ("zipf = 1.0", "zipf = 1.0\nzipff = 1.0", "zipff"),
+            ("p = 0.004,", "p = 0.004, q = 1,", "q"),
+            ("pressure = 0.7", "pressure = 0.7\nspeed = 1", "speed"),
+        ] {
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text);
+            let message = parse(&changed).unwrap_err().to_string();
+            assert!(message.contains(key) && message.contains("test.toml"), "{message}");
+        }
+    }
+
+    #[test]
+    fn values_that_no_world_can_have_are_refused_with_their_key() {
+        let text = SHIPPED[0].1;
+        for (from, to, key) in [
+            ("dead = 0.02", "dead = 1.2", "dead"),
+            ("days = 180.0", "days = 0.0", "days"),
+            ("zipf = 1.0", "zipf = nan", "zipf"),
+            ("burst = 4.0", "burst = 0.5", "burst"),
+            ("urls = 300000", "urls = 0", "urls"),
+            ("static = 0.985", "static = -0.1", "fetcher.render"),
+            ("name = \"playwright\"", "name = \"direct_access\"", "fetcher.name"),
+        ] {
+            let message = parse(&text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(message.contains(key) && message.contains("W1-base"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let message = World::read(Path::new("no/such/world.toml")).unwrap_err().to_string();
+        assert!(message.contains("no/such/world.toml"), "{message}");
+    }
+
+    #[test]
+    fn an_unnamed_fetcher_plays_the_part_of_its_place() {
+        let text = SHIPPED[0].1.replacen("name = \"playwright_stealth\"", "name = \"ghost\"", 1);
+        let world = parse(&text).unwrap();
+        assert_eq!([world.role(0), world.role(2), world.role(9)], [Role::Direct, Role::Stealth, Role::Downloader]);
+    }
+}

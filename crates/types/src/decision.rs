@@ -1,0 +1,205 @@
+//! Decisions: what a selector answers, under which label and by which rule.
+//!
+//! Owns the names of labels and rules, which are contracts of the JSON and of the log. Must not know how a choice is made.
+
+use strum::VariantArray;
+
+use crate::registry::FetcherId;
+use crate::time::Timestamp;
+use crate::unknown_name::UnknownName;
+
+/// The label of a decision. Attempts and results carry its name as their `source`.
+///
+/// ```
+/// use fetchwise_types::decision::Source;
+///
+/// assert_eq!("learned".parse(), Ok(Source::Learned));
+/// assert_eq!(Source::Requested.to_string(), "hinted");
+/// assert!("lerned".parse::<Source>().unwrap_err().to_string().contains("learned"));
+/// ```
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_source)]
+#[non_exhaustive]
+pub enum Source {
+    /// The chosen fetcher is confident for this URL.
+    Learned,
+    /// The chosen fetcher has the best index, but is not confident.
+    Inferred,
+    /// A cheaper fetcher is given a chance, although the evidence speaks for another.
+    Explore,
+    /// The plain fetcher goes first with a short deadline; when it brings content, that is the result.
+    Probe,
+    /// The router table names the fetcher.
+    HardCoded,
+    /// The caller named the fetcher. Its name in JSON is `hinted`.
+    #[strum(serialize = "hinted")]
+    Requested,
+    /// Nothing is fetched now: the link or its host is paused.
+    Paused,
+}
+
+fn no_source(name: &str) -> UnknownName {
+    UnknownName::new("source", name, Source::ALL.iter().map(|source| source.name()))
+}
+
+impl Source {
+    /// Every label.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// Its name in JSON and in the log.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The label called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        name.parse().ok()
+    }
+}
+
+/// Which rule of the policy made a choice. `docs/how-it-decides.md` describes those of the default policy.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownName, parse_err_fn = no_rule)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Best index: the highest index of all candidates.
+    Index,
+    /// Domain confidence: the highest index of the candidates that have evidence on this domain, because one of them is confident
+    /// there.
+    DomainConfident,
+    /// Last attempt: the highest expected worth.
+    LastAttempt,
+    /// Exploration: a cheaper candidate is given a chance.
+    Explore,
+    /// Last-ditch try: about to give up, the cheapest fetcher that is new on the domain.
+    LastDitch,
+    /// Giving up: nobody gets past the host's vendor, and the best candidate is tried all the same.
+    TriedAllTheSame,
+    /// The cheapest candidate that is confident.
+    CheapestConfident,
+    /// No candidate is confident, so the probe fetcher goes first.
+    ProbeFirst,
+    /// The published formula over a union of attempts.
+    Published,
+    /// The caller named the fetcher. Its name in JSON is `caller_hint`.
+    #[strum(serialize = "caller_hint")]
+    Requested,
+    /// The router table names the fetcher.
+    RouterTable,
+    /// Another URL of the host has just been probed, and its verdict is shared.
+    SharedProbe,
+    /// The link or its host is paused.
+    Paused,
+    /// A rule of the user's own policy.
+    Custom,
+}
+
+fn no_rule(name: &str) -> UnknownName {
+    UnknownName::new("rule", name, Rule::ALL.iter().map(|rule| rule.name()))
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// Its name in JSON and in the log.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The rule in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Index => "the highest index of all candidates",
+            Self::DomainConfident => {
+                "a candidate is confident on this domain; the highest index of those with evidence here"
+            }
+            Self::LastAttempt => "the last attempt allowed: the highest expected worth",
+            Self::Explore => "exploration: a cheaper candidate is given a chance",
+            Self::TriedAllTheSame => {
+                "nobody gets past this host's vendor, and the best candidate is tried all the same"
+            }
+            Self::LastDitch => "about to give up: the cheapest candidate that is new on this domain",
+            Self::CheapestConfident => "the cheapest confident candidate",
+            Self::ProbeFirst => "nobody is confident: the probe goes first",
+            Self::Published => "the published formula over the union of attempts",
+            Self::Requested => "the caller named the fetcher",
+            Self::RouterTable => "the router table names the fetcher",
+            Self::SharedProbe => "another URL of this host has just been probed",
+            Self::Paused => "the link or its host is paused",
+            Self::Custom => "the policy's own rule",
+        }
+    }
+}
+
+/// Use this fetcher.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Take {
+    /// Which one.
+    pub fetcher: FetcherId,
+    /// The label.
+    pub source: Source,
+    /// The rule that made the choice.
+    pub rule: Rule,
+    /// The fetcher's confidence here, 0 to 1.
+    pub confidence: f64,
+    /// The decayed attempts that confidence rests on.
+    pub sample_size: f64,
+    /// The chance that the policy gave to this choice.
+    pub propensity: f64,
+    /// Its breaker on this domain is open, and was ignored: all others' were too, or somebody named it.
+    pub breaker_ignored: bool,
+}
+
+/// What a selector answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    /// Use this fetcher.
+    Take(Take),
+    /// Not before then.
+    Paused {
+        /// When it may be asked again.
+        until: Timestamp,
+        /// Whether it is the host that is paused, not only this link.
+        host: bool,
+    },
+    /// No further attempt is worth its cost.
+    GiveUp,
+    /// Not even a first attempt is worth its cost: the host has shown whose wall stands before it, and nobody gets past that one.
+    NoFetcherGetsPast,
+}
+
+impl Decision {
+    /// The fetcher to use, if any.
+    pub fn taken(&self) -> Option<Take> {
+        match self {
+            Self::Take(take) => Some(*take),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json_and_read_back() {
+        let sources = Source::ALL.iter().map(|source| source.name()).collect::<Vec<_>>();
+        assert_eq!(sources, ["learned", "inferred", "explore", "probe", "hard_coded", "hinted", "paused"]);
+        assert!(Source::ALL.iter().all(|source| source.name().parse() == Ok(*source)));
+        assert_eq!((Rule::Requested.name(), Rule::DomainConfident.name()), ("caller_hint", "domain_confident"));
+        assert!(Rule::ALL.iter().all(|rule| rule.to_string().parse() == Ok(*rule)));
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_answered_with_the_nearest() {
+        let error = "lerned".parse::<Source>().unwrap_err();
+        assert_eq!(error.nearest(), Some("learned"));
+        assert_eq!(Source::from_name("Learned"), None, "names have one spelling");
+    }
+}

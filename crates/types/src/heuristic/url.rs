@@ -1,0 +1,452 @@
+//! What is known before the fetch: the features of a URL, borrowed from it, extracted in one pass without an allocation.
+//!
+//! Owns: which URLs can be fetched at all ([`fetchable`]), and the types `domain`, `site`, `suffix`, `contains_*`,
+//! `path_depth`, `domain_suffix` and `domain_path`. Must not know what evidence says about any of them.
+
+use std::fmt;
+
+use url::{Host, Position, Url};
+
+use super::Heuristic;
+
+/// The longest URL that is taken, in bytes. Longer ones are no addresses of pages, and each attempt stores its URL.
+pub const URL_MAX_BYTES: usize = 64 << 10;
+
+/// The longest first path segment that is learned about, in bytes; a longer one is data, not a section of a site.
+const SEGMENT_MAX_BYTES: usize = 128;
+
+/// Why a URL cannot be fetched. The message names the URL, shortened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It does not parse.
+    #[error("not a URL: {url}: {reason}")]
+    Parse {
+        /// The text, shortened.
+        url: String,
+        /// What the parser said.
+        reason: url::ParseError,
+    },
+    /// It is longer than [`URL_MAX_BYTES`].
+    #[error("URL of {bytes} bytes is longer than the {URL_MAX_BYTES} that are taken: {url}")]
+    TooLong {
+        /// The text, shortened.
+        url: String,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Its scheme is neither http nor https.
+    #[error("unsupported scheme {scheme:?} (only http and https can be fetched): {url}")]
+    Scheme {
+        /// The text, shortened.
+        url: String,
+        /// The scheme.
+        scheme: String,
+    },
+    /// It names no host.
+    #[error("no host in URL: {url}")]
+    NoHost {
+        /// The text, shortened.
+        url: String,
+    },
+}
+
+/// Reads `text` as a URL that can be fetched: http or https with a host; user info and fragment are taken off, so that
+/// neither is logged.
+///
+/// # Errors
+/// [`UrlError`] names the URL and what is wrong with it. Cost: one parse.
+///
+/// ```
+/// let url = fetchwise_types::heuristic::url::parse("https://me:secret@example.org/a#top").unwrap();
+/// assert_eq!(url.as_str(), "https://example.org/a");
+/// assert!(fetchwise_types::heuristic::url::parse("data:text/plain,hi").is_err());
+/// ```
+pub fn parse(text: &str) -> Result<Url, UrlError> {
+    if text.len() > URL_MAX_BYTES {
+        return Err(UrlError::TooLong { url: shorten(text), bytes: text.len() });
+    }
+    let mut url = Url::parse(text).map_err(|reason| UrlError::Parse { url: shorten(text), reason })?;
+    fetchable(&url)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        // Both are infallible on a URL with a host, which `fetchable` has just seen.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Whether `url` is one that can be fetched: http or https, with a host, not too long.
+///
+/// # Errors
+/// [`UrlError`] says why it is not.
+pub fn fetchable(url: &Url) -> Result<(), UrlError> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(UrlError::Scheme { url: shorten(url.as_str()), scheme: url.scheme().to_owned() });
+    }
+    if url.as_str().len() > URL_MAX_BYTES {
+        return Err(UrlError::TooLong { url: shorten(url.as_str()), bytes: url.as_str().len() });
+    }
+    match url.host_str() {
+        // The parser takes a host of dots alone, in which there is no name.
+        Some(host) if host.bytes().any(|b| b != b'.') => Ok(()),
+        _ => Err(UrlError::NoHost { url: shorten(url.as_str()) }),
+    }
+}
+
+/// File or page: evidence is kept apart by it, since what serves a site's pages says little about its PDF files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ContentKind {
+    /// Everything that is no file.
+    Page = 0,
+    /// A document, image, archive or another thing that a browser would not render as a page.
+    File = 1,
+}
+
+/// The suffixes that make a URL a [`ContentKind::File`], sorted, without the dot.
+const FILE_SUFFIXES: &[&str] = &[
+    "7z", "aac", "apk", "arj", "avi", "avif", "bin", "bmp", "bz2", "css", "csv", "deb", "dmg", "doc", "docx", "eot",
+    "epub", "exe", "flac", "flv", "gif", "gz", "heic", "ico", "iso", "jar", "jpeg", "jpg", "js", "json", "jsonl",
+    "m4a", "m4v", "mjs", "mkv", "mobi", "mov", "mp3", "mp4", "mpeg", "mpg", "msi", "ndjson", "odp", "ods", "odt",
+    "oga", "ogg", "ogv", "opus", "otf", "pdf", "png", "ppt", "pptx", "ps", "rar", "rpm", "rtf", "so", "svg", "tar",
+    "tgz", "tif", "tiff", "tsv", "ttf", "txt", "wasm", "wav", "webm", "webp", "wma", "wmv", "woff", "woff2", "xls",
+    "xlsx", "xml", "xz", "zip", "zst",
+];
+
+/// The same as numbers, which are in the same order and compared in one step.
+const FILE_SUFFIX_NUMBERS: [u128; FILE_SUFFIXES.len()] = {
+    let mut numbers = [0; FILE_SUFFIXES.len()];
+    let mut index = 0;
+    while index < numbers.len() {
+        numbers[index] = number_of(FILE_SUFFIXES[index].as_bytes());
+        index += 1;
+    }
+    numbers
+};
+
+/// At most 16 bytes as a number that sorts as they do.
+const fn number_of(bytes: &[u8]) -> u128 {
+    let mut all = [0; 16];
+    let mut index = 0;
+    while index < bytes.len() {
+        all[index] = bytes[index];
+        index += 1;
+    }
+    u128::from_be_bytes(all)
+}
+
+/// A lower-case suffix with its dot, e.g. `.pdf`, held inline.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Suffix {
+    bytes: [u8; 11],
+    len: u8,
+}
+
+impl Suffix {
+    /// The suffix of a path's last segment: at most ten letters and digits after a dot, at least one of them a letter.
+    pub(super) fn of_segment(segment: &str) -> Option<Self> {
+        let dot = segment.bytes().rposition(|b| b == b'.')?;
+        let extension = &segment[dot + 1..];
+        let fits = dot > 0
+            && (1..=10).contains(&extension.len())
+            && extension.bytes().all(|b| b.is_ascii_alphanumeric())
+            && extension.bytes().any(|b| b.is_ascii_alphabetic());
+        if !fits {
+            return None;
+        }
+        let mut bytes = [0; 11];
+        bytes[0] = b'.';
+        for (to, from) in bytes[1..].iter_mut().zip(extension.bytes()) {
+            *to = from.to_ascii_lowercase();
+        }
+        Some(Self { bytes, len: extension.len() as u8 + 1 })
+    }
+
+    /// The suffix as text, dot included.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// Whether it is the suffix of a file.
+    pub fn kind(&self) -> ContentKind {
+        match FILE_SUFFIX_NUMBERS.binary_search(&number_of(&self.bytes[1..])) {
+            Ok(_) => ContentKind::File,
+            Err(_) => ContentKind::Page,
+        }
+    }
+}
+
+impl fmt::Debug for Suffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The flags that a path can set, in the order in which they give confidence.
+pub const FLAGS: [&str; 4] = ["contains_cdn", "contains_static", "contains_assets", "contains_api"];
+
+/// The path segments that set [`FLAGS`].
+const FLAG_SEGMENTS: [&str; 4] = ["cdn", "static", "assets", "api"];
+
+/// The features of one URL, borrowed from it.
+///
+/// ```
+/// use fetchwise_types::heuristic::url::UrlFeatures;
+/// let url = url::Url::parse("https://www.wikipedia.org/wiki/static/Rust.PDF").unwrap();
+/// let features = UrlFeatures::extract(&url).unwrap();
+/// assert_eq!((features.domain, features.site, features.path_depth), ("wikipedia.org", "wikipedia.org", 3));
+/// assert_eq!(features.suffix.unwrap().as_str(), ".pdf");
+/// assert_eq!(features.section, Some("wiki"));
+/// assert_eq!(features.flags, [false, true, false, false]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct UrlFeatures<'u> {
+    /// The host without `www.`, in lower case and ASCII form; without the port.
+    pub domain: &'u str,
+    /// The registrable domain by the Public Suffix List; of an address, the address.
+    pub site: &'u str,
+    /// The last segment's suffix.
+    pub suffix: Option<Suffix>,
+    /// Which of [`FLAGS`] the path sets.
+    pub flags: [bool; 4],
+    /// The number of path segments that are not empty.
+    pub path_depth: u32,
+    /// The first path segment, unless it is a file name: the section of the site.
+    pub section: Option<&'u str>,
+}
+
+impl<'u> UrlFeatures<'u> {
+    /// Extracts them all. Allocates nothing; linear in the URL's length.
+    ///
+    /// # Errors
+    /// [`UrlError`] when the URL is not one that can be fetched.
+    pub fn extract(url: &'u Url) -> Result<Self, UrlError> {
+        fetchable(url)?;
+        let host = url.host_str().unwrap_or_default();
+        let domain = domain_of(host);
+        let site = match url.host() {
+            Some(Host::Domain(_)) => registrable(domain),
+            _ => domain,
+        };
+        let mut features = Self { domain, site, suffix: None, flags: [false; 4], path_depth: 0, section: None };
+        let path = url.path().strip_prefix('/').unwrap_or(url.path());
+        // Segments are short: stepping through their bytes is faster than any search that has to be set up.
+        let (mut start, mut last) = (0, false);
+        while !last {
+            let end = path.as_bytes()[start..].iter().position(|&b| b == b'/').map_or(path.len(), |len| start + len);
+            let segment = &path[start..end];
+            (start, last) = (end + 1, end == path.len());
+            if segment.is_empty() {
+                continue;
+            }
+            features.path_depth += 1;
+            if last {
+                features.suffix = Suffix::of_segment(segment);
+            } else if let Some(flag) = FLAG_SEGMENTS.iter().position(|&name| name == segment) {
+                features.flags[flag] = true;
+            }
+            let is_file_name = last && features.suffix.is_some();
+            if features.path_depth == 1 && !is_file_name && segment.len() <= SEGMENT_MAX_BYTES {
+                features.section = Some(segment);
+            }
+        }
+        Ok(features)
+    }
+
+    /// Whether the domain is a site itself, not a part of one. The site's name is always the end of the domain's.
+    pub fn is_site(&self) -> bool {
+        self.site.len() == self.domain.len()
+    }
+
+    /// File or page, by the suffix, as shipped.
+    pub fn kind(&self) -> ContentKind {
+        self.suffix.map_or(ContentKind::Page, |suffix| suffix.kind())
+    }
+
+    /// The features as heuristics, as an attempt is tagged with them: only what is true.
+    pub fn heuristics(&self) -> Vec<Heuristic> {
+        let mut out = Vec::with_capacity(8);
+        out.push(Heuristic::new("domain", self.domain.to_owned()));
+        out.push(Heuristic::new("site", self.site.to_owned()));
+        if let Some(suffix) = self.suffix {
+            out.push(Heuristic::new("suffix", suffix.as_str().to_owned()));
+            out.push(Heuristic::new("domain_suffix", format!("{}|{}", self.domain, suffix.as_str())));
+        }
+        for (&flag, set) in FLAGS.iter().zip(self.flags) {
+            if set {
+                out.push(Heuristic::flag(flag));
+            }
+        }
+        out.push(Heuristic::new("path_depth", self.path_depth.to_string()));
+        if let Some(section) = self.section {
+            out.push(Heuristic::new("domain_path", format!("{}|{section}", self.domain)));
+        }
+        out
+    }
+}
+
+/// `host` as the `domain` heuristic has it: without `www.` and closing dots. `www.com` stays what it is.
+pub fn domain_of(host: &str) -> &str {
+    let host = host.trim_end_matches('.');
+    match host.strip_prefix("www.") {
+        Some(rest) if rest.contains('.') => rest,
+        _ => host,
+    }
+}
+
+/// The registrable domain of `domain`, or `domain` itself when it has none (`localhost`, a public suffix, an address).
+pub fn site_of(domain: &str) -> &str {
+    if domain.starts_with('[') || domain.parse::<std::net::Ipv4Addr>().is_ok() {
+        return domain;
+    }
+    registrable(domain)
+}
+
+/// As [`site_of`], for what is no address.
+fn registrable(domain: &str) -> &str {
+    // By its length: as text it would be checked once more that it is text.
+    let len = psl::domain(domain.as_bytes()).map_or(domain.len(), |site| site.trim().as_bytes().len());
+    domain.get(domain.len() - len..).unwrap_or(domain)
+}
+
+/// The suffix in the text of a URL, without parsing it: for attempts, whose URL was parsed when they were made.
+pub fn suffix_of(url: &str) -> Option<Suffix> {
+    let end = memchr::memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len());
+    let bytes = &url.as_bytes()[..end];
+    let scheme = bytes.iter().position(|&b| b == b':').filter(|&colon| bytes[colon..].starts_with(b"://"));
+    // The authority is no path: a bare `https://example.zip` is a page.
+    let authority = scheme.map_or(0, |colon| colon + 3);
+    let segment = match memchr::memrchr(b'/', &bytes[authority..]) {
+        Some(slash) => &url[authority + slash + 1..end],
+        None if scheme.is_some() => "",
+        None => &url[..end],
+    };
+    Suffix::of_segment(segment)
+}
+
+/// Whether a heuristic of this type is known before the fetch, a user's own types aside.
+pub fn is_of_url(kind: &str) -> bool {
+    matches!(kind, "domain" | "site" | "suffix" | "domain_suffix" | "domain_path" | "path_depth")
+        || FLAGS.contains(&kind)
+}
+
+/// The URL without its fragment: what identifies the page.
+pub fn identity(url: &Url) -> &str {
+    &url[..Position::AfterQuery]
+}
+
+/// At most 80 characters of `text`, for a message.
+pub fn shorten(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features_of(text: &str) -> (String, String, Option<String>, u32, Option<String>) {
+        let url = Url::parse(text).unwrap();
+        let f = UrlFeatures::extract(&url).unwrap();
+        (
+            f.domain.to_owned(),
+            f.site.to_owned(),
+            f.suffix.map(|s| s.as_str().to_owned()),
+            f.path_depth,
+            f.section.map(str::to_owned),
+        )
+    }
+
+    fn owned(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn the_suffix_list_is_sorted_for_its_search_and_a_url_can_have_each_of_them() {
+        assert!(FILE_SUFFIXES.is_sorted_by(|a, b| a < b), "sorted, and none twice");
+        assert!(FILE_SUFFIX_NUMBERS.is_sorted_by(|a, b| a < b));
+        for suffix in FILE_SUFFIXES {
+            let found = Suffix::of_segment(&format!("a.{}", suffix.to_uppercase()));
+            assert_eq!(found.map(|found| found.kind()), Some(ContentKind::File), "{suffix}");
+            assert_eq!(found.unwrap().as_str().strip_prefix('.'), Some(*suffix), "as a URL's suffix is written");
+        }
+        assert_eq!(Suffix::of_segment("a.html").map(|suffix| suffix.kind()), Some(ContentKind::Page));
+    }
+
+    #[test]
+    fn domain_drops_www_port_case_and_closing_dot() {
+        assert_eq!(features_of("HTTP://WWW.Example.ORG.:8080/").0, "example.org");
+        assert_eq!(features_of("http://example.org../").0, "example.org");
+        assert_eq!(features_of("http://www.com/").0, "www.com");
+        assert_eq!(features_of("http://b\u{fc}cher.de/").0, "xn--bcher-kva.de");
+    }
+
+    #[test]
+    fn site_is_the_registrable_domain_and_an_address_is_its_own_site() {
+        assert_eq!(features_of("https://news.bbc.co.uk/").1, "bbc.co.uk");
+        assert_eq!(features_of("https://me.github.io/x").1, "me.github.io");
+        assert_eq!(features_of("http://127.0.0.1:81/").1, "127.0.0.1");
+        assert_eq!(features_of("http://[::1]:81/").1, "[::1]");
+        assert_eq!(features_of("http://localhost/").1, "localhost");
+    }
+
+    #[test]
+    fn suffix_is_a_short_extension_with_a_letter_of_a_last_segment() {
+        assert_eq!(features_of("http://e.org/a/B.PDF?x=.html#y.js").2, owned(".pdf"));
+        assert_eq!(features_of("http://e.org/a.tar.gz").2, owned(".gz"));
+        for none in ["/v1.2", "/a.pdf/", "/.htaccess", "/a.b-c", "/a.abcdefghijk", "/a.", "/"] {
+            assert_eq!(features_of(&format!("http://e.org{none}")).2, None, "{none}");
+        }
+    }
+
+    #[test]
+    fn section_is_the_first_segment_unless_it_is_a_file() {
+        assert_eq!(features_of("http://e.org/wiki/Rust").4, owned("wiki"));
+        assert_eq!(features_of("http://e.org//wiki").4, owned("wiki"));
+        assert_eq!(features_of("http://e.org/doc.pdf").4, None);
+        assert_eq!(features_of("http://e.org/v1.0/doc.pdf").4, owned("v1.0"));
+    }
+
+    #[test]
+    fn flags_need_a_whole_directory_segment() {
+        let flags = |text: &str| UrlFeatures::extract(&Url::parse(text).unwrap()).unwrap().flags;
+        assert_eq!(flags("http://e.org/cdn/x/assets/y"), [true, false, true, false]);
+        assert_eq!(flags("http://e.org/cdn"), [false; 4]);
+        assert_eq!(flags("http://e.org/mycdn/x"), [false; 4]);
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_refused_with_its_name() {
+        for (text, want) in [
+            ("", "not a URL"),
+            ("not a url", "not a URL"),
+            ("ftp://e.org/", "unsupported scheme \"ftp\""),
+            ("data:text/html,hi", "unsupported scheme \"data\""),
+            ("http://", "not a URL"),
+            ("http://./a", "no host in URL"),
+            ("http://../a", "no host in URL"),
+        ] {
+            let message = parse(text).unwrap_err().to_string();
+            assert!(message.contains(want) && message.contains(text), "{text}: {message}");
+        }
+        let long = format!("http://e.org/{}", "a".repeat(10 << 20));
+        let message = parse(&long).unwrap_err().to_string();
+        assert!(message.contains("longer than") && message.len() < 300, "{message}");
+    }
+
+    #[test]
+    fn the_suffix_of_the_text_is_that_of_the_features() {
+        for text in
+            ["http://e.org/a.pdf?q=1", "http://e.org/a", "https://e.zip", "https://e.zip/", "http://e.org/a.HTML#x.pdf"]
+        {
+            let url = Url::parse(text).unwrap();
+            assert_eq!(suffix_of(text), UrlFeatures::extract(&url).unwrap().suffix, "{text}");
+        }
+        assert_eq!(suffix_of("http://e.org/a.pdf?q=1").map(|suffix| suffix.kind()), Some(ContentKind::File));
+    }
+}

@@ -1,0 +1,366 @@
+//! Fetchers as the decision sees them: a name, a class, what a request costs. Names become small numbers here.
+//!
+//! Owns the built-in names and the defaults of each class. Ids are given in order of registration, never reused, and index
+//! fixed slots, so that reading a spec is one atomic load.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::unknown_name::UnknownName;
+
+/// How many fetchers can be candidates of one selector.
+pub const CANDIDATES_MAX: usize = 64;
+
+/// How many fetcher names a selector can tell apart, those that are only seen in the log included.
+pub const FETCHERS_MAX: usize = 1024;
+
+/// What a fetcher is, broadly: sets the defaults of its [`FetcherSpec`].
+///
+/// ```
+/// use fetchwise_types::registry::Class;
+///
+/// assert_eq!("stealth".parse(), Ok(Class::Stealth));
+/// assert_eq!(Class::Rendering.to_string(), "rendering");
+/// ```
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = no_class)]
+#[non_exhaustive]
+pub enum Class {
+    /// A plain HTTP request.
+    Plain,
+    /// A browser.
+    Rendering,
+    /// A browser that hides that it is one.
+    Stealth,
+    /// A copy of the page from elsewhere.
+    Archive,
+    /// A downloader for certain sites.
+    Special,
+    /// Nothing is known about it but its name.
+    Unknown,
+}
+
+fn no_class(name: &str) -> UnknownName {
+    UnknownName::new("class", name, Class::ALL.iter().map(|class| class.name()))
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// The class called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        name.parse().ok()
+    }
+
+    /// Its name in a config.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// One fetcher: its name and what the decision has to know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetcherSpec {
+    /// The name that attempts are logged under.
+    pub name: Box<str>,
+    /// Its class.
+    pub class: Class,
+    /// The cost of a request, in plain requests.
+    pub cost: f64,
+    /// Whether the cost is taken from how long its requests take, on the host above all; [`cost`](Self::cost) is then where that begins,
+    /// and it stays between a quarter and four times of it.
+    pub measures_cost: bool,
+    /// The worth of what it delivers, as a share of the page itself: an archive's copy is old.
+    pub quality: f64,
+    /// The chance of success before anything is known.
+    pub prior: f64,
+    /// The charge for a success that may be none, as a share of a page's worth: a fetcher that does not render can take a
+    /// shell for content.
+    pub false_success: f64,
+    /// Whether it runs scripts.
+    pub renders: bool,
+}
+
+impl FetcherSpec {
+    /// A fetcher of `class` with that class's defaults.
+    pub fn new(name: &str, class: Class) -> Self {
+        let (cost, prior, quality, renders) = match class {
+            Class::Plain => (1.0, 0.75, 1.0, false),
+            Class::Rendering => (20.0, 0.85, 1.0, true),
+            Class::Stealth => (40.0, 0.85, 1.0, true),
+            Class::Archive => (6.0, 0.3, 0.5, false),
+            Class::Special => (12.0, 0.05, 1.0, false),
+            Class::Unknown => (12.0, 0.5, 1.0, false),
+        };
+        let false_success = if renders { 0.0 } else { 0.05 };
+        Self { name: canonical(name).into(), class, cost, measures_cost: false, quality, prior, false_success, renders }
+    }
+
+    /// A fetcher that makes a plain request.
+    ///
+    /// ```
+    /// use fetchwise_types::registry::{Class, FetcherSpec};
+    /// let dear = FetcherSpec::rendering("my_browser").cost(30.0);
+    /// assert_eq!((dear.class, dear.cost, dear.renders), (Class::Rendering, 30.0, true));
+    /// assert!(!FetcherSpec::plain("direct_access").renders);
+    /// ```
+    pub fn plain(name: &str) -> Self {
+        Self::new(name, Class::Plain)
+    }
+
+    /// A fetcher that is a browser.
+    pub fn rendering(name: &str) -> Self {
+        Self::new(name, Class::Rendering)
+    }
+
+    /// A fetcher that is a browser and hides it.
+    pub fn stealth(name: &str) -> Self {
+        Self::new(name, Class::Stealth)
+    }
+
+    /// The same at another cost of a request, in plain requests.
+    #[must_use]
+    pub fn cost(self, cost: f64) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// The same with a cost that is taken from how long its requests take.
+    #[must_use]
+    pub fn measured_cost(self) -> Self {
+        Self { measures_cost: true, ..self }
+    }
+
+    /// What `name` is taken for when nobody says: the built-in names have their class, any other is [`Class::Unknown`].
+    pub fn by_name(name: &str) -> Self {
+        let name = canonical(name);
+        let class = BUILT_IN.iter().find(|(n, _)| *n == name).map_or(Class::Unknown, |&(_, class)| class);
+        Self::new(name, class)
+    }
+}
+
+/// The fetcher that probes: the cheapest way there is.
+pub const PROBE_FETCHER: &str = "direct_access";
+
+/// The built-in names, cheapest first within their kind.
+pub const BUILT_IN: &[(&str, Class)] = &[
+    (PROBE_FETCHER, Class::Plain),
+    ("playwright", Class::Rendering),
+    ("playwright_stealth", Class::Stealth),
+    ("archive_proxy", Class::Archive),
+    ("youtube_downloader", Class::Special),
+    ("nytime_searcher", Class::Special),
+];
+
+/// `name` with its alias resolved: `simple_http` is `direct_access`.
+pub fn canonical(name: &str) -> &str {
+    if name == "simple_http" { PROBE_FETCHER } else { name }
+}
+
+/// Fetchers that cannot be candidates together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two have one name.
+    #[error("the fetcher {name} is there twice")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// There are more than can be told apart in one decision.
+    #[error("the fetcher {name} is one too many: at most {CANDIDATES_MAX} can be candidates")]
+    TooMany {
+        /// The first one too many.
+        name: String,
+    },
+}
+
+/// A fetcher's number within one selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FetcherId(pub u16);
+
+impl FetcherId {
+    /// Its place in the order of registration.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A set of candidates, by id. Fetchers that are no candidates are never in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetcherSet(u64);
+
+impl FetcherSet {
+    /// Nothing in it.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds a candidate.
+    pub fn insert(&mut self, id: FetcherId) {
+        if id.index() < CANDIDATES_MAX {
+            self.0 |= 1 << id.0;
+        }
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether it holds `id`.
+    pub fn contains(self, id: FetcherId) -> bool {
+        id.index() < CANDIDATES_MAX && self.0 & (1 << id.0) != 0
+    }
+
+    /// How many it holds.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// All fetchers a selector knows, by id. Candidates come first.
+#[derive(Debug)]
+pub struct Registry {
+    slots: Box<[OnceLock<FetcherSpec>]>,
+    candidates: usize,
+    len: AtomicUsize,
+}
+
+impl Registry {
+    /// A registry whose first fetchers, in this order, are the candidates.
+    pub fn new(specs: Vec<FetcherSpec>) -> Result<Self, RegistryError> {
+        if let Some(extra) = specs.get(CANDIDATES_MAX) {
+            return Err(RegistryError::TooMany { name: extra.name.to_string() });
+        }
+        let is_twice =
+            |(place, spec): &(usize, &FetcherSpec)| specs[..*place].iter().any(|known| known.name == spec.name);
+        if let Some((_, twice)) = specs.iter().enumerate().find(is_twice) {
+            return Err(RegistryError::Twice { name: twice.name.to_string() });
+        }
+        let mut slots: Vec<OnceLock<FetcherSpec>> = Vec::with_capacity(FETCHERS_MAX);
+        let count = specs.len();
+        slots.extend(specs.into_iter().map(OnceLock::from));
+        slots.resize_with(FETCHERS_MAX, OnceLock::new);
+        Ok(Self { slots: slots.into_boxed_slice(), candidates: count, len: AtomicUsize::new(count) })
+    }
+
+    /// How many candidates there are: ids below are theirs.
+    pub fn candidates_len(&self) -> usize {
+        self.candidates
+    }
+
+    /// The candidates in order of registration.
+    pub fn candidates(&self) -> impl Iterator<Item = (FetcherId, &FetcherSpec)> {
+        self.slots[..self.candidates]
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| Some((FetcherId(index as u16), slot.get()?)))
+    }
+
+    /// All names, by id.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        // Acquire pairs with the Release in `intern`.
+        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        self.slots[..len].iter().map_while(|slot| slot.get().map(|spec| &*spec.name))
+    }
+
+    /// The spec of `id`, which this registry gave out.
+    pub fn spec(&self, id: FetcherId) -> Option<&FetcherSpec> {
+        self.slots.get(id.index())?.get()
+    }
+
+    /// The id of `name`, if it is known.
+    pub fn find(&self, name: &str) -> Option<FetcherId> {
+        let name = canonical(name);
+        // Acquire pairs with the Release in `intern`: a name that was counted can be read.
+        let len = self.len.load(Ordering::Acquire).min(FETCHERS_MAX);
+        let position = self.slots[..len].iter().position(|slot| slot.get().is_some_and(|spec| &*spec.name == name))?;
+        Some(FetcherId(position as u16))
+    }
+
+    /// The id of `name`, which is registered now if it was not known. None when there is no room for another name.
+    pub fn intern(&self, name: &str) -> Option<FetcherId> {
+        // Counted before the search: a name that another thread registers meanwhile lies behind, where the loop meets it. Acquire pairs
+        // with the Release below.
+        let from = self.len.load(Ordering::Acquire);
+        if let Some(id) = self.find(name) {
+            return Some(id);
+        }
+        let name = canonical(name);
+        for (index, slot) in self.slots.iter().enumerate().skip(from) {
+            // The slot is taken by whoever comes first; a loser reads who it was and goes on.
+            let spec = slot.get_or_init(|| FetcherSpec::by_name(name));
+            // Release pairs with the Acquire in `names`, in `find` and above.
+            self.len.fetch_max(index + 1, Ordering::Release);
+            if &*spec.name == name {
+                return Some(FetcherId(index as u16));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_registration_and_aliases_resolve() {
+        let registry =
+            Registry::new(vec![FetcherSpec::by_name("direct_access"), FetcherSpec::by_name("playwright")]).unwrap();
+        assert_eq!(registry.find("simple_http"), Some(FetcherId(0)));
+        assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
+        assert_eq!(registry.intern("yt"), Some(FetcherId(2)));
+        assert_eq!(registry.candidates().count(), 2);
+        assert_eq!(registry.spec(FetcherId(2)).map(|s| s.class), Some(Class::Unknown));
+        assert_eq!(registry.find("nobody"), None);
+    }
+
+    #[test]
+    fn a_fetcher_that_comes_twice_or_is_one_too_many_is_named() {
+        let twice = ["a", "b", "a"].map(FetcherSpec::by_name).to_vec();
+        assert_eq!(Registry::new(twice).unwrap_err(), RegistryError::Twice { name: "a".to_owned() });
+        let many: Vec<_> = (0..=CANDIDATES_MAX).map(|n| FetcherSpec::by_name(&format!("f{n}"))).collect();
+        assert_eq!(Registry::new(many).unwrap_err(), RegistryError::TooMany { name: "f64".to_owned() });
+    }
+
+    #[test]
+    fn a_full_registry_says_so() {
+        let registry = Registry::new(Vec::new()).unwrap();
+        for n in 0..FETCHERS_MAX {
+            assert!(registry.intern(&format!("f{n}")).is_some());
+        }
+        assert_eq!(registry.intern("one more"), None);
+        assert_eq!(registry.intern("f7"), Some(FetcherId(7)));
+    }
+
+    #[test]
+    fn racing_threads_agree_on_ids() {
+        // A name could get two ids when it was registered between another thread's search and that thread's look at the count.
+        for _ in 0..200 {
+            let registry = Registry::new(Vec::new()).unwrap();
+            let ids = |registry: &Registry| (0..50).map(|n| registry.intern(&format!("f{n}"))).collect::<Vec<_>>();
+            let (a, b) = std::thread::scope(|scope| {
+                let other = scope.spawn(|| ids(&registry));
+                (ids(&registry), other.join().unwrap())
+            });
+            assert_eq!(a, b);
+        }
+    }
+}

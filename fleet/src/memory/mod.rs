@@ -1,8 +1,0 @@
-//! A broker within the process, with every fault that a real one can have: for tests and simulations.
-
-mod broker;
-mod general;
-mod node;
-
-pub use broker::{Faults, Memory};
-pub use node::Node;

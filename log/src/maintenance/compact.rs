@@ -1,0 +1,452 @@
+//! Maintenance beside a running writer: snapshots and compaction, under a lock of their own.
+//!
+//! Owns: which segments are rewritten, merged or unlinked. Invariants: the last segment, which a writer may be using, is
+//! never touched; nothing at or above the floor is dropped; the floor is durable before anything below it goes, and a
+//! replacement is durable before what it replaces goes; so a crash at any point leaves a log that opens and has everything
+//! it should have. Must not know: what a record means; its caller decides which are kept.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::directory::lock::{Guard, LOCK, MAINT_LOCK, acquire};
+use crate::directory::manifest::SnapshotManifest;
+use crate::directory::reserve;
+use crate::error::{Damage, Error};
+use crate::format::{FrameKind, Link, RecordRef, Records, TIME_UNKNOWN, record_len};
+use crate::fs::{Fs, RealFs, SyncSite};
+use crate::maintenance::rewrite::{Builder, Identity};
+use crate::maintenance::snapshot::{publish_manifest, write_snapshot};
+use crate::maintenance::throttle::Brake;
+use crate::read::catalog::Catalog;
+use crate::read::chain::ChainSegment;
+use crate::read::progress::Progress;
+use crate::read::segment_check::{GoodFrame, SegmentReport, scan_segment};
+use crate::read::snapshot::{Section, SnapshotMeta};
+
+/// How to compact.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompactOptions {
+    /// Records after this sequence number are all kept. The older of the two snapshots bounds it too: what a record
+    /// taught must be in both.
+    pub floor_seq: u64,
+    /// Neighbouring segments smaller than this are merged.
+    pub small_bytes: u64,
+    /// Merged segments are not made larger than about this.
+    pub segment_bytes: u64,
+    /// What time it is, ms.
+    pub now_ms: i64,
+    /// Refuse when the newest record is older than this: then the clock has probably jumped, and "old" means nothing.
+    /// `None` switches the guard off.
+    pub max_jump: Option<Duration>,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// A dry run supposes that both snapshots cover the records up to here, as they will once they are taken.
+    pub suppose_covered: u64,
+    /// A dry run supposes that the last segment is sealed, as it will be once a writer begins a new one.
+    pub suppose_sealed: bool,
+    /// Rests when it says so, and stops with [`Error::Stopped`].
+    pub brake: Option<Arc<Brake>>,
+}
+
+impl CompactOptions {
+    /// Usual settings.
+    pub fn new(floor_seq: u64, now_ms: i64) -> Self {
+        Self {
+            floor_seq,
+            small_bytes: 16 << 20,
+            segment_bytes: 64 << 20,
+            now_ms,
+            max_jump: Some(Duration::from_secs(48 * 3600)),
+            dry_run: false,
+            suppose_covered: 0,
+            suppose_sealed: false,
+            brake: None,
+        }
+    }
+}
+
+/// What a compaction did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactReport {
+    /// Segments before and after, the last one included.
+    pub segments: (usize, usize),
+    /// Records before and after, those of the last segment left out.
+    pub records: (u64, u64),
+    /// Bytes of segment files before and after.
+    pub bytes: (u64, u64),
+    /// Segments unlinked because nothing in them was worth keeping.
+    pub unlinked: usize,
+    /// Segments written in place of others.
+    pub rewritten: usize,
+    /// Left-overs of earlier compactions and crashes that were removed.
+    pub leftovers: usize,
+    /// Records up to here may be gone now.
+    pub floor_seq: u64,
+}
+
+/// The right to maintain a directory: holds `MAINT.LOCK`. A writer may run meanwhile, readers anyway.
+#[derive(Debug)]
+pub struct Maintenance {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    _lock: Guard,
+}
+
+impl Maintenance {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] when another maintenance command runs; [`Error::Io`] when there is no such directory.
+    pub fn lock(dir: &Path) -> Result<Self, Error> {
+        Self::lock_with(Arc::new(RealFs), dir)
+    }
+
+    /// As [`lock`](Self::lock), on another file system.
+    pub fn lock_with(fs: Arc<dyn Fs>, dir: &Path) -> Result<Self, Error> {
+        let lock = match acquire(&*fs, dir, MAINT_LOCK) {
+            Err(Error::StorageFull { .. }) => {
+                reserve::release(&*fs, dir);
+                acquire(&*fs, dir, MAINT_LOCK)?
+            }
+            done => done?,
+        };
+        Ok(Self { fs, dir: dir.to_owned(), _lock: lock })
+    }
+
+    /// Whether a writer has the directory open.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn has_writer(&self) -> Result<bool, Error> {
+        match acquire(&*self.fs, &self.dir, LOCK) {
+            Ok(_) => Ok(false),
+            Err(Error::Locked { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a snapshot, reads it back, and makes it the current one; the one before it stays, older ones go. Returns
+    /// the file and its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] when it covers less than the current one, or records that are not known to be on disk (a live
+    /// writer is given a second to write and mark them); [`Error::Corrupt`] for a damaged log; or what the
+    /// system says, in which case the current snapshot stays what it was.
+    pub fn write_snapshot(&self, meta: &SnapshotMeta, sections: &[Section<'_>]) -> Result<(PathBuf, u64), Error> {
+        self.with_reserve(|| write_snapshot(&*self.fs, &self.dir, meta, sections))
+    }
+
+    /// Drops records that `keep` refuses from sealed segments at or below the floor, merges small segments, and removes
+    /// left-overs. `keep` sees every record at or below the floor, in order, and may see them twice (first to count, then
+    /// to write), so it must answer alike.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] for a damaged log, which is left as it is; [`Error::Invalid`] when the clock seems to have
+    /// jumped; or what the system says. Whatever was done until then is complete in itself.
+    pub fn compact(
+        &self,
+        options: &CompactOptions,
+        keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<CompactReport, Error> {
+        let mut keep = keep;
+        self.with_reserve(|| Compaction::run(&*self.fs, &self.dir, options, &mut keep, progress))
+    }
+
+    /// On a full disk, tries again with the space that is kept back for this.
+    fn with_reserve<T>(&self, mut f: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        match f() {
+            Err(e) if e.is_storage_full() && reserve::release(&*self.fs, &self.dir) => {
+                let done = f();
+                reserve::keep(&*self.fs, &self.dir);
+                done
+            }
+            done => done,
+        }
+    }
+}
+
+/// What is known of a segment before anything is changed.
+struct Census {
+    records: u64,
+    kept: u64,
+    kept_bytes: u64,
+}
+
+struct Compaction<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    options: &'a CompactOptions,
+    catalog: Catalog,
+    floor_seq: u64,
+    report: CompactReport,
+}
+
+impl<'a> Compaction<'a> {
+    fn run(
+        fs: &'a dyn Fs,
+        dir: &'a Path,
+        options: &'a CompactOptions,
+        keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<CompactReport, Error> {
+        let catalog = Catalog::read(fs, dir)?;
+        if !catalog.damage.is_empty() {
+            return Err(Error::Corrupt { dir: dir.to_owned(), damage: catalog.damage });
+        }
+        let covered = catalog.snapshot.and_then(|s| s.previous).map_or(0, |s| s.covers_seq);
+        // A floor that was published before was covered by both snapshots then. Asking for a lower one only drops less.
+        let supposed = if options.dry_run { options.suppose_covered } else { 0 };
+        let floor_seq = options.floor_seq.min(covered.max(catalog.floor_seq()).max(supposed));
+        let mut this = Self { fs, dir, options, catalog, floor_seq, report: CompactReport::default() };
+        let (census, newest_ms) = this.count(keep, progress)?;
+        this.check_clock(newest_ms)?;
+        let plan = this.plan(&census);
+        if !options.dry_run {
+            this.carry_out(&plan, keep)?;
+        }
+        Ok(this.report)
+    }
+
+    /// Segments that may be touched: all but the last.
+    fn sealed(&self) -> &[ChainSegment] {
+        match self.catalog.chain.split_last() {
+            Some(_) if self.options.dry_run && self.options.suppose_sealed => &self.catalog.chain,
+            Some((_, sealed)) => sealed,
+            None => &[],
+        }
+    }
+
+    fn check_clock(&self, newest_ms: i64) -> Result<(), Error> {
+        let Some(max_jump) = self.options.max_jump else { return Ok(()) };
+        let age = self.options.now_ms.saturating_sub(newest_ms);
+        if newest_ms != TIME_UNKNOWN && age > i64::try_from(max_jump.as_millis()).unwrap_or(i64::MAX) {
+            let hours = age / 3_600_000;
+            return Err(Error::Invalid(format!(
+                "the newest record is {hours} hours old; if the clock is right, say so"
+            )));
+        }
+        Ok(())
+    }
+
+    fn count(
+        &mut self,
+        keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Vec<Census>, i64), Error> {
+        let total = self.sealed().iter().map(|s| s.file.file_len).sum();
+        let mut done = 0;
+        let mut all = Vec::new();
+        let mut damage: Vec<Damage> = Vec::new();
+        let mut newest_ms = TIME_UNKNOWN;
+        if let Some(last) = self.catalog.chain.last() {
+            let report = last.file.with_file(self.fs, |f| scan_segment(self.fs, last, f, &mut |_| true))?;
+            newest_ms = report.max_time;
+            damage.extend(report.damage);
+        }
+        for segment in self.sealed() {
+            let mut census = Census { records: 0, kept: 0, kept_bytes: 0 };
+            let report = self.each_record(segment, &mut |seq, record, _| {
+                census.records += 1;
+                if seq > self.floor_seq || keep(seq, record) {
+                    census.kept += 1;
+                    census.kept_bytes += record_len(record.payload.len()) as u64;
+                }
+                Ok(())
+            })?;
+            newest_ms = newest_ms.max(report.max_time);
+            damage.extend(report.damage);
+            done += segment.file.file_len;
+            progress(Progress { done, total });
+            all.push(census);
+        }
+        if !damage.is_empty() {
+            return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });
+        }
+        Ok((all, newest_ms))
+    }
+
+    fn each_record(
+        &self,
+        segment: &ChainSegment,
+        f: &mut dyn FnMut(u64, RecordRef<'_>, i64) -> Result<(), Error>,
+    ) -> Result<SegmentReport, Error> {
+        let mut failed = None;
+        let mut visit = |frame: GoodFrame<'_>| {
+            if self.options.brake.as_ref().is_some_and(|brake| !brake.breathe()) {
+                failed = Some(Error::Stopped);
+                return false;
+            }
+            if frame.header.kind != FrameKind::Records {
+                return true;
+            }
+            let max_time = frame.header.max_time;
+            for (seq, record) in (frame.header.first_seq..).zip(Records::new(frame.payload)) {
+                if let Err(e) = f(seq, record, max_time) {
+                    failed = Some(e);
+                    return false;
+                }
+            }
+            true
+        };
+        let report = segment.file.with_file(self.fs, |file| scan_segment(self.fs, segment, file, &mut visit))?;
+        failed.map_or(Ok(report), Err)
+    }
+
+    /// Which segments go, and which runs of segments become one.
+    fn plan(&mut self, census: &[Census]) -> Plan {
+        let sealed = self.sealed();
+        let below_floor = |s: &ChainSegment| s.next_seq().is_some_and(|next| next.saturating_sub(1) <= self.floor_seq);
+        let gone = sealed.iter().zip(census).take_while(|(s, c)| c.kept == 0 && below_floor(s)).count();
+        let mut runs: Vec<Run> = Vec::new();
+        for i in gone..sealed.len() {
+            let (segment, count) = (&sealed[i], &census[i]);
+            let drops = count.kept < count.records;
+            let small = segment.file.file_len < self.options.small_bytes;
+            let joins = runs.last().is_some_and(|run| {
+                let alike = sealed[run.segments.start].file.header.fingerprint == segment.file.header.fingerprint;
+                alike && run.open && run.bytes + count.kept_bytes <= self.options.segment_bytes
+            });
+            let open = drops || small;
+            match runs.last_mut() {
+                Some(run) if joins && open => {
+                    run.segments.end = i + 1;
+                    run.bytes += count.kept_bytes;
+                    run.kept += count.kept;
+                    run.drops |= drops;
+                }
+                _ => runs.push(Run { segments: i..i + 1, bytes: count.kept_bytes, kept: count.kept, drops, open }),
+            }
+        }
+        runs.retain(|run| run.drops || run.segments.len() > 1);
+        let file_len = |range: Range<usize>| sealed[range].iter().map(|s| s.file.file_len).sum::<u64>();
+        let all_bytes = self.catalog.chain.iter().map(|s| s.file.file_len).sum::<u64>();
+        let replaced: u64 = file_len(0..gone) + runs.iter().map(|run| file_len(run.segments.clone())).sum::<u64>();
+        let merged: usize = runs.iter().map(|run| run.segments.len() - 1).sum();
+        let estimate: u64 = runs.iter().map(|run| run.bytes + 4096).sum();
+        let records = census.iter().map(|c| c.records).sum::<u64>();
+        let dropped = |range: Range<usize>| census[range].iter().map(|c| c.records - c.kept).sum::<u64>();
+        let lost = dropped(0..gone) + runs.iter().map(|run| dropped(run.segments.clone())).sum::<u64>();
+        self.report = CompactReport {
+            segments: (self.catalog.chain.len(), self.catalog.chain.len() - gone - merged),
+            records: (records, records - lost),
+            bytes: (all_bytes, all_bytes - replaced + estimate),
+            unlinked: gone,
+            rewritten: runs.len(),
+            leftovers: self.catalog.leftovers.len(),
+            floor_seq: self.floor_seq.max(self.catalog.floor_seq()),
+        };
+        Plan { gone, runs }
+    }
+
+    fn carry_out(&mut self, plan: &Plan, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<(), Error> {
+        self.raise_floor()?;
+        self.remove_leftovers()?;
+        // What is gone as a whole goes first, and what a run replaced goes with it: so little more room is needed than there was.
+        self.unlink(&self.sealed()[..plan.gone])?;
+        let mut written = 0;
+        for run in &plan.runs {
+            written += self.rewrite(run, keep)?;
+            // The first one's name is the new segment's, which has replaced it.
+            self.unlink(&self.sealed()[run.segments.clone()][1..])?;
+        }
+        let replaced = plan.runs.iter().flat_map(|run| &self.sealed()[run.segments.clone()]);
+        let gone = replaced.chain(&self.sealed()[..plan.gone]).map(|s| s.file.file_len).sum::<u64>();
+        self.report.bytes.1 = self.report.bytes.0 - gone + written;
+        Ok(())
+    }
+
+    fn unlink(&self, segments: &[ChainSegment]) -> Result<(), Error> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        for segment in segments {
+            self.fs.remove(&segment.file.path).map_err(|e| Error::io("remove", &segment.file.path, e))?;
+        }
+        self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
+    }
+
+    fn raise_floor(&self) -> Result<(), Error> {
+        match self.catalog.snapshot {
+            Some(old) if old.floor_seq < self.floor_seq => {
+                let manifest = SnapshotManifest { floor_seq: self.floor_seq, generation: old.generation + 1, ..old };
+                publish_manifest(self.fs, self.dir, &manifest)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes files that do not count. What makes them not count must be durable first.
+    fn remove_leftovers(&self) -> Result<(), Error> {
+        let tmp = self.catalog.unfinished.iter().filter(|name| name.starts_with("tmp-maint-"));
+        let names: Vec<&String> = self.catalog.leftovers.iter().chain(tmp).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.fs.sync_dir(self.dir, SyncSite::RewriteDir).map_err(|e| Error::io("sync", self.dir, e))?;
+        for name in names {
+            let _ = self.fs.remove(&self.dir.join(name));
+        }
+        self.fs.sync_dir(self.dir, SyncSite::UnlinkDir).map_err(|e| Error::io("sync", self.dir, e))
+    }
+
+    /// Writes one segment in place of a run of them and returns its length.
+    fn rewrite(&self, run: &Run, keep: &mut dyn FnMut(u64, RecordRef<'_>) -> bool) -> Result<u64, Error> {
+        let segments = &self.sealed()[run.segments.clone()];
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(0) };
+        let identity = Identity {
+            store: first.file.header.store,
+            number: first.file.header.number,
+            stands_to: last.file.header.stands_to,
+            first_seq: first.file.header.first_seq,
+            epoch: last.file.header.epoch,
+            prev_number: first.file.header.prev_number,
+            prev: first.file.header.prev,
+            fingerprint: first.file.header.fingerprint,
+            alias: Ok(alias_of(last)),
+        };
+        let mut builder = Builder::create(self.fs, self.dir, &identity)?;
+        for segment in segments {
+            let report = self.each_record(segment, &mut |seq, record, max_time| {
+                if seq > self.floor_seq || keep(seq, record) { builder.add(seq, &record, max_time) } else { Ok(()) }
+            })?;
+            let damage = report.damage;
+            if !damage.is_empty() {
+                // The segment was read before, to count its records, and was good then.
+                return Err(Error::Corrupt { dir: self.dir.to_owned(), damage });
+            }
+        }
+        builder.finish()
+    }
+}
+
+struct Plan {
+    /// So many segments from the oldest on are unlinked.
+    gone: usize,
+    runs: Vec<Run>,
+}
+
+struct Run {
+    segments: Range<usize>,
+    bytes: u64,
+    kept: u64,
+    drops: bool,
+    /// Whether more may join.
+    open: bool,
+}
+
+/// What the successor's link says of a segment.
+fn alias_of(segment: &ChainSegment) -> Link {
+    match segment.stated {
+        Some(stated) => stated,
+        None => segment.file.header.alias,
+    }
+}

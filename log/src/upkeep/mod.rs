@@ -1,8 +1,0 @@
-//! Upkeep: snapshots, compaction, checking and repair, under a lock of their own.
-
-pub(crate) mod brake;
-pub(crate) mod compact;
-pub(crate) mod repair;
-pub(crate) mod rewrite;
-pub(crate) mod snapshot;
-pub(crate) mod verify;

@@ -1,0 +1,165 @@
+//! Which key a variable of the environment means, and what its text means there.
+//!
+//! Owns the rule: `FETCHWISE_` and the steps of the key in capitals, two underscores between them; `FETCHWISE__` begins one as
+//! well. What is no letter or digit in a step is an underscore. Must not read the environment.
+
+use super::keys::{ANY, Key, Kind};
+use super::tree::{Held, Node};
+use fetchwise_types::unknown_name::nearest;
+
+/// What every variable that means a key begins with.
+pub(super) const PREFIX: &str = "FETCHWISE_";
+
+/// The variable that means the key at the end of `way`.
+///
+/// ```
+/// assert_eq!(fetchwise::config::variable_of(&["log", "disk_max"]), "FETCHWISE_LOG__DISK_MAX");
+/// ```
+pub fn variable_of<S: AsRef<str>>(way: &[S]) -> String {
+    let steps: Vec<String> = way.iter().map(|step| folded(step.as_ref())).collect();
+    format!("{PREFIX}{}", steps.join("__"))
+}
+
+/// A step as variables have it.
+fn folded(step: &str) -> String {
+    step.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// A variable that means no key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unmeant {
+    /// There is no such key; perhaps this variable was meant.
+    NoKey(Option<String>),
+    /// The list or table has no such element. The text says how to name one.
+    NoElement(String),
+}
+
+/// The way to the key that the variable `name` means, and the key. `settings` has the elements of lists and of tables with free
+/// keys: fetchers go by number or by name, hosts by name.
+pub(super) fn meaning<'k>(name: &str, keys: &'k [Key], settings: &Node) -> Result<(Vec<String>, &'k Key), Unmeant> {
+    let text = name.strip_prefix(PREFIX).unwrap_or(name);
+    let text = text.strip_prefix('_').unwrap_or(text).to_ascii_uppercase();
+    let steps: Vec<&str> = text.split("__").collect();
+    let is_meant = |key: &&Key| {
+        key.way.len() == steps.len() && key.way.iter().zip(&steps).all(|(own, step)| own == ANY || folded(own) == *step)
+    };
+    let Some(key) = keys.iter().find(is_meant) else {
+        let known: Vec<String> =
+            keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())).map(|k| variable_of(&k.way)).collect();
+        return Err(Unmeant::NoKey(nearest(name, known.iter().map(String::as_str)).map(str::to_owned)));
+    };
+    let mut way: Vec<String> = Vec::new();
+    for (own, step) in key.way.iter().zip(&steps) {
+        let next = if own == ANY { element(settings, &way, step)? } else { own.clone() };
+        way.push(next);
+    }
+    Ok((way, key))
+}
+
+/// The element of the list or table at `way` that `step` means.
+fn element(settings: &Node, way: &[String], step: &str) -> Result<String, Unmeant> {
+    let base = variable_of(way);
+    let none = |names: Vec<String>| {
+        let has = if names.is_empty() { "has none".to_owned() } else { format!("has {}", names.join(", ")) };
+        let what = way.join(".");
+        Unmeant::NoElement(format!("{what} {has}; {base} sets all of it, as TOML"))
+    };
+    match settings.get(way).map(|node| &node.held) {
+        Some(Held::List(list)) => {
+            let name = |node: &Node| Some(folded(node.get(&["name"])?.value().as_str()?));
+            let by_name = list.iter().position(|node| name(node).is_some_and(|name| name == step));
+            let by_number = step.parse::<usize>().ok().filter(|place| *place < list.len());
+            let place = by_name.or(by_number).map(|place| place.to_string());
+            place.ok_or_else(|| {
+                none(list.iter().enumerate().map(|(n, node)| name(node).unwrap_or(n.to_string())).collect())
+            })
+        }
+        Some(Held::Table(table)) => {
+            let key = table.keys().find(|key| folded(key) == step).cloned();
+            key.ok_or_else(|| none(table.keys().map(|key| folded(key)).collect()))
+        }
+        _ => Err(none(Vec::new())),
+    }
+}
+
+/// What the text of a variable means where a key takes a `kind`. What cannot be meant is left as text, so that whoever reads the key
+/// says what it takes.
+pub(super) fn value(text: &str, kind: &Kind) -> toml::Value {
+    let as_text = || toml::Value::String(text.to_owned());
+    let trimmed = text.trim();
+    match kind {
+        Kind::Text => as_text(),
+        Kind::List if !trimmed.starts_with('[') => {
+            let parts = trimmed.split(',').map(str::trim).filter(|part| !part.is_empty());
+            toml::Value::Array(parts.map(|part| toml::Value::String(part.to_owned())).collect())
+        }
+        // A day is not written as one in quotes here, and is one all the same.
+        Kind::Any | Kind::Number | Kind::Switch | Kind::List | Kind::Tables | Kind::Map => {
+            match format!("value = {trimmed}").parse::<toml::Table>() {
+                Ok(mut table) => table.remove("value").unwrap_or_else(as_text),
+                Err(_) => as_text(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::keys::keys;
+
+    fn settings() -> Node {
+        let text = "[[fetcher]]\nname = 'by-residential'\n[[fetcher]]\nname = 'b'\n[pace.host.'e.org']\nrate = 1.0";
+        Node::parse(text, Path::new("c.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_variable_means_the_key_of_its_steps() {
+        let (keys, settings) = (keys(), settings());
+        let way = |name: &str| meaning(name, &keys, &settings).map(|(way, _)| way.join("."));
+        for (name, want) in [
+            ("FETCHWISE_MODE", "mode"),
+            ("FETCHWISE_DATA_DIR", "data_dir"),
+            ("FETCHWISE_LOG__DISK_MAX", "log.disk_max"),
+            ("FETCHWISE__LOG__DISK_MAX", "log.disk_max"),
+            ("FETCHWISE_NETWORK__ALLOW", "network.allow"),
+            ("FETCHWISE_FETCHER__BY_RESIDENTIAL__PROXY", "fetcher.0.proxy"),
+            ("FETCHWISE_FETCHER__1__COST", "fetcher.1.cost"),
+            ("FETCHWISE_PACE__HOST__E_ORG__RATE", "pace.host.e.org.rate"),
+        ] {
+            assert_eq!(way(name), Ok(want.to_owned()));
+        }
+        assert_eq!(way("FETCHWISE_LOG__DISC_MAX"), Err(Unmeant::NoKey(Some("FETCHWISE_LOG__DISK_MAX".to_owned()))));
+        let Err(Unmeant::NoElement(text)) = way("FETCHWISE_FETCHER__C__COST") else { panic!("there is no fetcher c") };
+        assert_eq!(text, "fetcher has BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it, as TOML");
+    }
+
+    #[test]
+    fn every_key_has_a_variable_that_means_it() {
+        let (keys, settings) = (keys(), settings());
+        for key in keys.iter().filter(|key| !key.way.contains(&ANY.to_owned())) {
+            let name = variable_of(&key.way);
+            assert_eq!(meaning(&name, &keys, &settings).map(|(way, _)| way), Ok(key.way.clone()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_variable_is_what_the_key_takes() {
+        for (text, kind, want) in [
+            ("2026", Kind::Text, "\"2026\""),
+            ("true", Kind::Switch, "true"),
+            ("0.5", Kind::Number, "0.5"),
+            ("30", Kind::Any, "30"),
+            ("64MiB", Kind::Any, "\"64MiB\""),
+            ("never", Kind::Any, "\"never\""),
+            ("a.org, b.org", Kind::List, "[\"a.org\", \"b.org\"]"),
+            ("['a,b']", Kind::List, "[\"a,b\"]"),
+            ("half", Kind::Number, "\"half\""),
+        ] {
+            assert_eq!(value(text, &kind).to_string(), want, "{text}");
+        }
+        assert!(value("[{name = 'a'}]", &Kind::Tables).as_array().is_some());
+    }
+}

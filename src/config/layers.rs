@@ -1,0 +1,287 @@
+//! Bringing settings together: a file, then variables of the environment, then options; and finding all that is wrong with them.
+//!
+//! Owns the precedence, and where each value comes from. Invariant: what a key that may hold a secret is set to is in no message and
+//! in no list of settings. Must not read the environment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_path_to_error::Segment;
+
+use super::Config;
+use super::error::{BadValue, ConfigError};
+use super::keys::{Key, keys};
+use super::origin::{Origin, Problem};
+use super::secret::without_password;
+use super::tree::{Held, Node};
+use crate::config::env::{PREFIX, Unmeant, meaning, value};
+use fetchwise_types::unknown_name::nearest;
+
+/// Settings from several places; what is added later goes before what was there.
+///
+/// ```
+/// use fetchwise::config::Layers;
+///
+/// let variables = [("FETCHWISE_LOG__DURABILITY".to_owned(), "sync".to_owned())];
+/// let mut layers = Layers::default();
+/// layers.text("[log]\ndurability = 'os'\ninterval = '1s'", "x.toml".as_ref())?;
+/// layers.variables(variables, &[]);
+/// let resolved = layers.resolve()?;
+/// let from: Vec<_> = resolved.settings().iter().map(|set| format!("{} {}", set.key, set.origin)).collect();
+/// assert_eq!(from, ["log.durability FETCHWISE_LOG__DURABILITY", "log.interval x.toml:3"]);
+/// # Ok::<(), fetchwise::config::ConfigError>(())
+/// ```
+#[derive(Debug)]
+pub struct Layers {
+    tree: Node,
+    keys: Vec<Key>,
+    warnings: Vec<Problem>,
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        Self { tree: Node::empty(), keys: keys(), warnings: Vec::new() }
+    }
+}
+
+impl Layers {
+    /// The settings of a file, in place of everything added so far.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no TOML.
+    pub fn file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        self.text(&text, path)
+    }
+
+    /// As [`Layers::file`], from its text.
+    ///
+    /// # Errors
+    /// When it is no TOML.
+    pub fn text(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        self.tree = Node::parse(text, path).map_err(ConfigError::Settings)?;
+        Ok(())
+    }
+
+    /// The settings of the environment: every variable whose name begins with `FETCHWISE_` and that is not empty means a key. One that
+    /// means none is a warning, unless it is among `others` or the settings name it as the one that holds a secret.
+    pub fn variables(&mut self, all: impl IntoIterator<Item = (String, String)>, others: &[&str]) {
+        let meant: BTreeMap<String, String> =
+            all.into_iter().filter(|(name, text)| name.starts_with(PREFIX) && !text.is_empty()).collect();
+        // Whole lists and tables first, so that their elements can be found.
+        let (mut named, keys) = (Vec::new(), std::mem::take(&mut self.keys));
+        let mut lost = Vec::new();
+        for (name, text) in &meant {
+            match meaning(name, &keys, &self.tree) {
+                Ok((way, key)) if !key.way.iter().any(|step| step == super::ANY) => {
+                    self.set_text(&way, name, text, key)
+                }
+                _ => named.push((name, text)),
+            }
+        }
+        for (name, text) in named {
+            match meaning(name, &keys, &self.tree) {
+                Ok((way, key)) => self.set_text(&way, name, text, key),
+                Err(why) => lost.push((name, why)),
+            }
+        }
+        let holders = self.holders_of_secrets();
+        for (name, why) in lost {
+            if !others.contains(&name.as_str()) && !holders.contains(name) {
+                self.warnings.push(unmeant(name, why));
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Sets the key at the end of `way`, from somewhere else: an option, or a variable by another name.
+    pub fn set<S: AsRef<str>>(&mut self, way: &[S], value: impl Into<toml::Value>, origin: &Origin) {
+        let way: Vec<String> = way.iter().map(|step| step.as_ref().to_owned()).collect();
+        self.tree.set(&way, Node::of(value.into(), origin));
+    }
+
+    /// Reads and checks what was added.
+    ///
+    /// # Errors
+    /// [`ConfigError::Settings`] with everything that is wrong.
+    pub fn resolve(self) -> Result<Resolved, ConfigError> {
+        let Self { mut tree, keys, warnings } = self;
+        let mut problems = Vec::new();
+        let config = loop {
+            let error = match serde_path_to_error::deserialize::<_, Config>(tree.value()) {
+                Ok(config) => break config,
+                Err(error) => error,
+            };
+            let (problem, way) = found(&tree, &keys, &error);
+            problems.push(problem);
+            // What is wrong is taken out, and the rest is looked at once more.
+            if tree.take(&way).is_none() {
+                return Err(ConfigError::Settings(problems));
+            }
+        };
+        problems.extend(config.check().into_iter().map(|bad| placed(&tree, bad)));
+        if problems.is_empty() {
+            return Ok(Resolved { config, tree, keys, warnings });
+        }
+        problems.sort_by_cached_key(Problem::rank);
+        Err(ConfigError::Settings(problems))
+    }
+
+    fn set_text(&mut self, way: &[String], name: &str, text: &str, key: &Key) {
+        self.tree.set(way, Node::of(value(text, &key.kind), &Origin::Variable(name.to_owned())));
+    }
+
+    /// The variables that the settings name as those which hold a secret.
+    fn holders_of_secrets(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.tree.each(&mut Vec::new(), &mut |way, node| {
+            if let (Some("proxy_user_env" | "key_env"), Held::One(toml::Value::String(name))) =
+                (way.last().map(String::as_str), &node.held)
+            {
+                names.push(name.clone());
+            }
+        });
+        names
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, lines and keys.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut layers = Layers::default();
+        layers.file(path)?;
+        Ok(layers.resolve()?.config)
+    }
+
+    /// Reads and checks a text; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names lines and keys.
+    pub fn from_toml(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let mut layers = Layers::default();
+        layers.text(text, path)?;
+        Ok(layers.resolve()?.config)
+    }
+}
+
+/// Settings that make sense, and where they come from.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The settings.
+    pub config: Config,
+    tree: Node,
+    keys: Vec<Key>,
+    /// What is probably not meant as it is, and harms nothing: variables that mean no key.
+    pub warnings: Vec<Problem>,
+}
+
+impl Default for Resolved {
+    fn default() -> Self {
+        Self { config: Config::default(), tree: Node::empty(), keys: keys(), warnings: Vec::new() }
+    }
+}
+
+/// A key that somebody has set.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its full name.
+    pub key: String,
+    /// What it is set to; none for a secret, which is not shown. An address comes without user and password.
+    pub value: Option<toml::Value>,
+    /// Who has set it.
+    pub origin: Origin,
+}
+
+impl Resolved {
+    /// Who has set the key at the end of `way`.
+    pub fn origin<S: AsRef<str>>(&self, way: &[S]) -> Origin {
+        self.tree.get(way).map_or(Origin::Default, |node| node.origin.clone())
+    }
+
+    /// Every key that somebody has set, in alphabetical order.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut all = Vec::new();
+        self.tree.each(&mut Vec::new(), &mut |way, node| {
+            let is_secret = self.keys.iter().any(|key| key.is_secret && key.is_at(way));
+            let value = (!is_secret).then(|| shown(node.value()));
+            if !way.is_empty() {
+                all.push(Setting { key: way.join("."), value, origin: node.origin.clone() });
+            }
+        });
+        all
+    }
+}
+
+/// A value without the passwords of addresses.
+fn shown(value: toml::Value) -> toml::Value {
+    match value {
+        toml::Value::String(text) => toml::Value::String(without_password(&text).into_owned()),
+        toml::Value::Array(list) => toml::Value::Array(list.into_iter().map(shown).collect()),
+        other => other,
+    }
+}
+
+fn unmeant(name: &str, why: Unmeant) -> Problem {
+    let (message, meant) = match why {
+        Unmeant::NoKey(None) => ("it means no setting".to_owned(), None),
+        Unmeant::NoKey(Some(meant)) => (format!("it means no setting; did you mean {meant}?"), Some(meant)),
+        Unmeant::NoElement(text) => (format!("it means no setting: {text}"), None),
+    };
+    Problem { origin: Origin::Variable(name.to_owned()), key: String::new(), message, meant }
+}
+
+/// What the reading of `tree` failed at, and the way to what is to be taken out before it is read again.
+fn found(tree: &Node, keys: &[Key], error: &serde_path_to_error::Error<toml::de::Error>) -> (Problem, Vec<String>) {
+    let mut way: Vec<String> = error.path().iter().filter_map(step).collect();
+    let text = error.inner().message().trim_end();
+    let twice = text.strip_prefix("duplicate field `").and_then(|rest| rest.strip_suffix('`'));
+    if let (Some(name), Some(Held::Table(table))) = (twice, tree.get(&way).map(|node| &node.held)) {
+        let is_the_other = |key: &&String| ["_s", "_ms"].iter().any(|unit| **key == format!("{name}{unit}"));
+        way.extend(table.keys().find(is_the_other).cloned());
+    }
+    let is_key = text.starts_with("unknown field") || twice.is_some();
+    let at = tree.nearest(&way);
+    let origin = if is_key { &at.key_origin } else { &at.origin };
+    let is_secret = keys.iter().any(|key| key.is_secret && key.is_at(&way));
+    let is_text = matches!(at.held, Held::One(toml::Value::String(_)));
+    // What is no text is shown by the reader as what it is.
+    let mut message = if is_secret && !is_text { "it takes text".to_owned() } else { text.to_owned() };
+    if matches!(origin, Origin::Variable(_)) && !is_key {
+        message = format!("{}: {message}", way.join("."));
+    }
+    let meant = meant(text).map(str::to_owned);
+    if let Some(meant) = &meant {
+        message.push_str(&format!("; did you mean `{meant}`?"));
+    }
+    (Problem { origin: origin.clone(), key: way.join("."), message, meant }, way)
+}
+
+fn step(segment: &Segment) -> Option<String> {
+    match segment {
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    }
+}
+
+/// A value that makes no sense, with its place.
+fn placed(tree: &Node, bad: BadValue) -> Problem {
+    let origin = tree.nearest(&bad.way).origin.clone();
+    let key = bad.way.join(".");
+    Problem { origin, message: format!("{key} is {}; {}", bad.value, bad.expected), key, meant: None }
+}
+
+/// The key or name that was probably meant, where `message` is serde's "unknown field `a`, expected one of `b`, `c`".
+fn meant(message: &str) -> Option<&str> {
+    if !message.starts_with("unknown ") {
+        return None;
+    }
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = names.next()?;
+    nearest(unknown, names)
+}

@@ -1,0 +1,346 @@
+//! Router tables from files and back: CSV with the columns domain and fetcher, or TOML. Every route knows its line.
+
+use std::path::Path;
+
+use csv::StringRecord;
+use serde::Serialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{ConfigError, line_at};
+use crate::router::{RouteTable, TableError};
+use fetchwise_types::registry::Class;
+use fetchwise_types::registry::FetcherSpec;
+
+/// The columns of a router table in CSV, and the keys of a `[[route]]`.
+const COLUMNS: [&str; 2] = ["domain", "fetcher"];
+/// What a table that fetchwise has written has beside them: nobody needs to be told that it is not read.
+const WRITTEN: [&str; 2] = ["confidence", "attempts"];
+
+/// What a router table was read from has beside its routes, in words with the line: columns or keys that mean nothing to it.
+pub type TableWarnings = Vec<String>;
+
+/// Reads a router table: TOML (`[routes]` with `domain = "fetcher"`, `[[route]]` with `domain` and `fetcher`, or bare
+/// `"domain" = "fetcher"` lines) when the file is called `.toml`, else CSV. The columns of a CSV file are found by its header,
+/// in any order, and others are left out; a file without a header has the columns domain and fetcher.
+///
+/// # Errors
+/// [`ConfigError`] names file and line.
+pub fn load_route_table(path: &Path) -> Result<RouteTable, ConfigError> {
+    read_route_table(path).map(|(table, _)| table)
+}
+
+/// As [`load_route_table`], with what was left out.
+///
+/// # Errors
+/// [`ConfigError`] names file and line.
+pub fn read_route_table(path: &Path) -> Result<(RouteTable, TableWarnings), ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+    let mut warnings = Vec::new();
+    let table = if is_toml {
+        let file = DeTable::parse(&text).map_err(|error| ConfigError::syntax(path, &text, &error))?;
+        from_toml(&text, file.into_inner(), &mut warnings)
+    } else {
+        // Spreadsheets begin a file with a mark.
+        from_csv(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut warnings)
+    };
+    let table = table.map_err(|source| ConfigError::Table { path: path.to_owned(), source })?;
+    Ok((table, warnings.into_iter().map(|what| format!("{}, {what}", path.display())).collect()))
+}
+
+/// A route that was learned.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LearnedRoute {
+    /// The domain, as the heuristic has it.
+    pub domain: String,
+    /// The fetcher that would be taken there.
+    pub fetcher: String,
+    /// Its confidence, 0 to 1.
+    pub confidence: f64,
+    /// Its attempts there.
+    pub attempts: u64,
+}
+
+/// A router table of what was learned, as CSV or, with `is_toml`, as TOML. [`load_route_table`] reads it.
+///
+/// ```
+/// use fetchwise::config::{LearnedRoute, learned_table};
+///
+/// let (domain, fetcher) = ("example.org".to_owned(), "playwright".to_owned());
+/// let routes = [LearnedRoute { domain, fetcher, confidence: 0.934, attempts: 17 }];
+/// assert_eq!(learned_table(&routes, false), "domain,fetcher,confidence,attempts\nexample.org,playwright,0.93,17\n");
+/// assert!(learned_table(&routes, true).starts_with("[[route]]\ndomain = \"example.org\"\n"));
+/// ```
+pub fn learned_table(routes: &[LearnedRoute], is_toml: bool) -> String {
+    #[derive(Serialize)]
+    struct File {
+        route: Vec<LearnedRoute>,
+    }
+    let rounded =
+        routes.iter().map(|r| LearnedRoute { confidence: (r.confidence * 100.0).round() / 100.0, ..r.clone() });
+    if is_toml {
+        // Texts and numbers can always be written.
+        return toml::to_string(&File { route: rounded.collect() }).unwrap_or_default();
+    }
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    // Nor does writing to memory fail.
+    let _ = writer.write_record(COLUMNS.iter().chain(&WRITTEN));
+    rounded.for_each(|route| drop(writer.serialize(route)));
+    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+}
+
+fn from_toml(text: &str, file: DeTable<'_>, warnings: &mut TableWarnings) -> Result<RouteTable, TableError> {
+    let (mut table, mut left_out) = (RouteTable::default(), Vec::new());
+    for (key, value) in file {
+        let line = line_at(text, key.span().start);
+        match (key.get_ref().as_ref(), value.into_inner()) {
+            ("routes", DeValue::Table(routes)) => {
+                for (domain, fetcher) in routes {
+                    let line = line_at(text, domain.span().start);
+                    table.insert_at(line, domain.get_ref(), &name(line, fetcher)?)?;
+                }
+            }
+            ("route", DeValue::Array(routes)) => {
+                for route in routes {
+                    let line = line_at(text, route.span().start);
+                    let (domain, fetcher) = route_of(text, line, route, &mut left_out)?;
+                    table.insert_at(line, &domain, &fetcher)?;
+                }
+            }
+            (domain, DeValue::String(fetcher)) => table.insert_at(line, domain, &fetcher)?,
+            (key, _) => {
+                return Err(wrong(line, format!("{key:?} is neither routes, route, nor a domain with a fetcher")));
+            }
+        }
+    }
+    for (line, key) in left_out {
+        warnings
+            .push(format!("line {line}: {key:?} is no key of a route and is left out: expected domain and fetcher"));
+    }
+    Ok(table)
+}
+
+/// The two keys of a `[[route]]`. Of each other key the first place is noted.
+fn route_of(
+    text: &str,
+    line: usize,
+    route: Spanned<DeValue<'_>>,
+    left_out: &mut Vec<(usize, String)>,
+) -> Result<(String, String), TableError> {
+    let DeValue::Table(keys) = route.into_inner() else {
+        return Err(wrong(line, "a route has a domain and a fetcher".to_owned()));
+    };
+    let (mut domain, mut fetcher) = (None, None);
+    for (key, value) in keys {
+        let line = line_at(text, key.span().start);
+        match key.get_ref().as_ref() {
+            "domain" => domain = Some(name(line, value)?),
+            "fetcher" => fetcher = Some(name(line, value)?),
+            other if WRITTEN.contains(&other) || left_out.iter().any(|(_, known)| known == other) => {}
+            other => left_out.push((line, other.to_owned())),
+        }
+    }
+    domain.zip(fetcher).ok_or_else(|| wrong(line, "a route needs a domain and a fetcher".to_owned()))
+}
+
+fn name(line: usize, value: Spanned<DeValue<'_>>) -> Result<String, TableError> {
+    match value.into_inner() {
+        DeValue::String(text) => Ok(text.into_owned()),
+        other => Err(wrong(line, format!("expected a name, got {}", other.type_str()))),
+    }
+}
+
+fn from_csv(text: &str, warnings: &mut TableWarnings) -> Result<RouteTable, TableError> {
+    let mut table = RouteTable::default();
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .comment(Some(b'#'))
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    // Where domain and fetcher stand, and how many columns there are.
+    let (mut places, mut width) = ([0, 1], COLUMNS.len());
+    for (number, record) in reader.records().enumerate() {
+        let record = record
+            .map_err(|error| wrong(error.position().map_or(0, line_of), format!("not a line of CSV: {error}")))?;
+        let line = record.position().map_or(0, line_of);
+        if number == 0 && (is_header(&record) || !is_route(&record)) {
+            places = columns(line, &record, warnings)?;
+            width = record.len();
+            continue;
+        }
+        if record.len() != width {
+            let found = record.len();
+            let expected = match width {
+                2 => "two columns, domain and fetcher,".to_owned(),
+                width => format!("{width} columns, as the header has,"),
+            };
+            return Err(wrong(line, format!("expected {expected} and found {found}")));
+        }
+        let [domain, fetcher] = places.map(|place| record.get(place).unwrap_or_default());
+        if domain.is_empty() || fetcher.is_empty() {
+            return Err(wrong(line, "domain or fetcher is empty".to_owned()));
+        }
+        table.insert_at(line, domain, fetcher)?;
+    }
+    Ok(table)
+}
+
+/// Whether the first line names both columns.
+fn is_header(first: &StringRecord) -> bool {
+    COLUMNS.iter().all(|name| first.iter().any(|column| column.eq_ignore_ascii_case(name)))
+}
+
+/// Whether the first line of a file is a route already: it begins with the name or the address of a host, or ends in the name of a
+/// fetcher that is built in.
+fn is_route(first: &StringRecord) -> bool {
+    let is_host = first.get(0).is_some_and(|text| text.contains(['.', ':']) || text.eq_ignore_ascii_case("localhost"));
+    let is_built_in = first.get(1).is_some_and(|name| FetcherSpec::by_name(name).class != Class::Unknown);
+    is_host || is_built_in
+}
+
+/// Where domain and fetcher stand, by the header.
+fn columns(line: usize, header: &StringRecord, warnings: &mut TableWarnings) -> Result<[usize; 2], TableError> {
+    let is = |column: &str, name: &str| column.eq_ignore_ascii_case(name);
+    let place = |name: &str| header.iter().position(|column| is(column, name));
+    let found = || header.iter().collect::<Vec<_>>().join(", ");
+    let [Some(domain), Some(fetcher)] = COLUMNS.map(place) else {
+        return Err(wrong(line, format!("the columns are {}; expected domain and fetcher", found())));
+    };
+    if let Some(name) = COLUMNS.iter().find(|name| header.iter().filter(|column| is(column, name)).count() > 1) {
+        return Err(wrong(line, format!("the columns are {}; there is more than one {name}", found())));
+    }
+    let read = |column: &&str| COLUMNS.iter().chain(&WRITTEN).any(|name| is(column, name));
+    let left_out: Vec<String> =
+        header.iter().filter(|column| !read(column)).map(|column| format!("{column:?}")).collect();
+    match &*left_out {
+        [] => {}
+        [one] => warnings.push(format!("line {line}: the column {one} is left out: expected domain and fetcher")),
+        more => warnings
+            .push(format!("line {line}: the columns {} are left out: expected domain and fetcher", more.join(", "))),
+    }
+    Ok([domain, fetcher])
+}
+
+fn line_of(position: &csv::Position) -> usize {
+    usize::try_from(position.line()).unwrap_or(usize::MAX)
+}
+
+fn wrong(line: usize, reason: String) -> TableError {
+    TableError::Line { line, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn csv_error(text: &str) -> String {
+        csv_table(text).unwrap_err().to_string()
+    }
+
+    fn csv_table(text: &str) -> Result<RouteTable, TableError> {
+        from_csv(text, &mut Vec::new())
+    }
+
+    fn toml_table(text: &str) -> Result<RouteTable, TableError> {
+        from_toml(text, DeTable::parse(text).unwrap().into_inner(), &mut Vec::new())
+    }
+
+    #[test]
+    fn csv_has_its_columns_in_any_order_or_no_header() {
+        for text in [
+            "domain,fetcher\nwww.a.org, playwright\n\n# old\n\"b.org\",simple_http\n",
+            "Fetcher,Domain\nplaywright,www.a.org\nsimple_http,b.org\n",
+            "www.a.org,playwright\nb.org,simple_http\n",
+            "intranet,playwright\na.org,playwright\nb.org,simple_http\n",
+        ] {
+            let table = csv_table(text).unwrap();
+            assert_eq!((table.get("a.org"), table.get("b.org")), (Some("playwright"), Some("direct_access")), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_columns_are_an_error_that_names_those_expected() {
+        for (text, found) in [
+            ("host,tool\na.org,playwright\n", "the columns are host, tool;"),
+            ("domain\na.org\n", "the columns are domain;"),
+        ] {
+            let error = csv_error(text);
+            assert_eq!(error, format!("line 1: {found} expected domain and fetcher"));
+        }
+        assert!(csv_error("a.org\n").starts_with("line 1: expected two columns, domain and fetcher"));
+        assert!(csv_error("domain,fetcher\na.org,x\nb.org,\n").starts_with("line 3: domain or fetcher is empty"));
+        assert_eq!(csv_error("a.org,x\nwww.a.org,y\n"), "line 2: a.org is routed to x already, and here to y");
+    }
+
+    #[test]
+    fn other_columns_beside_the_two_are_left_out_with_a_word() {
+        let text = "note,fetcher,confidence,domain,attempts,owner\nold,playwright,0.9,a.org,17,me\n";
+        let mut warnings = Vec::new();
+        let table = from_csv(text, &mut warnings).unwrap();
+        assert_eq!((table.get("a.org"), table.len()), (Some("playwright"), 1));
+        assert_eq!(warnings, ["line 1: the columns \"note\", \"owner\" are left out: expected domain and fetcher"]);
+        let short = "domain,fetcher,note\na.org,playwright,x\nb.org,playwright\n";
+        assert_eq!(csv_error(short), "line 3: expected 3 columns, as the header has, and found 2");
+        assert!(csv_error("domain,fetcher,domain\n").ends_with("there is more than one domain"));
+        let toml = "[[route]]\ndomain = 'a.org'\nfetcher = 'playwright'\nconfidence = 0.9\nowner = 'me'\n\
+                    [[route]]\ndomain = 'b.org'\nowner = 'me'\nfetcher = 'playwright'";
+        let mut warnings = Vec::new();
+        let table = from_toml(toml, DeTable::parse(toml).unwrap().into_inner(), &mut warnings).unwrap();
+        assert_eq!(table.len(), 2);
+        assert_eq!(warnings, ["line 5: \"owner\" is no key of a route and is left out: expected domain and fetcher"]);
+    }
+
+    #[test]
+    fn what_is_written_reads_back_whatever_fetchers_are_called() {
+        let route = |domain: &str, fetcher: &str| LearnedRoute {
+            domain: domain.to_owned(),
+            fetcher: fetcher.to_owned(),
+            confidence: 1.0 / 3.0,
+            attempts: 7,
+        };
+        let routes =
+            [route("a.org", "my, \"own\" #1 = x"), route("127.0.0.1", "playwright"), route("[::1]", "f\u{7f}")];
+        let dir = tempfile::tempdir().unwrap();
+        for (name, is_toml) in [("t.csv", false), ("t.toml", true)] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, learned_table(&routes, is_toml)).unwrap();
+            let (table, warnings) = read_route_table(&path).unwrap();
+            assert!(warnings.is_empty(), "{warnings:?}");
+            assert_eq!(table.len(), routes.len());
+            for route in &routes {
+                assert_eq!(table.get(&route.domain), Some(&*route.fetcher), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_form_of_toml_is_read() {
+        for text in [
+            "[routes]\n'a.org' = 'playwright'",
+            "[[route]]\ndomain = 'a.org'\nfetcher = 'playwright'",
+            "'a.org' = 'playwright'",
+        ] {
+            assert_eq!(toml_table(text).unwrap().get("a.org"), Some("playwright"), "{text}");
+        }
+        let error = toml_table("[routes]\n'a.org' = 7").unwrap_err().to_string();
+        assert_eq!(error, "line 2: expected a name, got integer");
+        assert!(toml_table("[[route]]\ndomain = 'a.org'").unwrap_err().to_string().contains("needs"));
+    }
+
+    #[test]
+    fn a_fetcher_that_does_not_exist_is_named_with_line_domain_and_the_nearest_name() {
+        let known = ["direct_access", "playwright"];
+        let csv = csv_table("domain,fetcher\na.org,playwright\nb.org,playwrite\n").unwrap();
+        assert_eq!(
+            csv.check(known).unwrap_err().to_string(),
+            "line 3: the route of b.org: there is no fetcher \"playwrite\"; did you mean \"playwright\"? \
+             it can be direct_access or playwright"
+        );
+        let toml = toml_table("[routes]\n'a.org' = 'playwright'\n'b.org' = 'curl'").unwrap();
+        let error = toml.check(known).unwrap_err().to_string();
+        assert!(error.starts_with("line 3: the route of b.org: there is no fetcher \"curl\"; it can"), "{error}");
+        assert_eq!(toml.check(["playwright", "curl"]), Ok(()));
+    }
+}

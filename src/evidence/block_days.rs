@@ -1,0 +1,49 @@
+//! How many of a domain's attempts were blocked, day by day: what evidence keeps of it beside weights.
+//!
+//! Invariant: every attempt that is tagged with a domain is counted once, whatever it moves. Must not know how days are kept.
+
+use std::sync::atomic::Ordering;
+
+use super::{Evidence, Key, Observed, domain_of};
+use crate::evidence::daily_block_counts::{BanRate, DAYS_KEPT, Day, day_number};
+use fetchwise_types::time::Timestamp;
+
+impl Evidence {
+    /// Counts an attempt that moves no weight among the days of its domain.
+    #[cold]
+    pub(super) fn count_day_of(&self, attempt: &impl Observed) {
+        let facts = attempt.facts();
+        if let Some(domain) = domain_of(attempt) {
+            self.count_day(domain, facts.at, facts.is_banned);
+        }
+    }
+
+    /// Counts an attempt among the days of a domain, and nowhere else.
+    pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
+        if let Some(day) = Day::of(at, is_banned) {
+            self.entry_or_new(Key::domain(domain), at, &self.guard()).days.add(day);
+        }
+    }
+
+    /// What the last `days` UTC days, that of `now` included, have seen of a domain. Source: `observe`.
+    pub(crate) fn ban_rate(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
+        let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else { return BanRate::default() };
+        let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
+            return BanRate::default();
+        };
+        self.entry(Key::domain(domain), &self.guard())
+            .map_or_else(BanRate::default, |entry| entry.days.sum(first, today))
+    }
+
+    /// Attempts before this may be missing among the days of domains; none when none are.
+    pub(crate) fn days_since(&self) -> Option<Timestamp> {
+        // Relaxed: one value that stands for itself.
+        Some(self.days_since_ms.load(Ordering::Relaxed)).filter(|ms| *ms != i64::MIN).map(Timestamp::from_millis)
+    }
+
+    /// Attempts before `since` are missing.
+    #[cfg(feature = "journal")]
+    pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
+        self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,425 @@
+//! Evidence as plain columns: what a snapshot stores, and what two folds of the same log are compared by.
+//!
+//! Owns: taking an [`Image`] of all cells and giving it back to an evidence. Invariants: rows are sorted by key and fetchers by
+//! name, so the same evidence gives the same image whatever order it was learned in; giving an image back adds to what is
+//! there. Must not know how columns become bytes.
+
+use std::sync::atomic::Ordering;
+
+use super::decay::Decay;
+use super::entry::{Breaker, Entry, Shared};
+use super::{Evidence, Key};
+use crate::evidence::daily_block_counts::{DAYS_KEPT, Day, day_number};
+use crate::evidence::decayed_counts::Raw;
+use crate::evidence::host_signal_counts::RawTag;
+use crate::evidence::host_signal_slots::{Side, Slots, TagId};
+use fetchwise_types::heuristic::url::ContentKind;
+use fetchwise_types::registry::{FetcherId, Registry, canonical};
+use fetchwise_types::time::Timestamp;
+
+/// Entries whose decayed weight is under this have faded: an image leaves them out.
+pub(crate) const FADED: f64 = 0.01;
+
+/// With fewer entries than this for each, further threads cost more than they save.
+const PART_MIN: usize = 4096;
+
+/// Where an entry is found: in the map by its hash, or at a fixed place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    /// One of the constants below.
+    pub(crate) kind: u32,
+    /// The hash, or the index among those of its kind.
+    pub(crate) key: u64,
+}
+
+impl Place {
+    pub(super) const GLOBAL: u32 = 0;
+    const FLAG: u32 = 1;
+    const HINT: u32 = 2;
+    const DEPTH: u32 = 3;
+    /// The last, so that entries are in order.
+    pub(super) const MAP: u32 = 4;
+}
+
+/// One cell: group and fetcher packed as in memory, with the fetcher's place in [`Image::fetchers`], and its weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CellRow {
+    pub(crate) tag: u64,
+    pub(crate) raw: Raw,
+}
+
+/// One breaker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BreakerRow {
+    /// The fetcher's place in [`Image::fetchers`].
+    pub(crate) fetcher: u32,
+    pub(crate) blocks: u32,
+    pub(crate) last: Timestamp,
+}
+
+/// What a host was remembered by: the tag's place in [`Image::tags`], and the day.
+pub(crate) type SlotRow = Option<(u32, u16)>;
+
+/// One tag and fetcher.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TagRow {
+    /// The tag's place in [`Image::tags`].
+    pub(crate) tag: u32,
+    /// The fetcher's place in [`Image::fetchers`].
+    pub(crate) fetcher: u32,
+    pub(crate) is_file: bool,
+    pub(crate) raw: RawTag,
+}
+
+/// One entry: its cells and breakers follow those of the entries before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryRow {
+    pub(crate) place: Place,
+    pub(crate) attempts: u32,
+    pub(crate) cells: u32,
+    pub(crate) breakers: u32,
+    /// What the domain's answers showed by blocks and by pages, then the same of the site.
+    pub(crate) shown: [SlotRow; 4],
+    /// The hash of the site that a domain is of; 0 where that is the domain's own, or it is none.
+    pub(crate) site: u64,
+}
+
+/// One day of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DayRow {
+    /// The domain's hash.
+    pub(crate) key: u64,
+    pub(crate) day: Day,
+}
+
+/// All evidence at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Image {
+    /// The scale of the weights; none in an image without any.
+    pub(crate) decay: Option<Decay>,
+    /// The time that faded entries were judged by.
+    pub(crate) as_of: Timestamp,
+    pub(crate) fetchers: Vec<String>,
+    pub(crate) entries: Vec<EntryRow>,
+    pub(crate) cells: Vec<CellRow>,
+    pub(crate) breakers: Vec<BreakerRow>,
+    /// The names of tags, in order, and their cells.
+    pub(crate) tags: Vec<String>,
+    pub(crate) tag_cells: Vec<TagRow>,
+    /// The days of domains, by domain and day, and the time before which attempts may be missing among them.
+    pub(crate) days: Vec<DayRow>,
+    pub(crate) days_since: Option<Timestamp>,
+}
+
+impl Evidence {
+    /// An image of everything that has not faded by `as_of`. Fetchers are those of its cells and those of `seen`. Cost: a pass
+    /// over all entries and a sort.
+    pub(crate) fn image(&self, registry: &Registry, as_of: Timestamp, seen: &[String]) -> Image {
+        self.image_over(registry, as_of, seen, FADED)
+    }
+
+    /// As [`image`](Self::image), of the entries whose decayed weight is at least `least`.
+    pub(crate) fn image_over(&self, registry: &Registry, as_of: Timestamp, seen: &[String], least: f64) -> Image {
+        let mut image = Image { decay: Some(self.decay), as_of, ..Image::default() };
+        let down = self.decay.down(as_of);
+        let places = self.image_tags(&mut image);
+        let slot = |slot: Option<(TagId, u16)>| {
+            slot.filter(|(id, _)| self.tags().row(*id).is_some())
+                .and_then(|(id, day)| Some((*places.get(id.place())?, day)))
+        };
+        let fixed = |kind, entries: &[Shared], image: &mut Image| {
+            for (key, entry) in (0u64..).zip(entries) {
+                image.push(Place { kind, key }, entry, [None; 4], |_| true);
+            }
+        };
+        fixed(Place::GLOBAL, std::slice::from_ref(&self.global), &mut image);
+        fixed(Place::FLAG, &self.flags, &mut image);
+        fixed(Place::HINT, &self.hints, &mut image);
+        fixed(Place::DEPTH, &self.depths, &mut image);
+        // Of a domain that was not asked for so long nothing is kept.
+        let days_from = day_number(as_of).unwrap_or(u16::MAX).saturating_sub(DAYS_KEPT - 1);
+        let guard = self.guard();
+        let mut keys: Vec<u64> = self.entries.keys(&guard).copied().collect();
+        keys.sort_unstable();
+        for key in keys {
+            if let Some(entry) = self.entries.get(&key, &guard) {
+                let [[a, b], [c, d]] = [entry.shown.all(), entry.site_shown.all()];
+                let shown = [a, b, c, d].map(slot);
+                image.push(Place { kind: Place::MAP, key }, entry, shown, |total| total * down >= least);
+                let days = entry.days.all();
+                if days.last().is_some_and(|last| last.day >= days_from) {
+                    image.days.extend(days.into_iter().map(|day| DayRow { key, day }));
+                }
+            }
+        }
+        image.days_since = self.days_since().filter(|since| day_number(*since).is_none_or(|day| day >= days_from));
+        image.name_fetchers(registry, seen);
+        image
+    }
+
+    /// Puts the tags and their cells into an image, with the fetchers' ids; returns where the tag of each place stands in it.
+    fn image_tags(&self, image: &mut Image) -> Vec<u32> {
+        let names = self.tags().names();
+        image.tags = names.iter().map(|name| String::from(&**name)).collect();
+        image.tags.sort_unstable();
+        let place = |name: &str| image.tags.partition_point(|other| other.as_str() < name) as u32;
+        let places: Vec<u32> = names.iter().map(|name| place(name)).collect();
+        for (index, tag) in places.iter().enumerate() {
+            self.tags().each_cell(index, |fetcher, kind, cell| {
+                let raw = cell.raw();
+                if raw != RawTag::default() {
+                    let is_file = kind == ContentKind::File;
+                    image.tag_cells.push(TagRow { tag: *tag, fetcher: u32::from(fetcher.0), is_file, raw });
+                }
+            });
+        }
+        places
+    }
+
+    /// An evidence with the same scale and nothing in it.
+    pub(crate) fn empty_like(&self) -> Self {
+        Self::new(self.decay, None, self.suffixes.clone())
+    }
+
+    /// Adds what another evidence of the same scale and registry holds.
+    pub(crate) fn merge(&self, other: &Self) {
+        let add = |to: &Entry, from: &Entry| {
+            from.each_cell(|group, fetcher, cell| {
+                if let Some(own) = to.claim(group, fetcher) {
+                    own.absorb(&cell.raw(), 1.0);
+                }
+            });
+        };
+        let all = |to: &[Shared], from: &[Shared]| to.iter().zip(from).for_each(|(to, from)| add(to, from));
+        add(&self.global, &other.global);
+        all(&self.flags, &other.flags);
+        all(&self.hints, &other.hints);
+        all(&self.depths, &other.depths);
+        let (guard, other_guard) = (self.guard(), other.guard());
+        for (key, from) in other.entries.iter(&other_guard) {
+            add(self.entry_or_new(Key(*key), self.decay.landmark(), &guard), from);
+        }
+    }
+
+    /// Adds an image, whose weights are brought to this evidence's scale. Under another half-life each weight is
+    /// as it was when the image was taken, and fades by the new half-life from then on.
+    pub(crate) fn absorb(&self, image: &Image, registry: &Registry) {
+        self.combine(image, registry, How::Begin);
+    }
+
+    /// Adds an image of another process's evidence, or takes it back, beside everything else that goes on.
+    pub(crate) fn combine(&self, image: &Image, registry: &Registry, how: How) {
+        let Some(from) = image.decay else { return };
+        let scale = match from.half_life() == self.decay.half_life() {
+            true => self.decay.rebase(&from),
+            false => from.down(image.as_of) * self.decay.up(image.as_of),
+        };
+        let ids: Vec<Option<FetcherId>> = image.fetchers.iter().map(|name| registry.intern(name)).collect();
+        // Grown once: each doubling on the way would move every entry.
+        if how != How::GiveBack {
+            self.entries.reserve(image.entries.len(), &self.guard());
+        }
+        let tags: Vec<TagId> = image.tags.iter().map(|name| self.tags().id(name)).collect();
+        for TagRow { tag, fetcher, is_file, raw } in &image.tag_cells {
+            let row = tags.get(*tag as usize).and_then(|id| self.tags().row(*id));
+            let kind = if *is_file { ContentKind::File } else { ContentKind::Page };
+            let fetcher = ids.get(*fetcher as usize).copied().flatten();
+            if let Some(cell) = row.zip(fetcher).and_then(|(row, fetcher)| row.cell(fetcher, kind))
+                && (how == How::Begin || how == How::TakeIn && cell.raw() == RawTag::default())
+            {
+                cell.absorb(raw, scale);
+            }
+        }
+        self.tags().judge(self.decay.down(image.as_of));
+        if how == How::Begin {
+            self.set_days_since(image.days_since);
+        }
+        let (mut cells, mut breakers) = (&image.cells[..], &image.breakers[..]);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            // No entry is in two parts, so nobody waits for another.
+            for entries in image.entries.chunks(image.entries.len().div_ceil(threads).max(PART_MIN)) {
+                let own_cells = take(&mut cells, entries.iter().map(|row| row.cells).sum());
+                let own_breakers = take(&mut breakers, entries.iter().map(|row| row.breakers).sum());
+                let part = Part { entries, cells: own_cells, breakers: own_breakers, how };
+                let (ids, tags) = (&ids, &tags);
+                scope.spawn(move || self.absorb_part(&part, ids, tags, scale, image.as_of));
+            }
+            for days in image.days.chunks(image.days.len().div_ceil(threads).max(PART_MIN)) {
+                scope.spawn(move || {
+                    let guard = self.guard();
+                    for DayRow { key, day } in days {
+                        match how {
+                            How::GiveBack => {
+                                if let Some(entry) = self.entry(Key(*key), &guard) {
+                                    entry.days.take_back(*day);
+                                }
+                            }
+                            _ => self.entry_or_new(Key(*key), image.as_of, &guard).days.add(*day),
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    fn absorb_part(&self, part: &Part<'_>, ids: &[Option<FetcherId>], tags: &[TagId], scale: f64, as_of: Timestamp) {
+        let id = |rank: u64| usize::try_from(rank).ok().and_then(|rank| ids.get(rank).copied().flatten());
+        let guard = self.guard();
+        let (mut cells, mut breakers) = (part.cells, part.breakers);
+        for row in part.entries {
+            let (own_cells, own_breakers) = (take(&mut cells, row.cells), take(&mut breakers, row.breakers));
+            let entry = match row.place.kind {
+                Place::MAP if part.how == How::GiveBack => self.entry(Key(row.place.key), &guard),
+                Place::MAP => Some(self.entry_or_new(Key(row.place.key), as_of, &guard)),
+                Place::GLOBAL => Some(self.global()),
+                Place::FLAG => at(&self.flags, row.place.key),
+                Place::HINT => at(&self.hints, row.place.key),
+                Place::DEPTH => at(&self.depths, row.place.key),
+                _ => None,
+            };
+            let Some(entry) = entry else { continue };
+            for CellRow { tag, raw } in own_cells {
+                let (group, rank) = Entry::split_tag(*tag);
+                if let Some(cell) = id(rank).and_then(|fetcher| entry.claim(group, fetcher)) {
+                    match part.how {
+                        How::Begin => cell.absorb(raw, scale),
+                        How::TakeIn => cell.take_in(raw, scale),
+                        How::GiveBack => cell.give_back(raw, scale),
+                    }
+                }
+            }
+            if part.how == How::GiveBack {
+                // Relaxed: a counter that seeds a hash.
+                let less = |n: u32| Some(n.saturating_sub(row.attempts));
+                let _ = entry.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                continue;
+            }
+            for breaker in own_breakers {
+                if let Some(fetcher) = id(u64::from(breaker.fetcher))
+                    && (part.how == How::Begin || entry.breaker(fetcher).last < breaker.last)
+                {
+                    let blocks = u8::try_from(breaker.blocks).unwrap_or(u8::MAX);
+                    entry.set_breaker(fetcher, Breaker { blocks, last: breaker.last });
+                }
+            }
+            for ((slots, side), shown) in slots_of(entry).into_iter().zip(row.shown) {
+                if let Some((tag, day)) = shown {
+                    slots.set(side, tags.get(tag as usize).copied(), day);
+                }
+            }
+            if row.site != 0 {
+                entry.set_site(row.site);
+            }
+            // Relaxed: a counter that seeds a hash.
+            entry.attempts.fetch_add(row.attempts, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The slots of an entry, in the order of [`EntryRow::shown`].
+fn slots_of(entry: &Entry) -> [(&Slots, Side); 4] {
+    let [blocked, served] = Side::BOTH;
+    [(&entry.shown, blocked), (&entry.shown, served), (&entry.site_shown, blocked), (&entry.site_shown, served)]
+}
+
+/// What becomes of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// A process begins with it: nobody else has the evidence yet.
+    Begin,
+    /// It is another process's, and is added to what is there.
+    TakeIn,
+    /// It was added, and is taken back.
+    GiveBack,
+}
+
+/// Entries of an image with their cells and breakers.
+struct Part<'i> {
+    how: How,
+    entries: &'i [EntryRow],
+    cells: &'i [CellRow],
+    breakers: &'i [BreakerRow],
+}
+
+pub(super) fn take<'s, T>(rows: &mut &'s [T], count: u32) -> &'s [T] {
+    let (taken, rest) = rows.split_at(rows.len().min(count as usize));
+    *rows = rest;
+    taken
+}
+
+fn at(entries: &[Shared], key: u64) -> Option<&Entry> {
+    usize::try_from(key).ok().and_then(|index| entries.get(index)).map(|shared| &**shared)
+}
+
+impl Image {
+    /// Adds an entry, with the fetchers' ids in place of their places among the names.
+    fn push(&mut self, place: Place, entry: &Entry, shown: [SlotRow; 4], keep: impl FnOnce(f64) -> bool) {
+        let (first, first_breaker) = (self.cells.len(), self.breakers.len());
+        let mut total = 0.0;
+        entry.each_cell(|group, fetcher, cell| {
+            let raw = cell.raw();
+            if raw.attempts > 0 {
+                total += raw.total;
+                self.cells.push(CellRow { tag: Entry::join_tag(group, u64::from(fetcher.0)), raw });
+            }
+        });
+        if self.cells.len() == first || !keep(total) {
+            self.cells.truncate(first);
+            return;
+        }
+        entry.each_breaker(|fetcher, Breaker { blocks, last }| {
+            if blocks > 0 {
+                self.breakers.push(BreakerRow { fetcher: u32::from(fetcher.0), blocks: u32::from(blocks), last });
+            }
+        });
+        self.entries.push(EntryRow {
+            place,
+            // Relaxed: a counter that seeds a hash.
+            attempts: entry.attempts.load(Ordering::Relaxed),
+            cells: (self.cells.len() - first) as u32,
+            breakers: (self.breakers.len() - first_breaker) as u32,
+            shown,
+            site: entry.site(),
+        });
+    }
+
+    /// Puts each fetcher's place among the names where its id is, and rows in order.
+    fn name_fetchers(&mut self, registry: &Registry, seen: &[String]) {
+        let known: Vec<&str> = registry.names().collect();
+        let mut is_used = vec![false; known.len()];
+        let ids = self.cells.iter().map(|cell| Entry::split_tag(cell.tag).1 as usize);
+        let tagged = self.tag_cells.iter().map(|cell| cell.fetcher as usize);
+        for id in ids.chain(self.breakers.iter().map(|breaker| breaker.fetcher as usize)).chain(tagged) {
+            if let Some(used) = is_used.get_mut(id) {
+                *used = true;
+            }
+        }
+        let used = known.iter().zip(&is_used).filter(|(_, used)| **used).map(|(name, _)| (*name).to_owned());
+        self.fetchers = used.chain(seen.iter().map(|name| canonical(name).to_owned())).collect();
+        self.fetchers.sort_unstable();
+        self.fetchers.dedup();
+        let place = |name: &&str| self.fetchers.partition_point(|other| other.as_str() < *name) as u64;
+        let places: Vec<u64> = known.iter().map(place).collect();
+        for cell in &mut self.cells {
+            let (group, id) = Entry::split_tag(cell.tag);
+            cell.tag = Entry::join_tag(group, places[id as usize]);
+        }
+        for breaker in &mut self.breakers {
+            breaker.fetcher = places[breaker.fetcher as usize] as u32;
+        }
+        for cell in &mut self.tag_cells {
+            cell.fetcher = places[cell.fetcher as usize] as u32;
+        }
+        self.tag_cells.sort_unstable_by_key(|cell| (cell.tag, cell.fetcher, cell.is_file));
+        let (mut cells, mut breakers) = (&mut self.cells[..], &mut self.breakers[..]);
+        for entry in &self.entries {
+            let (own, rest) = cells.split_at_mut(entry.cells as usize);
+            own.sort_unstable_by_key(|cell| cell.tag);
+            cells = rest;
+            let (own, rest) = breakers.split_at_mut(entry.breakers as usize);
+            own.sort_unstable_by_key(|breaker| breaker.fetcher);
+            breakers = rest;
+        }
+    }
+}

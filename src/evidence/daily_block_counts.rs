@@ -1,0 +1,346 @@
+//! How many requests a domain got on each UTC day and how many of them it blocked, for the last ninety days.
+//!
+//! Owns the packing of a day into eight bytes, and which days are kept. Invariant: what is kept is the same whatever order attempts
+//! come in: the counts of each day that is less than [`DAYS_KEPT`] before the newest. Only days with attempts take room: two of them
+//! stand in the entry itself, each seven more ask for a chunk, and a day that is over for good gives its place to a new one. So a
+//! domain never has more than [`SLOTS_MAX`] of them. Reading and counting are atomic loads and steps; a chunk is made under a
+//! `OnceLock`, once in seven days. Must not know which attempts there are.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fetchwise_types::time::Timestamp;
+
+/// So many days are kept of a domain, its newest included.
+pub(crate) const DAYS_KEPT: u16 = 90;
+
+const INLINE: usize = 2;
+const CHUNK: usize = 7;
+const CHUNKS_MAX: usize = (DAYS_KEPT as usize - INLINE).div_ceil(CHUNK);
+/// A domain has no more places for days than this.
+#[cfg(test)]
+const SLOTS_MAX: usize = INLINE + CHUNK * CHUNKS_MAX;
+
+const COUNT_BITS: u32 = 24;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
+
+/// Attempts in some days, and how many of them were blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BanRate {
+    /// Requests, whatever came of them.
+    pub attempts: u64,
+    /// Those that the site blocked.
+    pub banned: u64,
+}
+
+impl BanRate {
+    /// So many days are kept of each domain that is asked; [`Selector::ban_rate`](crate::Selector::ban_rate) knows of no others.
+    pub const DAYS_KEPT: u32 = DAYS_KEPT as u32;
+
+    /// The share that was blocked; none without attempts.
+    pub fn rate(self) -> Option<f64> {
+        (self.attempts > 0).then(|| self.banned as f64 / self.attempts as f64)
+    }
+
+    /// Both counts together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { attempts: self.attempts + other.attempts, banned: self.banned + other.banned }
+    }
+}
+
+/// The days of one domain.
+#[derive(Debug, Default)]
+pub(crate) struct Days {
+    slots: [AtomicU64; INLINE],
+    more: OnceLock<Box<Chunk>>,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    slots: [AtomicU64; CHUNK],
+    next: OnceLock<Box<Chunk>>,
+}
+
+/// What happened on one day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Day {
+    /// Days since the epoch.
+    pub(crate) day: u16,
+    /// Requests, whatever came of them; 16 777 215 at most.
+    pub(crate) attempts: u32,
+    /// Those that were blocked.
+    pub(crate) banned: u32,
+}
+
+/// The number of the day of a time; none for days that no attempt can be of.
+pub(crate) fn day_number(at: Timestamp) -> Option<u16> {
+    u16::try_from(at.utc_day()).ok()
+}
+
+impl Day {
+    /// One attempt at a time; none for a time that no attempt can be of.
+    pub(crate) fn of(at: Timestamp, is_banned: bool) -> Option<Self> {
+        Some(Self { day: day_number(at)?, attempts: 1, banned: u32::from(is_banned) })
+    }
+
+    /// Counts as they were kept elsewhere; none where they make no sense.
+    #[cfg(feature = "journal")]
+    pub(crate) fn new(day: u32, attempts: u32, banned: u32) -> Option<Self> {
+        let is_sane = banned <= attempts && attempts > 0 && u64::from(attempts) <= COUNT_MAX;
+        Some(Self { day: u16::try_from(day).ok().filter(|_| is_sane)?, attempts, banned })
+    }
+
+    fn pack(self) -> u64 {
+        let counts = u64::from(self.attempts) << COUNT_BITS | u64::from(self.banned);
+        if self.attempts == 0 { 0 } else { u64::from(self.day) << (2 * COUNT_BITS) | counts }
+    }
+
+    fn unpack(packed: u64) -> Option<Self> {
+        let (attempts, banned) = ((packed >> COUNT_BITS & COUNT_MAX) as u32, (packed & COUNT_MAX) as u32);
+        (attempts > 0).then_some(Self { day: (packed >> (2 * COUNT_BITS)) as u16, attempts, banned })
+    }
+
+    /// With these counts more, as far as they can be counted.
+    fn plus(self, other: Self) -> Self {
+        let room = COUNT_MAX as u32 - self.attempts;
+        let attempts = other.attempts.min(room);
+        Self { attempts: self.attempts + attempts, banned: self.banned + other.banned.min(attempts), ..self }
+    }
+
+    #[cfg(any(test, feature = "journal"))]
+    fn minus(self, other: Self) -> Self {
+        let attempts = self.attempts.saturating_sub(other.attempts);
+        Self { attempts, banned: self.banned.saturating_sub(other.banned).min(attempts), ..self }
+    }
+}
+
+impl Days {
+    /// Adds counts to their day, unless that is over for good.
+    pub(crate) fn add(&self, what: Day) {
+        // Who loses a place to another looks again: each round somebody has found one.
+        while !self.try_add(what) {}
+    }
+
+    fn try_add(&self, what: Day) -> bool {
+        let (mut newest, mut oldest) = (what.day, None::<(&AtomicU64, u64)>);
+        let (mut own, mut free) = (None, None);
+        self.each_slot(|slot| {
+            // Relaxed everywhere: a day's counts are one value that stands for itself.
+            let seen = slot.load(Ordering::Relaxed);
+            match Day::unpack(seen) {
+                None => free = free.or(Some((slot, seen))),
+                Some(known) => {
+                    newest = newest.max(known.day);
+                    if known.day == what.day {
+                        own = own.or(Some((slot, seen)));
+                    }
+                    if oldest.is_none_or(|(_, other)| seen < other) {
+                        oldest = Some((slot, seen));
+                    }
+                }
+            }
+        });
+        if is_over(what.day, newest) {
+            return true;
+        }
+        let swap = |slot: &AtomicU64, seen: u64, next: Day| {
+            slot.compare_exchange(seen, next.pack(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        if let Some((slot, seen)) = own {
+            let Some(known) = Day::unpack(seen) else { return false };
+            return swap(slot, seen, known.plus(what));
+        }
+        let place = oldest.filter(|(_, seen)| Day::unpack(*seen).is_some_and(|known| is_over(known.day, newest)));
+        match place.or(free) {
+            Some((slot, seen)) => swap(slot, seen, what),
+            // With every chunk that there may be, no day that is to be kept lacks a place but by a race: then the oldest gives way.
+            None if !self.grow() => oldest.is_none_or(|(slot, seen)| swap(slot, seen, what)),
+            None => false,
+        }
+    }
+
+    /// Takes counts back from their day.
+    #[cfg(any(test, feature = "journal"))]
+    pub(crate) fn take_back(&self, what: Day) {
+        self.each_slot(|slot| {
+            let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
+                let known = Day::unpack(packed).filter(|known| known.day == what.day)?;
+                Some(known.minus(what).pack())
+            });
+        });
+    }
+
+    /// The days that are kept, in order.
+    #[cfg(any(test, feature = "journal"))]
+    pub(crate) fn all(&self) -> Vec<Day> {
+        let mut days: Vec<Day> = Vec::new();
+        self.each_slot(|slot| days.extend(Day::unpack(slot.load(Ordering::Relaxed))));
+        days.sort_unstable();
+        let newest = days.last().map_or(0, |last| last.day);
+        days.retain(|known| !is_over(known.day, newest));
+        // Two threads that began a day at once have a place each.
+        days.dedup_by(|next, known| {
+            let same = next.day == known.day;
+            if same {
+                *known = known.plus(*next);
+            }
+            same
+        });
+        days
+    }
+
+    /// The sum of the days from `first` to `last`.
+    pub(crate) fn sum(&self, first: u16, last: u16) -> BanRate {
+        let (mut newest, mut sum) = (0, BanRate::default());
+        self.each_slot(|slot| newest = newest.max(Day::unpack(slot.load(Ordering::Relaxed)).map_or(0, |day| day.day)));
+        self.each_slot(|slot| {
+            let known = Day::unpack(slot.load(Ordering::Relaxed));
+            let within = |known: &Day| (first..=last).contains(&known.day) && !is_over(known.day, newest);
+            if let Some(known) = known.filter(within) {
+                sum = sum.plus(BanRate { attempts: known.attempts.into(), banned: known.banned.into() });
+            }
+        });
+        sum
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        self.each_slot(|slot| slot.store(0, Ordering::Relaxed));
+    }
+
+    fn each_slot<'d>(&'d self, mut f: impl FnMut(&'d AtomicU64)) {
+        self.slots.iter().for_each(&mut f);
+        let mut next = &self.more;
+        while let Some(chunk) = next.get() {
+            chunk.slots.iter().for_each(&mut f);
+            next = &chunk.next;
+        }
+    }
+
+    /// Makes room for more days; false when there is as much as may be.
+    fn grow(&self) -> bool {
+        let mut next = &self.more;
+        for _ in 0..CHUNKS_MAX {
+            match next.get() {
+                Some(chunk) => next = &chunk.next,
+                None => {
+                    next.get_or_init(Box::default);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether a day is no longer kept once there is a `newest`.
+fn is_over(day: u16, newest: u16) -> bool {
+    newest.saturating_sub(day) >= DAYS_KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn day(day: u16, attempts: u32, banned: u32) -> Day {
+        Day { day, attempts, banned }
+    }
+
+    fn slots(days: &Days) -> usize {
+        let mut slots = 0;
+        days.each_slot(|_| slots += 1);
+        slots
+    }
+
+    #[test]
+    fn a_site_that_is_asked_on_two_days_takes_no_more_memory() {
+        let days = Days::default();
+        for n in 0..1000 {
+            days.add(day(20_000 + n % 2, 1, u32::from(n % 5 == 0)));
+        }
+        assert_eq!(slots(&days), INLINE);
+        assert_eq!(days.all(), [day(20_000, 500, 100), day(20_001, 500, 100)]);
+    }
+
+    #[test]
+    fn a_site_that_is_asked_every_day_for_years_has_a_bounded_number_of_places() {
+        let days = Days::default();
+        for n in 0..1000 {
+            days.add(day(20_000 + n, 2, 1));
+        }
+        assert!(slots(&days) <= SLOTS_MAX, "{}", slots(&days));
+        assert_eq!(days.all(), (910..1000).map(|n| day(20_000 + n, 2, 1)).collect::<Vec<_>>());
+        assert_eq!(days.sum(20_993, 20_999), BanRate { attempts: 14, banned: 7 });
+        assert_eq!((size_of::<Days>(), size_of::<Chunk>()), (32, 72), "what the docs say");
+    }
+
+    #[test]
+    fn more_than_can_be_counted_is_not_counted_and_spoils_nothing() {
+        let days = Days::default();
+        days.add(day(7, COUNT_MAX as u32 - 1, 5));
+        (0..3).for_each(|_| days.add(day(7, 1, 1)));
+        assert_eq!(days.all(), [day(7, COUNT_MAX as u32, 6)]);
+    }
+
+    #[test]
+    fn threads_that_count_at_once_lose_nothing() {
+        for _ in 0..50 {
+            let days = Days::default();
+            std::thread::scope(|scope| {
+                for thread in 0..4u16 {
+                    let days = &days;
+                    scope.spawn(move || {
+                        (0..200u16)
+                            .for_each(|n| days.add(day(20_000 + (n * 7 + thread * 13) % 60, 1, u32::from(n % 3 == 0))))
+                    });
+                }
+            });
+            assert_eq!(days.sum(20_000, 20_060), BanRate { attempts: 800, banned: 268 });
+            assert!(slots(&days) <= SLOTS_MAX);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_kept_does_not_depend_on_the_order(
+            events in prop::collection::vec((0..260u16, any::<bool>()), 1..300),
+            back_to in 0..90u16,
+            back in 0..20usize,
+        ) {
+            let days = Days::default();
+            let mut model = BTreeMap::<u16, (u64, u64)>::new();
+            let newest = events.iter().map(|(day, _)| *day).max().unwrap();
+            for (number, banned) in &events {
+                days.add(day(*number, 1, u32::from(*banned)));
+                let known = model.entry(*number).or_default();
+                *known = (known.0 + 1, known.1 + u64::from(*banned));
+            }
+            for (number, banned) in events.iter().take(back) {
+                days.take_back(day(*number, 1, u32::from(*banned)));
+                let known = model.get_mut(number).unwrap();
+                *known = (known.0 - 1, known.1 - u64::from(*banned));
+            }
+            // What is taken back may have been the newest.
+            let still = model.iter().filter(|(_, (attempts, _))| *attempts > 0).map(|(day, _)| *day).max().unwrap_or(0);
+            model.retain(|day, (attempts, _)| *attempts > 0 && newest - day < DAYS_KEPT);
+            prop_assert!(slots(&days) <= SLOTS_MAX);
+            let kept: BTreeMap<u16, (u64, u64)> =
+                days.all().into_iter().map(|d| (d.day, (u64::from(d.attempts), u64::from(d.banned)))).collect();
+            if still == newest {
+                prop_assert_eq!(&kept, &model);
+                let asked = newest.saturating_sub(back_to);
+                let want = model.range(asked..=newest).fold((0, 0), |sum, (_, n)| (sum.0 + n.0, sum.1 + n.1));
+                let sum = days.sum(asked, newest);
+                prop_assert_eq!((sum.attempts, sum.banned), want);
+            }
+        }
+    }
+}

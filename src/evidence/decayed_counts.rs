@@ -1,0 +1,676 @@
+//! One cell: what is known of one fetcher under one key, as atomics that are added to without a lock.
+//!
+//! Invariant: whoever reads sees `success <= total` and `blocked <= total`, since a writer adds to the total first, a reader reads
+//! it last, and what still exceeds it is cut to it. That can happen while a cell is cleared or an attempt is taken back: an attempt
+//! that is added at that moment may leave a part of itself. A cell is claimed once by compare-and-swap and never given back. Must
+//! not know what its key means.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::decay::Decay;
+use fetchwise_types::time::Timestamp;
+
+/// The recent pair remembers this many attempts, so that a busy site's change shows within tens of them.
+const RECENT_MAX: f64 = 64.0;
+/// The alert pair forgets after an outcome whose opposite it had given a greater chance than about a half. This is where it begins,
+const SURPRISE_FROM: f32 = 0.47;
+/// and this is how much more it forgets the greater that chance was.
+const FORGET: f32 = 2.0;
+/// The share that is left after the greatest surprise, so that one attempt alone never decides.
+const KEEP_MIN: f32 = 0.05;
+
+/// What another process tells of may be so much older than the newest attempt and still count as news: clocks differ, and batches wait.
+const LATE_S: u32 = 60;
+
+/// The two top bits of a cell's count of attempts are marks: the fetcher has spoken since its host shows what it shows, and how its
+/// last attempt ended, which holds where it has spoken.
+const SPOKE: u32 = 1 << 31;
+const LAST_SUCCESS: u32 = 1 << 30;
+const COUNT: u32 = LAST_SUCCESS - 1;
+
+/// What one attempt adds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Increment {
+    /// When it was made.
+    pub at: Timestamp,
+    /// Its weight: 0.5 for a timeout, else 1.
+    pub weight: f64,
+    /// Whether content was delivered.
+    pub success: bool,
+    /// Whether it was blocked.
+    pub blocked: bool,
+    /// How long it took.
+    pub duration_ms: f64,
+}
+
+/// How many threads may add to a cell at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// Any number of recording threads: each change is one atomic step.
+    Many,
+    /// One thread of a replay, to which all of the cell's attempts belong: a load and a store are enough.
+    #[cfg_attr(not(feature = "journal"), allow(dead_code, reason = "only a replay is alone"))]
+    One,
+}
+
+impl Writers {
+    /// Changes what an atomic holds; returns what it held.
+    #[inline]
+    fn change(self, of: &AtomicU64, order: Ordering, f: impl Fn(u64) -> u64) -> u64 {
+        match self {
+            Self::Many => {
+                let changed = of.fetch_update(order, Ordering::Relaxed, |bits| Some(f(bits)));
+                changed.unwrap_or_else(|bits| bits)
+            }
+            Self::One => {
+                let before = of.load(Ordering::Relaxed);
+                of.store(f(before), order);
+                before
+            }
+        }
+    }
+
+    /// Counts one more.
+    #[inline]
+    pub(crate) fn count(self, of: &AtomicU32) {
+        match self {
+            Self::Many => drop(of.fetch_add(1, Ordering::Relaxed)),
+            Self::One => of.store(of.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed),
+        }
+    }
+
+    /// Raises to `at_least`; returns what it is then.
+    #[inline]
+    fn raise(self, of: &AtomicU32, at_least: u32) -> u32 {
+        match self {
+            Self::Many => of.fetch_max(at_least, Ordering::Relaxed).max(at_least),
+            Self::One => {
+                let most = of.load(Ordering::Relaxed).max(at_least);
+                of.store(most, Ordering::Relaxed);
+                most
+            }
+        }
+    }
+}
+
+/// The decayed weights of one heuristic and fetcher, as read at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Weights {
+    /// The weight of the successes.
+    pub success: f64,
+    /// The weight of the attempts that counted.
+    pub total: f64,
+    /// The weight of the blocks.
+    pub blocked: f64,
+    /// Milliseconds spent, each weighted like its attempt.
+    pub duration_ms: f64,
+    /// Attempts that counted, undecayed.
+    pub attempts: u32,
+    /// The recent pair's successes.
+    pub recent_success: f64,
+    /// The recent pair's attempts, at most 64.
+    pub recent_total: f64,
+    /// The alert pair's successes: like the recent pair's, but an outcome that surprises makes it forget.
+    pub alert_success: f64,
+    /// The alert pair's attempts, at most 64.
+    pub alert_total: f64,
+    /// The time of the newest attempt where a recent pair is kept, in seconds since 1970; 0 when it is not known.
+    pub newest_s: u32,
+}
+
+impl Weights {
+    /// The sum of two cells that stand for one thing together. Each recent pair has seen only a part of the attempts, so their sum is
+    /// scaled back to what one pair would hold.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let pair = |(a_success, a_total): (f64, f64), (b_success, b_total): (f64, f64)| {
+            let (success, total) = (a_success + b_success, a_total + b_total);
+            let scale = if total > RECENT_MAX { RECENT_MAX / total } else { 1.0 };
+            (success * scale, total * scale)
+        };
+        let (recent_success, recent_total) =
+            pair((self.recent_success, self.recent_total), (other.recent_success, other.recent_total));
+        let (alert_success, alert_total) =
+            pair((self.alert_success, self.alert_total), (other.alert_success, other.alert_total));
+        Self {
+            success: self.success + other.success,
+            total: self.total + other.total,
+            blocked: self.blocked + other.blocked,
+            duration_ms: self.duration_ms + other.duration_ms,
+            attempts: self.attempts.saturating_add(other.attempts),
+            recent_success,
+            recent_total,
+            alert_success,
+            alert_total,
+            newest_s: self.newest_s.max(other.newest_s),
+        }
+    }
+}
+
+/// What a cell holds, as plain numbers on its evidence's scale.
+#[cfg(feature = "journal")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Raw {
+    pub(crate) success: f64,
+    pub(crate) total: f64,
+    pub(crate) blocked: f64,
+    pub(crate) duration: f64,
+    pub(crate) recent_success: f32,
+    pub(crate) recent_total: f32,
+    /// 0 of 0 where the recent pair stands in for it.
+    pub(crate) alert_success: f32,
+    pub(crate) alert_total: f32,
+    pub(crate) newest_s: u32,
+    pub(crate) attempts: u32,
+    /// The marks, in the two lowest bits.
+    pub(crate) marks: u32,
+}
+
+#[cfg(feature = "journal")]
+impl Raw {
+    /// What differs from `other` by more than sums taken in another order do.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        let far = |a: f64, b: f64, share: f64| (a - b).abs() > share * a.abs().max(b.abs()).max(f64::MIN_POSITIVE);
+        if self.attempts != other.attempts {
+            return Some("the counts of attempts differ");
+        }
+        let exact = [(self.total, other.total), (self.success, other.success), (self.blocked, other.blocked)];
+        // What is left after something was taken back is as exact as the whole was.
+        let scale = self.total.abs().max(other.total.abs());
+        if exact.iter().any(|(a, b)| (a - b).abs() > 1e-9 * scale) {
+            return Some("the weights differ");
+        }
+        if far(self.duration, other.duration, 1e-6) {
+            return Some("the durations differ");
+        }
+        let recent = [(self.recent_total, other.recent_total), (self.recent_success, other.recent_success)];
+        let far_recent = |(a, b): &(f32, f32)| (a - b).abs() > 1e-3 * self.recent_total.max(other.recent_total);
+        recent.iter().any(far_recent).then_some("the recent weights differ")
+    }
+}
+
+/// The atomics. `tag` is 0 while the cell is free.
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
+    tag: AtomicU64,
+    success: AtomicU64,
+    total: AtomicU64,
+    blocked: AtomicU64,
+    duration: AtomicU64,
+    recent: AtomicU64,
+    /// 0 where there is none: the recent pair stands in for it.
+    alert: AtomicU64,
+    newest_s: AtomicU32,
+    attempts: AtomicU32,
+}
+
+impl Cell {
+    /// The key this cell is claimed for, or 0.
+    pub(crate) fn tag(&self) -> u64 {
+        // Acquire pairs with the AcqRel in `claim`.
+        self.tag.load(Ordering::Acquire)
+    }
+
+    /// Reads anything of the cell, so that it is near when it is needed.
+    #[inline]
+    pub(crate) fn touch(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    /// The undecayed weight of its attempts.
+    pub(crate) fn weight(&self) -> f64 {
+        f64::from_bits(self.total.load(Ordering::Relaxed))
+    }
+
+    /// Claims the cell for `tag` (not 0). True when it is this tag's now, or was before.
+    #[inline]
+    pub(crate) fn claim(&self, tag: u64) -> bool {
+        // Most often the cell is claimed already, and a load leaves its cache line where others can read it.
+        match self.tag() {
+            0 => {}
+            holder => return holder == tag,
+        }
+        // Pairs with the Acquire in `tag`, and both sides of it with each other when two threads claim at once.
+        match self.tag.compare_exchange(0, tag, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(holder) => holder == tag,
+        }
+    }
+
+    /// Whether the fetcher has spoken since its host shows what it shows: then when its last attempt was, in seconds, and how it
+    /// ended.
+    pub(crate) fn last(&self) -> Option<(u32, bool)> {
+        // Relaxed: a thread that records at the same moment may be taken for the one before or the one after.
+        let marks = self.attempts.load(Ordering::Relaxed);
+        (marks & SPOKE != 0).then(|| (self.newest_s.load(Ordering::Relaxed), marks & LAST_SUCCESS != 0))
+    }
+
+    /// Marks it as having spoken, with an attempt that ended so.
+    pub(crate) fn mark(&self, success: bool) {
+        let marked = |bits: u32| Some(bits & COUNT | SPOKE | if success { LAST_SUCCESS } else { 0 });
+        let _ = self.attempts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, marked);
+    }
+
+    /// Its host shows something else from now on.
+    pub(crate) fn unmark(&self) {
+        self.attempts.fetch_and(COUNT, Ordering::Relaxed);
+    }
+
+    /// Whether an attempt at `at` is older than the newest by more than a minute. Only where a recent pair is kept.
+    pub(crate) fn is_past(&self, at: Timestamp) -> bool {
+        // Relaxed: a stale time lets one more attempt count as news.
+        let newest_s = self.newest_s.load(Ordering::Relaxed);
+        at.as_millis().div_euclid(1000) < i64::from(newest_s.saturating_sub(LATE_S))
+    }
+
+    /// Adds one attempt; `recent` says whether the recent pair is kept too.
+    pub(crate) fn add(&self, decay: &Decay, up: f64, what: &Increment, recent: bool, writers: Writers) {
+        let weight = up * what.weight;
+        let add = |to: &AtomicU64, weight: f64, order| {
+            writers.change(to, order, |bits| (f64::from_bits(bits) + weight).to_bits());
+        };
+        // The total goes first; Release on the others pairs with Acquire in `read`, which takes the total last.
+        add(&self.total, weight, Ordering::Relaxed);
+        if what.success {
+            add(&self.success, weight, Ordering::Release);
+        }
+        if what.blocked {
+            add(&self.blocked, weight, Ordering::Release);
+        }
+        if what.duration_ms > 0.0 {
+            add(&self.duration, weight * what.duration_ms, Ordering::Relaxed);
+        }
+        // Relaxed: a count for people; a reader may see it one attempt late.
+        writers.count(&self.attempts);
+        if recent {
+            self.add_recent(decay, up, what, writers);
+        }
+    }
+
+    /// Adds to the recent pair and to the alert one, then scales each back to at most 64 attempts as of the newest time seen.
+    fn add_recent(&self, decay: &Decay, up: f64, what: &Increment, writers: Writers) {
+        let weight = (up * what.weight) as f32;
+        let at_s = u32::try_from(what.at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX);
+        // Relaxed here and below: the pair is a cache in one atomic; a stale newest time scales it by a hair too little.
+        let newest_s = writers.raise(&self.newest_s, at_s);
+        let newest = Timestamp::from_millis(i64::from(newest_s) * 1000).max(what.at);
+        let most = (RECENT_MAX * if newest == what.at { up } else { decay.up(newest) }) as f32;
+        if !most.is_finite() || !weight.is_finite() {
+            // Past what f32 holds, 120 half-lives after the landmark: the pair stands still until weights are rebased.
+            return;
+        }
+        let added = |(mut success, mut total): (f32, f32)| {
+            total += weight;
+            if what.success {
+                success += weight;
+            }
+            if total > most {
+                success *= most / total;
+                total = most;
+            }
+            pack(success.min(total), total)
+        };
+        let before = writers.change(&self.recent, Ordering::Relaxed, |packed| added(unpack(packed)));
+        let unit = most / RECENT_MAX as f32;
+        writers.change(&self.alert, Ordering::Relaxed, |packed| {
+            let pair = unpack(if packed == 0 { before } else { packed });
+            added(startled(pair, what, unit))
+        });
+    }
+
+    /// Turns a failure that was added before into a success. A pair that has forgotten the failure meanwhile is not filled beyond its
+    /// total.
+    pub(crate) fn credit(&self, up: f64, recent: bool, writers: Writers) {
+        // Release pairs with the Acquire in `read`, as in `add`.
+        writers.change(&self.success, Ordering::Release, |bits| (f64::from_bits(bits) + up).to_bits());
+        if recent {
+            let credited = |packed| {
+                let (success, total) = unpack(packed);
+                pack((success + up as f32).min(total), total)
+            };
+            writers.change(&self.recent, Ordering::Relaxed, credited);
+            writers.change(&self.alert, Ordering::Relaxed, credited);
+        }
+    }
+
+    /// Forgets everything. Relaxed throughout: whoever reads meanwhile cuts what it sees to the total.
+    pub(crate) fn clear(&self) {
+        for part in [&self.success, &self.blocked, &self.duration, &self.recent, &self.alert, &self.total] {
+            part.store(0, Ordering::Relaxed);
+        }
+        self.newest_s.store(0, Ordering::Relaxed);
+        self.attempts.store(0, Ordering::Relaxed);
+    }
+
+    /// The weights as of the time that `down` belongs to.
+    pub(crate) fn read(&self, down: f64) -> Weights {
+        // Acquire pairs with the Release in `add`: the total read below holds every success and block read here.
+        let success = f64::from_bits(self.success.load(Ordering::Acquire)) * down;
+        let blocked = f64::from_bits(self.blocked.load(Ordering::Acquire)) * down;
+        let total = f64::from_bits(self.total.load(Ordering::Relaxed)) * down;
+        let (success, blocked) = (success.min(total), blocked.min(total));
+        let recent = self.recent.load(Ordering::Relaxed);
+        let (recent_success, recent_total) = unpack(recent);
+        let alert = self.alert.load(Ordering::Relaxed);
+        let (alert_success, alert_total) = unpack(if alert == 0 { recent } else { alert });
+        Weights {
+            success,
+            total,
+            blocked,
+            duration_ms: f64::from_bits(self.duration.load(Ordering::Relaxed)) * down,
+            attempts: self.attempts.load(Ordering::Relaxed) & COUNT,
+            recent_success: f64::from(recent_success) * down,
+            recent_total: f64::from(recent_total) * down,
+            alert_success: f64::from(alert_success) * down,
+            alert_total: f64::from(alert_total) * down,
+            // Relaxed: a stale time lets one more look be taken.
+            newest_s: self.newest_s.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(feature = "journal")]
+impl Cell {
+    /// Takes one attempt back: the opposite of [`add`](Self::add) to within rounding, and exactly nothing once the last attempt
+    /// is taken back. The recent and the alert pair, which have forgotten what they were made of, give up as much as
+    /// they have.
+    pub(crate) fn take_back(&self, up: f64, what: &Increment, recent: bool) {
+        let weight = up * what.weight;
+        let last = self
+            .attempts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n & COUNT).checked_sub(1).map(|_| n - 1));
+        let last = last.is_ok_and(|n| n & COUNT == 1);
+        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        let weight_of = |counts: bool| if last { f64::INFINITY } else { weight * f64::from(u8::from(counts)) };
+        sub_f64(&self.success, weight_of(what.success));
+        sub_f64(&self.blocked, weight_of(what.blocked));
+        sub_f64(&self.duration, if last { f64::INFINITY } else { weight * what.duration_ms.max(0.0) });
+        sub_f64(&self.total, weight_of(true));
+        if recent {
+            let less = |packed| {
+                let (success, total) = unpack(packed);
+                let total = (total - weight_of(true) as f32).max(0.0);
+                Some(pack((success - weight_of(what.success) as f32).clamp(0.0, total), total))
+            };
+            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// The opposite of [`credit`](Self::credit).
+    pub(crate) fn take_credit_back(&self, up: f64, recent: bool) {
+        sub_f64(&self.success, up);
+        if recent {
+            let less = |packed| {
+                let (success, total) = unpack(packed);
+                Some(pack((success - up as f32).max(0.0), total))
+            };
+            let _ = self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = self.alert.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Everything in the cell, undecayed.
+    pub(crate) fn raw(&self) -> Raw {
+        // Acquire pairs with the Release in `add`, as in `read`.
+        let load = |part: &AtomicU64| f64::from_bits(part.load(Ordering::Acquire));
+        let (success, blocked) = (load(&self.success), load(&self.blocked));
+        let (recent_success, recent_total) = unpack(self.recent.load(Ordering::Relaxed));
+        let (alert_success, alert_total) = unpack(self.alert.load(Ordering::Relaxed));
+        let attempts = self.attempts.load(Ordering::Relaxed);
+        Raw {
+            success,
+            blocked,
+            duration: load(&self.duration),
+            total: load(&self.total),
+            recent_success,
+            recent_total,
+            alert_success,
+            alert_total,
+            newest_s: self.newest_s.load(Ordering::Relaxed),
+            attempts: attempts & COUNT,
+            marks: attempts >> 30,
+        }
+    }
+
+    /// Adds what another cell had, its weights multiplied by `scale`.
+    pub(crate) fn absorb(&self, raw: &Raw, scale: f64) {
+        if self.attempts.load(Ordering::Relaxed) & COUNT == 0 {
+            // At a start nobody else has the cell yet, so stores do. Release pairs with the Acquire in `read`, as in `add`.
+            self.total.store((raw.total * scale).to_bits(), Ordering::Relaxed);
+            self.duration.store((raw.duration * scale).to_bits(), Ordering::Relaxed);
+            let pair = |success: f32, total: f32| {
+                let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
+                pack(success, total)
+            };
+            self.recent.store(pair(raw.recent_success, raw.recent_total), Ordering::Relaxed);
+            self.alert.store(pair(raw.alert_success, raw.alert_total), Ordering::Relaxed);
+            self.newest_s.store(raw.newest_s, Ordering::Relaxed);
+            self.attempts.store(raw.attempts & COUNT | raw.marks << 30, Ordering::Relaxed);
+            self.success.store((raw.success.min(raw.total) * scale).to_bits(), Ordering::Release);
+            self.blocked.store((raw.blocked.min(raw.total) * scale).to_bits(), Ordering::Release);
+            return;
+        }
+        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
+        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
+        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
+        self.newest_s.fetch_max(raw.newest_s, Ordering::Relaxed);
+        let plus = |packed, success: f32, total: f32| {
+            let (had_success, had_total) = unpack(packed);
+            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
+            Some(pack(had_success + success, had_total + total))
+        };
+        // An image of a release that kept no alert pair has the recent one stand in for it.
+        let (alert_success, alert_total) = match raw.alert_total > 0.0 {
+            true => (raw.alert_success, raw.alert_total),
+            false => (raw.recent_success, raw.recent_total),
+        };
+        let (before, relaxed) = (self.recent.load(Ordering::Relaxed), Ordering::Relaxed);
+        let _ = self.alert.fetch_update(relaxed, relaxed, |packed| {
+            plus(if packed == 0 { before } else { packed }, alert_success, alert_total)
+        });
+        let _ = self.recent.fetch_update(relaxed, relaxed, |packed| plus(packed, raw.recent_success, raw.recent_total));
+    }
+}
+
+/// What came with a share of another process, beside everything else that threads do with the cell.
+#[cfg(feature = "journal")]
+impl Cell {
+    /// Adds what another process's cell had, its weights multiplied by `scale`. What came last is taken over where nothing is known.
+    pub(crate) fn take_in(&self, raw: &Raw, scale: f64) {
+        // The total first; Release on the others pairs with the Acquire in `read`, as in `add`.
+        add_f64(&self.total, raw.total * scale, Ordering::Relaxed);
+        add_f64(&self.success, raw.success.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.blocked, raw.blocked.min(raw.total) * scale, Ordering::Release);
+        add_f64(&self.duration, raw.duration * scale, Ordering::Relaxed);
+        self.attempts.fetch_add(raw.attempts & COUNT, Ordering::Relaxed);
+        let pair = |success: f32, total: f32| {
+            let [success, total] = [success, total].map(|weight| (f64::from(weight) * scale) as f32);
+            pack(success, total)
+        };
+        let recent = pair(raw.recent_success, raw.recent_total);
+        let relaxed = Ordering::Relaxed;
+        if self.newest_s.load(relaxed) == 0 && self.recent.compare_exchange(0, recent, relaxed, relaxed).is_ok() {
+            let _ = self.alert.compare_exchange(0, pair(raw.alert_success, raw.alert_total), relaxed, relaxed);
+            self.newest_s.fetch_max(raw.newest_s, relaxed);
+        }
+    }
+
+    /// The opposite of [`take_in`](Self::take_in) to within rounding, and exactly nothing once no attempt is left. The recent and the
+    /// alert pair give up as much as they have.
+    pub(crate) fn give_back(&self, raw: &Raw, scale: f64) {
+        let (relaxed, given) = (Ordering::Relaxed, raw.attempts & COUNT);
+        let less = |n: u32| Some(n - (n & COUNT).min(given));
+        let before = self.attempts.fetch_update(relaxed, relaxed, less).unwrap_or_default() & COUNT;
+        let is_last = before <= given;
+        // The parts go before the total, so that they seldom exceed it; where they do, `read` cuts them.
+        let of = |weight: f64| if is_last { f64::INFINITY } else { weight * scale };
+        sub_f64(&self.success, of(raw.success.min(raw.total)));
+        sub_f64(&self.blocked, of(raw.blocked.min(raw.total)));
+        sub_f64(&self.duration, of(raw.duration));
+        sub_f64(&self.total, of(raw.total));
+        let pair = |packed, success: f32, total: f32| {
+            let (had_success, had_total) = unpack(packed);
+            let total = (had_total - of(f64::from(total)) as f32).max(0.0);
+            Some(pack((had_success - of(f64::from(success)) as f32).clamp(0.0, total), total))
+        };
+        let _ = self.recent.fetch_update(relaxed, relaxed, |p| pair(p, raw.recent_success, raw.recent_total));
+        let _ = self.alert.fetch_update(relaxed, relaxed, |p| pair(p, raw.alert_success, raw.alert_total));
+        if is_last {
+            self.newest_s.store(0, relaxed);
+        }
+    }
+}
+
+#[cfg(feature = "journal")]
+fn add_f64(to: &AtomicU64, weight: f64, order: Ordering) {
+    let _ = to.fetch_update(order, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + weight).to_bits()));
+}
+
+/// Subtracts, down to 0. Relaxed: `read` cuts to the total what it sees of a subtraction under way.
+#[cfg(feature = "journal")]
+fn sub_f64(from: &AtomicU64, weight: f64) {
+    if weight > 0.0 {
+        let _ = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            Some((f64::from_bits(bits) - weight).max(0.0).to_bits())
+        });
+    }
+}
+
+/// The alert pair as it is before `what` is added: shrunk by how much `what` contradicts it. `unit` is one attempt's weight.
+///
+/// A site that served plain requests 64 times in a row forgets nearly all of that when one fails, and is sure again five
+/// successes later; one where half of them fail is never surprised and remembers all 64.
+fn startled((success, total): (f32, f32), what: &Increment, unit: f32) -> (f32, f32) {
+    // Laplace's rule of succession, so that after one success the next one is not taken for certain.
+    let rate = (success + unit) / (total + 2.0 * unit);
+    let surprise = if what.success { 1.0 - rate } else { rate };
+    let keep = (1.0 - FORGET * (surprise - SURPRISE_FROM).max(0.0) * what.weight as f32).max(KEEP_MIN);
+    (success * keep, total * keep)
+}
+
+pub(super) fn pack(success: f32, total: f32) -> u64 {
+    u64::from(success.to_bits()) << 32 | u64::from(total.to_bits())
+}
+
+pub(super) fn unpack(packed: u64) -> (f32, f32) {
+    (f32::from_bits((packed >> 32) as u32), f32::from_bits(packed as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decay() -> Decay {
+        Decay::new(30.0, Timestamp::from_millis(1_800_000_000_000)).unwrap()
+    }
+
+    fn add(cell: &Cell, decay: &Decay, at_ms: i64, success: bool) {
+        let at = Timestamp::from_millis(at_ms);
+        let what = Increment { at, weight: 1.0, success, blocked: !success, duration_ms: 5.0 };
+        cell.add(decay, decay.up(at), &what, true, Writers::Many);
+    }
+
+    #[test]
+    fn a_claim_holds_for_its_tag_only() {
+        let cell = Cell::default();
+        assert!(cell.claim(7) && cell.claim(7) && !cell.claim(8));
+        assert_eq!(cell.tag(), 7);
+    }
+
+    #[test]
+    fn the_recent_pair_forgets_a_busy_past_that_the_exact_weights_keep() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        for n in 0..100_000 {
+            add(&cell, &decay, now + n, true);
+        }
+        for n in 0..110 {
+            add(&cell, &decay, now + 100_000 + n, n % 20 == 0);
+        }
+        let weights = cell.read(decay.down(Timestamp::from_millis(now + 100_110)));
+        assert!(weights.success / weights.total > 0.99);
+        assert!(weights.recent_total <= 64.1 && weights.recent_success / weights.recent_total < 0.3, "{weights:?}");
+        assert_eq!(weights.attempts, 100_110);
+    }
+
+    #[test]
+    fn the_alert_pair_answers_a_change_within_a_few_attempts_however_long_the_past() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        let rate = |at: i64| {
+            let weights = cell.read(decay.down(Timestamp::from_millis(at)));
+            weights.alert_success / weights.alert_total
+        };
+        for n in 0..10_000 {
+            add(&cell, &decay, now + n, true);
+        }
+        add(&cell, &decay, now + 10_000, false);
+        assert!(rate(now + 10_000) > 0.7, "one failure decides nothing: {}", rate(now + 10_000));
+        for n in 1..6 {
+            add(&cell, &decay, now + 10_000 + n, false);
+        }
+        assert!(rate(now + 10_006) < 0.33, "{}", rate(now + 10_006));
+        for n in 0..6 {
+            add(&cell, &decay, now + 10_010 + n, true);
+        }
+        assert!(rate(now + 10_016) > 0.67, "and back: {}", rate(now + 10_016));
+    }
+
+    #[test]
+    fn a_cell_that_is_cleared_beside_a_writer_never_shows_more_successes_than_attempts() {
+        let (cell, decay) = (Cell::default(), decay());
+        std::thread::scope(|scope| {
+            let writer =
+                scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, n % 2 == 0)));
+            while !writer.is_finished() {
+                cell.clear();
+                let seen = cell.read(1.0);
+                assert!(seen.success <= seen.total && seen.blocked <= seen.total, "{seen:?}");
+            }
+        });
+        cell.clear();
+        assert_eq!(cell.read(1.0), Weights::default());
+    }
+
+    #[cfg(feature = "journal")]
+    #[test]
+    fn where_an_image_has_no_alert_pair_the_recent_one_stands_in() {
+        let (decay, now) = (decay(), 1_800_000_000_000);
+        let raw =
+            Raw { success: 6.0, total: 8.0, recent_success: 6.0, recent_total: 8.0, attempts: 8, ..Raw::default() };
+        let (fresh, used) = (Cell::default(), Cell::default());
+        add(&used, &decay, now, true);
+        for cell in [&fresh, &used] {
+            let before = cell.read(1.0);
+            cell.absorb(&raw, 1.0);
+            let after = cell.read(1.0);
+            assert_eq!(after.attempts, before.attempts + 8);
+            assert!((after.alert_total - before.alert_total - 8.0).abs() < 1e-6, "{after:?}");
+            assert!((after.alert_success - before.alert_success - 6.0).abs() < 1e-6, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn where_half_of_the_attempts_fail_nothing_is_a_surprise() {
+        let (cell, decay, now) = (Cell::default(), decay(), 1_800_000_000_000);
+        for n in 0..1000 {
+            add(&cell, &decay, now + n, n % 2 == 0);
+            let weights = cell.read(decay.down(Timestamp::from_millis(now + n)));
+            assert!(n < 20 || (0.4..0.6).contains(&(weights.alert_success / weights.alert_total)), "{n}: {weights:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_never_sees_more_successes_than_attempts() {
+        let (cell, decay) = (Cell::default(), decay());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..200_000).for_each(|n| add(&cell, &decay, 1_800_000_000_000 + n, true)));
+            while !writer.is_finished() {
+                let seen = cell.read(1.0);
+                assert!(seen.success <= seen.total, "{seen:?}");
+            }
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! Keys that somebody has brought who brings more than he may: where there are too many keys, these go first.
+//!
+//! Owns: how much of a key's weight is theirs. Invariants: a key that anybody else has attempted, too, is like any other; there are no more
+//! of them than keys; nothing that decides or records looks at them, only an eviction does. Must not know who brings too much.
+
+use papaya::HashMap;
+
+use super::{Entry, Evidence, HOST_SHOWED, HOST_SHOWS, Key, Observed};
+use crate::evidence::columns::{Image, Place};
+use fetchwise_types::registry::Registry;
+
+/// Weights that differ by less of themselves were summed up in another order.
+const ROUNDING: f64 = 1e-9;
+
+/// What of the weight of keys is doubted, on the scale of their evidence.
+#[derive(Debug, Default)]
+pub(super) struct Doubted(HashMap<u64, f64>);
+
+impl Doubted {
+    /// Whether nobody else has attempted a key of this weight.
+    fn covers(&self, key: u64, weight: f64) -> bool {
+        self.0.pin().get(&key).is_some_and(|brought| weight <= brought * (1.0 + ROUNDING))
+    }
+
+    fn add(&self, key: u64, weight: f64) {
+        self.0.pin().update_or_insert(key, |known| known + weight, weight);
+    }
+}
+
+impl Evidence {
+    /// Whether a key of this weight goes before all others.
+    pub(super) fn is_doubted(&self, key: u64, weight: f64) -> bool {
+        !self.cap.doubted().0.is_empty() && self.cap.doubted().covers(key, weight)
+    }
+
+    /// How many keys are kept at most, if there is a limit.
+    pub(crate) fn keys_max(&self) -> Option<usize> {
+        self.cap.max()
+    }
+
+    /// How many keys are doubted.
+    #[cfg(test)]
+    pub(crate) fn doubts(&self) -> usize {
+        self.cap.doubted().0.len()
+    }
+
+    /// Forgets the doubts of keys that are gone, or that others have attempted meanwhile.
+    pub(super) fn settle_doubts(&self) {
+        let guard = self.guard();
+        let weight = |key: &u64| self.entries.get(key, &guard).map(Entry::weight);
+        let doubted = self.cap.doubted();
+        doubted.0.pin().retain(|key, _| weight(key).is_some_and(|weight| doubted.covers(*key, weight)));
+    }
+
+    /// Doubts all keys of an image that is part of this evidence, as far as nobody else has attempted them.
+    pub(crate) fn doubt(&self, image: &Image) {
+        let Some(from) = image.decay.filter(|_| self.cap.max().is_some()) else { return };
+        let (scale, guard) = (self.decay.rebase(&from), self.guard());
+        let mut cells = &image.cells[..];
+        for row in &image.entries {
+            let (own, rest) = cells.split_at_checked(row.cells as usize).unwrap_or((cells, &[]));
+            cells = rest;
+            let brought = own.iter().map(|cell| cell.raw.total).sum::<f64>() * scale;
+            let is_alone = |entry: &Entry| entry.weight() <= brought * (1.0 + ROUNDING);
+            if row.place.kind == Place::MAP && self.entry(Key(row.place.key), &guard).is_some_and(is_alone) {
+                self.cap.doubted().0.pin().insert(row.place.key, brought);
+            }
+        }
+    }
+
+    /// As [`observe`](Self::observe), and doubts the keys that nobody has brought before. An attempt that another thread adds to one of
+    /// them meanwhile may be taken for this one's.
+    pub(crate) fn observe_doubted(&self, attempt: &impl Observed, registry: &Registry) {
+        if self.cap.max().is_none() {
+            return self.observe(attempt, registry);
+        }
+        let guard = self.guard();
+        let weight = |key: Key| self.entry(key, &guard).map_or(0.0, Entry::weight);
+        let mut keys = Vec::new();
+        attempt.each_heuristic(&mut |kind, value| {
+            // Those of the last two are in the entry of their domain.
+            let has_key = !matches!(kind, HOST_SHOWED | HOST_SHOWS | "domain_path" | "domain_suffix");
+            let key = Key::of(kind, value);
+            if has_key && self.fixed(kind, value).is_none() && keys.iter().all(|(known, _)| *known != key) {
+                keys.push((key, weight(key)));
+            }
+        });
+        self.observe(attempt, registry);
+        for (key, before) in keys {
+            if before <= 0.0 || self.is_doubted(key.0, before) {
+                self.cap.doubted().add(key.0, weight(key) - before);
+            }
+        }
+    }
+}

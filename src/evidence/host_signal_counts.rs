@@ -1,0 +1,334 @@
+//! One tag and fetcher: how attempts ended on hosts that had shown the tag before.
+//!
+//! Owns the cell, what one attempt adds to it, and what it says of hosts: how alike they are, and whether their vendor has changed
+//! its mind. Invariant: each pair is one atomic, so whoever reads sees no more successes than attempts. Must not know names.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::decay::Decay;
+use crate::evidence::decayed_counts::{pack, unpack};
+use crate::evidence::host_signal_slots::TagId;
+use fetchwise_types::heuristic::url::ContentKind;
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
+
+/// A cell remembers so many attempts.
+const HEARD_MAX: f64 = 200.0;
+/// The short memory: how many attempts it holds, how many it takes to be believed, and from which difference on it replaces the rest.
+const SHORT_MAX: f64 = 10.0;
+const SHORT_MIN: f32 = 5.0;
+const TURN_FROM: f32 = 0.4;
+/// A tag counts for so many attempts against a host's own, from hosts of which each is its own to hosts that are all alike. Before
+/// anything is known it counts for four, by as many made-up comparisons.
+const ALIKE_MIN: f64 = 2.0;
+const ALIKE_MAX: f64 = 12.0;
+const ALIKE_PSEUDO: f64 = 10.0;
+const ALIKE_START: f64 = 5.0;
+
+/// What one attempt says about the tags that its host had shown before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Voice {
+    /// What blocks had shown, and what pages had.
+    pub(crate) tags: [Option<TagId>; 2],
+    pub(crate) fetcher: FetcherId,
+    pub(crate) kind: ContentKind,
+    pub(crate) at: Timestamp,
+    /// Its weight: a host speaks once a day for each fetcher.
+    pub(crate) weight: f32,
+    pub(crate) success: bool,
+    /// How the fetcher's last attempt on the host had ended, where that was half an hour ago or longer.
+    pub(crate) last: Option<bool>,
+    /// It is the first one since the host shows what it shows.
+    pub(crate) is_first: bool,
+}
+
+/// What a cell says at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) success: f64,
+    pub(crate) total: f64,
+    /// For how many attempts the tag counts against a host's own.
+    pub(crate) alike: f64,
+    /// When the vendor changed its mind about this fetcher, in seconds since 1970; 0 for never.
+    pub(crate) turned_s: u32,
+    /// Hosts that have spoken.
+    pub(crate) hosts: u32,
+}
+
+/// The atomics.
+#[derive(Debug, Default)]
+pub(crate) struct TagCell {
+    /// Successes and attempts, on the scale of the evidence.
+    pair: AtomicU64,
+    /// The same over the last ten attempts or so.
+    short: AtomicU64,
+    /// Attempts that ended as the one before on the host, and attempts that had one before.
+    alike: AtomicU64,
+    /// The successes of both.
+    both: AtomicU32,
+    /// What follows from these three: for how many attempts the tag counts against a host's own, as f32; 0 before anything is known.
+    weight: AtomicU32,
+    newest_s: AtomicU32,
+    turned_s: AtomicU32,
+    hosts: AtomicU32,
+}
+
+/// What a cell holds, as plain numbers on its evidence's scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RawTag {
+    pub(crate) pair: (f32, f32),
+    pub(crate) short: (f32, f32),
+    pub(crate) alike: (f32, f32),
+    pub(crate) both: f32,
+    pub(crate) newest_s: u32,
+    pub(crate) turned_s: u32,
+    pub(crate) hosts: u32,
+}
+
+impl TagCell {
+    /// Adds what one attempt says; `turns` says whether a vendor is watched for a change of mind.
+    pub(super) fn hear(&self, decay: &Decay, voice: &Voice, turns: bool) {
+        let up = decay.up(voice.at);
+        let weight = (up * f64::from(voice.weight)) as f32;
+        let at_s = seconds(voice.at);
+        // Relaxed throughout: each pair stands for itself, and a stale newest time scales one by a hair too little.
+        let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
+        let unit = if newest_s == at_s { up } else { decay.up(Timestamp::from_millis(i64::from(newest_s) * 1000)) };
+        if voice.is_first {
+            self.hosts.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(last) = voice.last {
+            self.compare(voice.success, last);
+        }
+        if !(unit as f32).is_finite() || !weight.is_finite() {
+            // Past what f32 holds, 120 half-lives after the landmark.
+            return;
+        }
+        let add = |to: &AtomicU64, most: f64| {
+            let most = (most * unit) as f32;
+            let added = |bits| {
+                let (mut success, mut total) = unpack(bits);
+                total += weight;
+                success += if voice.success { weight } else { 0.0 };
+                let scale = if total > most { most / total } else { 1.0 };
+                pack((success * scale).min(total * scale), total * scale)
+            };
+            let before = to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some(added(bits)));
+            unpack(added(before.unwrap_or_else(|bits| bits)))
+        };
+        let (success, total) = add(&self.pair, HEARD_MAX);
+        if !turns {
+            return;
+        }
+        let (short_success, short_total) = add(&self.short, SHORT_MAX);
+        // A hair less than five, since sums of weights are rounded.
+        let is_sure = short_total >= (SHORT_MIN - 1e-3) * unit as f32;
+        if is_sure && (short_success / short_total - success / total).abs() > TURN_FROM {
+            self.pair.store(pack(short_success, short_total), Ordering::Relaxed);
+            self.turned_s.store(at_s, Ordering::Relaxed);
+        }
+    }
+
+    fn compare(&self, success: bool, last: bool) {
+        let before = self.alike.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            let (alike, n) = unpack(bits);
+            let scale = (HEARD_MAX as f32 / (n + 1.0)).min(1.0);
+            Some(pack((alike + f32::from(u8::from(success == last))) * scale, (n + 1.0) * scale))
+        });
+        let (_, n) = unpack(before.unwrap_or_else(|bits| bits));
+        let scale = (HEARD_MAX as f32 / (n + 1.0)).min(1.0);
+        let more = f32::from(u8::from(success)) + f32::from(u8::from(last));
+        let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            Some(((f32::from_bits(bits) + more) * scale).to_bits())
+        });
+        self.weight.store((self.alikeness() as f32).to_bits(), Ordering::Relaxed);
+    }
+
+    /// Decayed successes and attempts at the time that `down` belongs to.
+    #[inline]
+    pub(crate) fn pair(&self, down: f64) -> (f64, f64) {
+        let (success, total) = unpack(self.pair.load(Ordering::Relaxed));
+        (f64::from(success) * down, f64::from(total) * down)
+    }
+
+    /// For how many attempts the tag counts against a host's own.
+    #[inline]
+    pub(crate) fn weight(&self) -> f64 {
+        match self.weight.load(Ordering::Relaxed) {
+            0 => ALIKE_START - 1.0,
+            bits => f64::from(f32::from_bits(bits)),
+        }
+    }
+
+    /// When the vendor changed its mind about the fetcher, in seconds since 1970; 0 for never.
+    #[inline]
+    pub(crate) fn turned_s(&self) -> u32 {
+        self.turned_s.load(Ordering::Relaxed)
+    }
+
+    /// All that it says at the time that `down` belongs to.
+    pub(crate) fn read(&self, down: f64) -> Heard {
+        let (success, total) = self.pair(down);
+        Heard {
+            success,
+            total,
+            alike: self.weight(),
+            turned_s: self.turned_s(),
+            hosts: self.hosts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How much the tag weighs against a host's own attempts, in attempts. Two attempts at one host, half an hour apart or more, end
+    /// alike more often than two at any two hosts do where hosts differ: what they do so more often is twice the variance between
+    /// hosts, and the smaller that is, the more the tag says about each of them.
+    fn alikeness(&self) -> f64 {
+        let (alike, n) = unpack(self.alike.load(Ordering::Relaxed));
+        let (alike, n) = (f64::from(alike), f64::from(n));
+        let mean = (f64::from(f32::from_bits(self.both.load(Ordering::Relaxed))) + 2.0) / (2.0 * n + 4.0);
+        let spread = (mean * (1.0 - mean)).max(1e-6);
+        let between = if n > 0.0 { ((alike / n - (1.0 - 2.0 * spread)) / 2.0).max(0.0) } else { 0.0 };
+        let shrunk = (n * between + ALIKE_PSEUDO * spread / ALIKE_START) / (n + ALIKE_PSEUDO);
+        (spread / shrunk - 1.0).clamp(ALIKE_MIN, ALIKE_MAX)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        self.set(&RawTag::default());
+    }
+
+    /// Adds what another cell had, its weights multiplied by `scale`. Each memory holds a little more than it may until it is added to.
+    #[cfg(feature = "journal")]
+    pub(crate) fn absorb(&self, raw: &RawTag, scale: f64) {
+        let own = self.raw();
+        let scaled = |weight: f32| (f64::from(weight) * scale) as f32;
+        let plus = |a: (f32, f32), b: (f32, f32)| (a.0 + b.0, a.1 + b.1);
+        self.set(&RawTag {
+            pair: plus(own.pair, (scaled(raw.pair.0), scaled(raw.pair.1))),
+            short: plus(own.short, (scaled(raw.short.0), scaled(raw.short.1))),
+            alike: plus(own.alike, raw.alike),
+            both: own.both + raw.both,
+            newest_s: own.newest_s.max(raw.newest_s),
+            turned_s: own.turned_s.max(raw.turned_s),
+            hosts: own.hosts.saturating_add(raw.hosts),
+        });
+    }
+
+    /// Everything in it.
+    #[cfg(any(test, feature = "journal"))]
+    pub(crate) fn raw(&self) -> RawTag {
+        let pair = |of: &AtomicU64| unpack(of.load(Ordering::Relaxed));
+        RawTag {
+            pair: pair(&self.pair),
+            short: pair(&self.short),
+            alike: pair(&self.alike),
+            both: f32::from_bits(self.both.load(Ordering::Relaxed)),
+            newest_s: self.newest_s.load(Ordering::Relaxed),
+            turned_s: self.turned_s.load(Ordering::Relaxed),
+            hosts: self.hosts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Makes it hold `raw`.
+    pub(crate) fn set(&self, raw: &RawTag) {
+        let store = |of: &AtomicU64, (a, b): (f32, f32)| of.store(pack(a, b), Ordering::Relaxed);
+        store(&self.pair, raw.pair);
+        store(&self.short, raw.short);
+        store(&self.alike, raw.alike);
+        self.both.store(raw.both.to_bits(), Ordering::Relaxed);
+        self.newest_s.store(raw.newest_s, Ordering::Relaxed);
+        self.turned_s.store(raw.turned_s, Ordering::Relaxed);
+        self.hosts.store(raw.hosts, Ordering::Relaxed);
+        let weight = if raw.alike.1 > 0.0 { (self.alikeness() as f32).to_bits() } else { 0 };
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(at: Timestamp) -> u32 {
+    u32::try_from(at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_MS: i64 = 86_400_000;
+
+    fn decay() -> Decay {
+        Decay::new(30.0, Timestamp::from_millis(1_800_000_000_000)).unwrap()
+    }
+
+    fn voice(day: i64, success: bool, last: Option<bool>) -> Voice {
+        Voice {
+            tags: [None; 2],
+            fetcher: FetcherId(0),
+            kind: ContentKind::Page,
+            at: Timestamp::from_millis(1_800_000_000_000 + day * DAY_MS),
+            weight: 1.0,
+            success,
+            last,
+            is_first: last.is_none(),
+        }
+    }
+
+    fn read(cell: &TagCell, decay: &Decay, day: i64) -> Heard {
+        cell.read(decay.down(voice(day, true, None).at))
+    }
+
+    #[test]
+    fn no_more_than_two_hundred_attempts_are_remembered_and_they_fade() {
+        let (cell, decay) = (TagCell::default(), decay());
+        (0..1000).for_each(|n| cell.hear(&decay, &voice(0, n % 4 == 0, None), false));
+        let heard = read(&cell, &decay, 0);
+        assert!((heard.total - 200.0).abs() < 0.1 && (heard.success - 50.0).abs() < 1.5, "{heard:?}");
+        assert_eq!(heard.hosts, 1000);
+        assert!((read(&cell, &decay, 30).total - 100.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn five_attempts_that_contradict_all_before_turn_a_vendor_and_nothing_else_does() {
+        let (vendor, other, decay) = (TagCell::default(), TagCell::default(), decay());
+        for n in 0..100 {
+            [(&vendor, true), (&other, false)]
+                .iter()
+                .for_each(|(cell, turns)| cell.hear(&decay, &voice(n / 10, true, None), *turns));
+        }
+        for n in 0..4 {
+            vendor.hear(&decay, &voice(11, false, None), true);
+            assert_eq!(read(&vendor, &decay, 11).turned_s, 0, "{n}");
+        }
+        for _ in 0..4 {
+            vendor.hear(&decay, &voice(12, false, None), true);
+            other.hear(&decay, &voice(12, false, None), false);
+        }
+        let heard = read(&vendor, &decay, 12);
+        assert_eq!(heard.turned_s, seconds(voice(12, true, None).at).max(heard.turned_s).min(heard.turned_s));
+        assert!(heard.turned_s > 0 && heard.total < 11.0 && heard.success / heard.total < 0.6, "{heard:?}");
+        assert_eq!(read(&other, &decay, 12).turned_s, 0);
+    }
+
+    #[test]
+    fn hosts_that_are_alike_weigh_more_than_hosts_of_which_each_is_its_own() {
+        let (alike, apart, decay) = (TagCell::default(), TagCell::default(), decay());
+        assert_eq!(read(&alike, &decay, 0).alike, 4.0);
+        for n in 0..400 {
+            // Of one kind every host succeeds in half of the attempts, of the other half of the hosts in all of them.
+            alike.hear(&decay, &voice(0, n % 2 == 0, Some(n % 4 < 2)), false);
+            apart.hear(&decay, &voice(0, n % 2 == 0, Some(n % 2 == 0)), false);
+        }
+        let weights = [read(&alike, &decay, 0).alike, read(&apart, &decay, 0).alike];
+        assert_eq!(weights, [12.0, 2.0]);
+    }
+
+    #[test]
+    fn what_a_cell_holds_can_be_put_into_another() {
+        let (one, other, decay) = (TagCell::default(), TagCell::default(), decay());
+        for n in 0..30 {
+            one.hear(&decay, &voice(n, n % 3 == 0, (n > 4).then_some(n % 2 == 0)), true);
+        }
+        other.set(&one.raw());
+        assert_eq!(read(&one, &decay, 30), read(&other, &decay, 30));
+        other.clear();
+        assert_eq!(other.raw(), RawTag::default());
+    }
+}

@@ -1,0 +1,119 @@
+//! What a host's answers showed, as its entry remembers it: two tags, each with the day it was last shown.
+//!
+//! Owns the packing of both into eight bytes, and how long they hold. Invariant: reading is one atomic load; a tag whose name has
+//! been given up since is nobody's. Must not know what tags are called.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fetchwise_types::time::Timestamp;
+
+/// A tag that was not shown for so many days is forgotten.
+const FORGOTTEN_AFTER_DAYS: u16 = 60;
+
+/// A tag's number: its place in the table, and how often that place was given to another name. 0 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TagId(u16);
+
+impl TagId {
+    pub(super) fn new(place: u8, generation: u8) -> Self {
+        Self(u16::from(generation) << 8 | u16::from(place))
+    }
+
+    pub(super) fn place(self) -> usize {
+        usize::from(self.0 & 0xff)
+    }
+
+    pub(super) fn generation(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    fn unpack(bits: u64) -> Option<Self> {
+        Some(Self(bits as u16)).filter(|id| id.0 != 0)
+    }
+}
+
+/// What a tag was shown by, which decides what it may tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Blocks.
+    Blocked,
+    /// Content and empty pages.
+    Served,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Blocked, Self::Served];
+
+    fn shift(self) -> u32 {
+        match self {
+            Self::Blocked => 32,
+            Self::Served => 0,
+        }
+    }
+}
+
+/// The two tags of a host, or the last ones of a site.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(AtomicU64);
+
+impl Slots {
+    /// The tag of one side that still holds on `today`, and the day it was last shown.
+    #[inline]
+    pub(crate) fn get(&self, side: Side, today: u16) -> Option<(TagId, u16)> {
+        // Relaxed: one value that stands for itself.
+        let (id, day) = unpack(self.0.load(Ordering::Relaxed), side)?;
+        (today.saturating_sub(day) <= FORGOTTEN_AFTER_DAYS).then_some((id, day))
+    }
+
+    /// Sets the tag of one side, or forgets it. An older showing than the one that is known changes nothing.
+    pub(crate) fn set(&self, side: Side, id: Option<TagId>, day: u16) {
+        let packed = id.map_or(0, |id| u64::from(id.0) | u64::from(day) << 16);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            let is_newer = unpack(bits, side).is_none_or(|(_, known)| known <= day);
+            is_newer.then(|| bits & !(0xffff_ffff << side.shift()) | packed << side.shift())
+        });
+    }
+
+    /// Forgets both.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Both as they are, with the days: for an image.
+    #[cfg(feature = "journal")]
+    pub(crate) fn all(&self) -> [Option<(TagId, u16)>; 2] {
+        let bits = self.0.load(Ordering::Relaxed);
+        Side::BOTH.map(|side| unpack(bits, side))
+    }
+}
+
+fn unpack(bits: u64, side: Side) -> Option<(TagId, u16)> {
+    let half = bits >> side.shift();
+    TagId::unpack(half).map(|id| (id, (half >> 16) as u16))
+}
+
+/// The UTC day of `at`, as slots count it.
+pub(crate) fn day_of(at: Timestamp) -> u16 {
+    u16::try_from(at.utc_day().max(0)).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_tag_replaces_its_side_only_and_is_forgotten_after_sixty_days() {
+        let (slots, one, other) = (Slots::default(), TagId::new(3, 1), TagId::new(200, 7));
+        slots.set(Side::Blocked, Some(one), 20_000);
+        slots.set(Side::Served, Some(other), 20_010);
+        assert_eq!(slots.get(Side::Blocked, 20_060), Some((one, 20_000)));
+        assert_eq!(slots.get(Side::Blocked, 20_061), None);
+        assert_eq!(slots.get(Side::Served, 20_061), Some((other, 20_010)));
+        slots.set(Side::Blocked, Some(other), 19_999);
+        assert_eq!(slots.get(Side::Blocked, 20_000), Some((one, 20_000)), "older news change nothing");
+        slots.set(Side::Blocked, Some(other), 20_000);
+        assert_eq!(slots.get(Side::Blocked, 20_000), Some((other, 20_000)));
+        slots.set(Side::Served, None, 20_011);
+        assert_eq!((slots.get(Side::Served, 20_011), other.place(), other.generation()), (None, 200, 7));
+    }
+}

@@ -1,0 +1,43 @@
+//! Forgetting: what attempts had shown is taken back, and a domain is cleared.
+//!
+//! Must not know why anything is forgotten.
+
+use super::{Evidence, Key};
+#[cfg(feature = "journal")]
+use super::{Observed, Role, domain_of};
+#[cfg(feature = "journal")]
+use crate::evidence::daily_block_counts::Day;
+#[cfg(feature = "journal")]
+use fetchwise_types::registry::Registry;
+
+impl Evidence {
+    /// Takes back what `attempt` had shown. `with_domain` says whether its domain's own entry still has it.
+    #[cfg(feature = "journal")]
+    pub(crate) fn take_back(&self, attempt: &impl Observed, registry: &Registry, with_domain: bool) {
+        let facts = attempt.facts();
+        if let Some((domain, day)) = domain_of(attempt).zip(Day::of(facts.at, facts.is_banned)).filter(|_| with_domain)
+            && let Some(entry) = self.entry(Key::domain(domain), &self.guard())
+        {
+            entry.days.take_back(day);
+        }
+        let Some(moved) = self.moved_by(attempt, registry) else { return };
+        let wants = |role| with_domain || !matches!(role, Role::Domain | Role::Path | Role::Suffix);
+        self.each_cell_of(self, attempt, &moved, wants, |_, cell, role| {
+            cell.take_back(moved.up, &moved.what, role.is_recent());
+        });
+        if let Some(credit) = Self::credited(attempt, registry, &moved) {
+            let wants = |role: Role| role.is_credited() && wants(role);
+            self.each_cell_of(self, attempt, &credit, wants, |_, cell, role| {
+                cell.take_credit_back(credit.up, role.is_recent())
+            });
+        }
+    }
+
+    /// Drops all that is known of a domain: its cells, its paths and suffixes, its pause. What other domains of the site of that
+    /// name have shown stays.
+    pub(crate) fn forget_domain(&self, domain: &str) {
+        if let Some(entry) = self.entry(Key::domain(domain), &self.guard()) {
+            entry.forget_domain();
+        }
+    }
+}

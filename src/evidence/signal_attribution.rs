@@ -1,0 +1,218 @@
+//! What an attempt says about the tags of its host, and what its host is remembered by after it.
+//!
+//! Owns how attempts carry tags: `host_showed` names what was known before the attempt, `host_shows` what its answer showed. Both are
+//! written when it is recorded and read when it is learned from, so that a replay learns what the live process did. Invariant: the
+//! attempt that shows a tag says nothing about it, since that would be to learn that nothing works at a wall. Must not know cells of
+//! tags nor how a decision reads them.
+
+use super::{Entry, Evidence, Guard, Key, Moved, Observed};
+use crate::evidence::decayed_counts::Cell;
+use crate::evidence::host_signal_counts::{Voice, seconds};
+use crate::evidence::host_signal_slots::{Side, TagId, day_of};
+use crate::evidence::host_signals::{Choice, SERVED, Tags};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{Attempt, ErrorType};
+use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic};
+use fetchwise_types::registry::{Class, Registry};
+
+/// A host speaks once a day for each fetcher: an attempt weighs as much of a day as has passed since the last one.
+const DAY_S: f32 = 86_400.0;
+/// What weighs less than a thousandth of an attempt, in the middle of a burst, is not listened to.
+const HEARD_FROM: f32 = 0.001;
+/// Two attempts are compared when so much time lies between them.
+const APART_S: u32 = 1800;
+
+/// What an attempt carries of its host's tags.
+#[derive(Debug, Default)]
+pub(super) struct Showing {
+    showed: [Option<TagId>; 2],
+    shows: [Option<Shown>; 2],
+}
+
+/// What a host is remembered by from now on.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    Nothing,
+    Tag(TagId),
+}
+
+/// What is known of a host at one time: the tag of each side, and the day it was last shown.
+pub(crate) type Known = [Option<(TagId, u16)>; 2];
+
+impl Showing {
+    /// Whether its host had shown anything before it.
+    pub(super) fn was_tagged(&self) -> bool {
+        self.showed != [None; 2]
+    }
+
+    /// What the attempt says, given its fetcher's cell on the host before it.
+    pub(super) fn voice(&self, cell: &Cell, moved: &Moved) -> Option<Voice> {
+        let last = cell.last();
+        let success = moved.what.success;
+        cell.mark(success);
+        let since = last.map(|(at_s, _)| seconds(moved.what.at).saturating_sub(at_s));
+        let share = since.map_or(1.0, |since| (since as f32 / DAY_S).min(1.0));
+        let weight = moved.what.weight as f32 * share;
+        (weight >= HEARD_FROM).then_some(Voice {
+            tags: self.showed,
+            fetcher: moved.fetcher,
+            kind: moved.kind,
+            at: moved.what.at,
+            weight,
+            success,
+            last: last.filter(|_| since >= Some(APART_S)).map(|(_, success)| success),
+            is_first: last.is_none(),
+        })
+    }
+}
+
+impl Evidence {
+    /// All tags.
+    pub(crate) fn tags(&self) -> &Tags {
+        &self.tags
+    }
+
+    /// Adds what an attempt says about the tags of its host.
+    pub(crate) fn hear(&self, voice: &Voice) {
+        self.tags.hear(&self.decay, voice);
+    }
+
+    /// What the host of these entries is remembered by on a day: its own tags. Where it showed no vendor, its site's last one.
+    #[inline]
+    pub(crate) fn known(domain: Option<&Entry>, site: Option<&Entry>, today: u16) -> Known {
+        let own = |side| domain.and_then(|entry| entry.shown.get(side, today));
+        let of_site = || site.and_then(|entry| entry.site_shown.get(Side::Blocked, today));
+        [own(Side::Blocked).or_else(of_site), own(Side::Served)]
+    }
+
+    /// What the attempt carries.
+    pub(super) fn showing(&self, attempt: &impl Observed) -> Showing {
+        let mut showing = Showing::default();
+        let place = |side| usize::from(side == Side::Served);
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            HOST_SHOWED => {
+                let id = self.tags.id(value);
+                showing.showed[place(Tags::side(value))] = Some(id);
+            }
+            HOST_SHOWS => {
+                let shown = if value == SERVED { Shown::Nothing } else { Shown::Tag(self.tags.id(value)) };
+                showing.shows[place(Tags::side(value))] = Some(shown);
+            }
+            _ => {}
+        });
+        showing
+    }
+
+    /// Keeps what the attempt's answer showed. `moved` says when it was.
+    pub(super) fn remember(&self, attempt: &impl Observed, showing: &Showing, moved: &Moved, registry: &Registry) {
+        let mut shows = showing.shows;
+        if !showing.was_tagged() && shows.iter().all(Option::is_none) {
+            // An attempt that was recorded before hosts were remembered by what they showed, or by somebody else.
+            shows = self.shown_by(attempt, moved, registry);
+        }
+        if shows.iter().all(Option::is_none) {
+            return;
+        }
+        let (mut domain, mut site) = (None, None);
+        attempt.each_heuristic(&mut |kind, value| match kind {
+            "domain" => domain = domain.or(Some(value)),
+            "site" => site = Some(value),
+            _ => {}
+        });
+        let Some(domain) = domain else { return };
+        let (guard, at) = (self.guard(), moved.what.at);
+        let entry = self.entry_or_new(Key::domain(domain), at, &guard);
+        let site = site.map(|site| self.entry_or_new(Key::domain(site), at, &guard));
+        let day = day_of(at);
+        for (side, shown) in Side::BOTH.into_iter().zip(shows) {
+            let id = match shown {
+                None => continue,
+                Some(Shown::Nothing) => None,
+                Some(Shown::Tag(id)) => Some(id),
+            };
+            entry.shown.set(side, id, day);
+            if let Some(site) = site {
+                site.site_shown.set(side, id, day);
+            }
+            if side == Side::Blocked && id != showing.showed[0] {
+                entry.unmark();
+            }
+        }
+    }
+
+    /// The vendor or framework that an attempt's own tags show.
+    fn shown_by(&self, attempt: &impl Observed, moved: &Moved, registry: &Registry) -> [Option<Shown>; 2] {
+        let mut shows = [None; 2];
+        if registry.spec(moved.fetcher).is_some_and(|spec| spec.class == Class::Archive) {
+            return shows;
+        }
+        let side = if moved.what.blocked { Side::Blocked } else { Side::Served };
+        attempt.each_heuristic(&mut |kind, value| {
+            let is_primary = if moved.what.blocked { kind.starts_with("block_") } else { kind == "spa_framework" };
+            if is_primary && let Some(name) = Tags::name(side, kind, value) {
+                shows[usize::from(side == Side::Served)] = Some(Shown::Tag(self.tags.id(&name)));
+            }
+        });
+        shows
+    }
+
+    /// What an attempt is to carry of its host, before it is learned from: what the host showed until now, and what it is remembered
+    /// by from now on, where that changes or was last shown on another day. `is_of_url` says which of its tags
+    /// were known before the answer.
+    pub(crate) fn carried(
+        &self,
+        attempt: &Attempt,
+        registry: &Registry,
+        is_of_url: impl Fn(&Heuristic) -> bool,
+    ) -> Vec<Heuristic> {
+        let Some(domain) = attempt.heuristic("domain").filter(|_| attempt.weight > 0.0) else { return Vec::new() };
+        let (guard, today) = (self.guard(), day_of(attempt.attempted_at));
+        let host = Key::domain(domain);
+        let entry = self.entry(host, &guard);
+        let site = self.site_of(attempt, domain, entry, &guard);
+        let mut carried = Vec::new();
+        for (id, _) in Self::known(entry, site, today).into_iter().flatten() {
+            if let Some(name) = self.tags.name_of(id) {
+                carried.push(Heuristic::new(HOST_SHOWED, String::from(name)));
+            }
+        }
+        let is_archive = registry.find(&attempt.fetcher).and_then(|id| registry.spec(id)).map(|spec| spec.class);
+        let Some(side) = side_of(attempt).filter(|_| is_archive != Some(Class::Archive)) else { return carried };
+        let shown = attempt.heuristics.iter().map(|tag| &tag.heuristic).filter(|heuristic| !is_of_url(heuristic));
+        let shown = shown.map(|heuristic| (&*heuristic.kind, &*heuristic.value));
+        let name = match self.tags.choose(side, shown, host.bits()) {
+            Choice::None => return carried,
+            Choice::Nothing => SERVED.to_owned(),
+            Choice::Name(name) => name,
+        };
+        let own = entry.and_then(|entry| entry.shown.get(side, today));
+        let is_known = own.is_some_and(|(id, day)| day == today && self.tags.find(&name) == Some(id));
+        if !is_known {
+            carried.push(Heuristic::new(HOST_SHOWS, name));
+        }
+        carried
+    }
+
+    fn site_of<'g>(
+        &self,
+        attempt: &Attempt,
+        domain: &str,
+        entry: Option<&'g Entry>,
+        guard: &'g Guard<'_>,
+    ) -> Option<&'g Entry> {
+        match attempt.heuristic("site") {
+            Some(site) if site != domain => self.entry(Key::domain(site), guard),
+            _ => entry,
+        }
+    }
+}
+
+/// What an attempt's answer can show: who blocks, or who serves. Other failures show nothing.
+fn side_of(attempt: &Attempt) -> Option<Side> {
+    let is_empty = matches!(attempt.error_type, Some(ErrorType::Known(ErrorKind::WrongTool | ErrorKind::EmptyContent)));
+    match () {
+        () if attempt.is_banned => Some(Side::Blocked),
+        () if attempt.success || is_empty => Some(Side::Served),
+        () => None,
+    }
+}

@@ -1,0 +1,323 @@
+//! Compaction: dropping raw attempts that are too old or forgotten.
+//!
+//! Owns: which records a compaction may drop. Invariant: a record is dropped only when both snapshots hold what it taught. Must
+//! not know how files are replaced.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fetchwise_log::{Brake, Error as LogError, Maintenance, OpenCheck, Progress, RecordRef};
+
+use crate::journal::entry::Entry;
+use crate::journal::error::JournalError;
+use crate::journal::fold::Fold;
+use crate::journal::maintenance::clock_check;
+use crate::journal::maintenance::disk_usage;
+use crate::journal::maintenance::progress::{Phase, Tell};
+use crate::journal::maintenance::snapshot::write;
+use crate::journal::read::{open, pass};
+use crate::journal::recovery_point::Start;
+use crate::journal::schema;
+use crate::journal::tombstones::Forgotten;
+use crate::journal::write::{Journal, JournalOptions};
+use crate::selector::Selector;
+use crate::trace::Span;
+use fetchwise_types::time::Timestamp;
+
+/// Raw attempts are kept for so long unless a caller says otherwise.
+pub const RETAIN_DAYS_DEFAULT: u32 = 90;
+
+/// A crawl compacts in the background from this share of raw attempts that are too old on, unless a caller says otherwise.
+pub const COMPACT_AT_DEFAULT: f64 = 0.25;
+
+/// How to compact.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompactOptions {
+    /// Raw attempts that are older are dropped; what they taught stays.
+    pub retain: Duration,
+    /// Whether to believe a clock that is far ahead of the newest record, although nothing else bears it out.
+    pub trust_clock: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Where raw attempts take more than so many bytes, the oldest of them are dropped, too, whatever their age.
+    pub keep_bytes: Option<u64>,
+    /// The size that segments are merged up to; 64 MiB unless said otherwise.
+    pub segment_bytes: Option<u64>,
+    /// Goes about it with one thread, rests when this says so, and stops when it says so.
+    pub brake: Option<Arc<Brake>>,
+}
+
+impl CompactOptions {
+    /// Rests where it is time to. Whether it is to stop.
+    fn is_stopped(&self) -> bool {
+        self.brake.as_deref().is_some_and(|brake| !brake.breathe())
+    }
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        let retain = Duration::from_secs(u64::from(RETAIN_DAYS_DEFAULT) * 86_400);
+        Self { retain, trust_clock: false, dry_run: false, keep_bytes: None, segment_bytes: None, brake: None }
+    }
+}
+
+/// What a compaction did, or would do. Pairs are before and after.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// Attempts before this were dropped.
+    pub cutoff: Timestamp,
+    /// Attempts.
+    pub attempts: (u64, u64),
+    /// Attempts among those dropped that a tombstone covered.
+    pub forgotten: u64,
+    /// Segments.
+    pub segments: (usize, usize),
+    /// Bytes of segments.
+    pub bytes: (u64, u64),
+    /// Bytes of the newest snapshot.
+    pub snapshot_bytes: u64,
+    /// The decayed weight of all evidence, which compaction does not change: of what was folded, and of the snapshot written.
+    pub weight: (f64, f64),
+    /// Whether a crawler has the directory open: the segment it is writing was left alone.
+    pub beside_writer: bool,
+}
+
+/// Drops raw attempts that are too old or forgotten, and merges small segments, after taking the snapshots that keep what they
+/// taught. Works beside a running crawler, whose last segment is left alone. `selector` as for [`snapshot`](super::snapshot).
+///
+/// # Errors
+/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; [`LogError::Stopped`] when the brake
+/// says so; otherwise as [`snapshot`](super::snapshot).
+/// Killed, stopped or failed at any step, it leaves a journal that opens and has lost nothing.
+pub fn compact(
+    dir: &Path,
+    selector: &Selector,
+    options: &CompactOptions,
+    now: Timestamp,
+    tell: Tell<'_>,
+) -> Result<Compacted, JournalError> {
+    let span = Span::compaction(dir);
+    let _entered = span.enter();
+    let maintenance = Maintenance::lock(dir)?;
+    let beside_writer = maintenance.has_writer()?;
+    let start = Start::newest(dir)?;
+    let mut covered = Covered::now(dir, &start)?;
+    let sealed_seq = sealed_seq(dir)?;
+    let mut fold = Fold::begin(start, selector);
+    fold.brake.clone_from(&options.brake);
+    let cutoff = cutoff(dir, if beside_writer { sealed_seq } else { u64::MAX }, options, now)?;
+    fold.cutoff = fold.cutoff.max(Some(cutoff));
+    let mut at_seal = None;
+    if beside_writer && sealed_seq > fold.covers_seq {
+        fold.advance(dir, selector, sealed_seq, now, &mut |progress| tell(Phase::Folding, progress))?;
+        at_seal = Some(fold.contents(selector, now));
+    }
+    fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |done| tell(Phase::Folding, done))?;
+    if !options.trust_clock {
+        clock_check::check(dir, fold.newest, now)?;
+    }
+    if !beside_writer && !options.dry_run {
+        begin_segment(dir)?;
+        // Opening the journal has rewritten what an earlier writer had not synced before it died. That is on disk now.
+        fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
+    }
+    if fold.covers_seq == 0 {
+        return Ok(Compacted { cutoff, ..Compacted::default() });
+    }
+    let at_end = fold.contents(selector, now);
+    let floor_seq = if beside_writer { sealed_seq } else { fold.covers_seq };
+    let mut report = Compacted { cutoff, beside_writer, ..Compacted::default() };
+    report.weight.0 = at_end.image.weight();
+    if !options.dry_run {
+        if let Some(contents) = at_seal {
+            write(&maintenance, &contents)?;
+            covered.push(contents.covers_seq);
+        }
+        // Both snapshots must hold what is dropped, and the newest one says from when on attempts may be gone.
+        loop {
+            (_, report.snapshot_bytes) = write(&maintenance, &at_end)?;
+            covered.push(at_end.covers_seq);
+            if covered.previous >= floor_seq {
+                break;
+            }
+        }
+    }
+    let written = if options.dry_run { None } else { Start::newest(dir)?.contents };
+    report.weight.1 = written.map_or(report.weight.0, |contents| contents.image.weight());
+    drop(at_end);
+    let done =
+        Drops::find(dir, floor_seq, cutoff, options, tell)?.carry_out(&maintenance, options, now, report, tell)?;
+    span.compacted(done.attempts, done.bytes);
+    Ok(done)
+}
+
+/// What the two snapshots cover.
+#[derive(Clone, Copy, Debug)]
+struct Covered {
+    current: u64,
+    previous: u64,
+}
+
+impl Covered {
+    fn now(dir: &Path, start: &Start) -> Result<Self, JournalError> {
+        let current = start.contents.as_ref().map_or(0, |contents| contents.covers_seq);
+        let previous = fetchwise_log::load_previous_snapshot(dir)?.map_or(0, |found| found.meta().covers_seq);
+        Ok(Self { current, previous })
+    }
+
+    fn push(&mut self, covers_seq: u64) {
+        *self = Self { current: covers_seq, previous: self.current };
+    }
+}
+
+/// The last record that is in a segment which nobody writes to any more.
+fn sealed_seq(dir: &Path) -> Result<u64, JournalError> {
+    let reader = open(dir)?;
+    Ok(reader.segments().last().map_or(0, |last| last.first_seq.saturating_sub(1)))
+}
+
+/// Begins a segment, so that the one before it can be compacted. Nothing to be done where a crawler came first.
+fn begin_segment(dir: &Path) -> Result<(), JournalError> {
+    let options = JournalOptions::default().begin_segment().check(OpenCheck::Tail);
+    match Journal::open(dir, options) {
+        Ok((journal, _)) => journal.close(),
+        Err(JournalError::Log(LogError::Locked { .. })) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// From when on attempts are kept.
+fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
+    let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
+    let Some(keep) = options.keep_bytes else { return Ok(by_age) };
+    let by_room = disk_usage::cutoff(dir, floor_seq, keep, options.brake.as_deref())?;
+    Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
+}
+
+/// Which records a compaction may drop.
+struct Drops {
+    floor_seq: u64,
+    cutoff: Timestamp,
+    /// Tombstones that both snapshots know of.
+    done: Forgotten,
+    /// Those that one of them does not: what they cover is still to be taken back from a snapshot.
+    pending: Forgotten,
+    attempts: u64,
+}
+
+enum Verdict {
+    Keep,
+    Drop,
+    DropAttempt { forgotten: bool },
+}
+
+impl Drops {
+    fn find(
+        dir: &Path,
+        floor_seq: u64,
+        cutoff: Timestamp,
+        options: &CompactOptions,
+        tell: Tell<'_>,
+    ) -> Result<Self, JournalError> {
+        let (done, pending) = (Forgotten::default(), Forgotten::default());
+        let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
+        let total = open(dir)?.segments().map(|segment| segment.bytes).sum();
+        let mut read = 0;
+        pass(dir, |seq, record| {
+            if seq.is_multiple_of(256) && options.is_stopped() {
+                return Ok(());
+            }
+            drops.attempts += u64::from(record.kind == schema::kind::ATTEMPT);
+            let side = if seq <= floor_seq { &mut drops.done } else { &mut drops.pending };
+            read += record.stored_len();
+            if seq % 65_536 == 0 {
+                tell(Phase::Reading, Progress::new(read, total));
+            }
+            side.look(seq, &record)
+        })?;
+        match options.brake.as_deref().is_some_and(Brake::is_stopped) {
+            // Tombstones may have been passed over.
+            true => Err(LogError::Stopped.into()),
+            false => Ok(drops),
+        }
+    }
+
+    /// What cannot be read, because a newer release wrote it, is kept.
+    fn judge(&self, seq: u64, record: &RecordRef<'_>) -> Verdict {
+        if record.schema > schema::version_of(record.kind) {
+            return Verdict::Keep;
+        }
+        match record.kind {
+            schema::kind::ATTEMPT => {
+                let Ok(Some(attempt)) = schema::attempt(record.kind, record.schema, record.payload) else {
+                    return Verdict::Keep;
+                };
+                let by =
+                    |all: &Forgotten| all.covers_link(seq, attempt.link()) || all.covers_domain(seq, attempt.domain());
+                match (by(&self.done), by(&self.pending)) {
+                    (true, _) => Verdict::DropAttempt { forgotten: true },
+                    (false, false) if attempt.at() < self.cutoff => Verdict::DropAttempt { forgotten: false },
+                    _ => Verdict::Keep,
+                }
+            }
+            // Both snapshots hold the last state of each link, host, heuristic and pace.
+            schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE | schema::kind::PACE => {
+                Verdict::Drop
+            }
+            // All that an old tombstone covers was dropped by earlier compactions.
+            schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
+                Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,
+                _ => Verdict::Keep,
+            },
+            // The snapshots know what came of it; who looks back wants to see for as long as attempts are kept that it was done.
+            schema::kind::RELEASE => match schema::decode(record.kind, record.schema, record.payload) {
+                Ok(Entry::Release(release)) if release.at < self.cutoff => Verdict::Drop,
+                _ => Verdict::Keep,
+            },
+            _ => Verdict::Keep,
+        }
+    }
+
+    fn carry_out(
+        self,
+        maintenance: &Maintenance,
+        options: &CompactOptions,
+        now: Timestamp,
+        mut report: Compacted,
+        tell: Tell<'_>,
+    ) -> Result<Compacted, JournalError> {
+        let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
+        // It was checked before anything was written.
+        log_options.max_jump = None;
+        log_options.brake.clone_from(&options.brake);
+        if let Some(bytes) = options.segment_bytes {
+            (log_options.segment_bytes, log_options.small_bytes) = (bytes, log_options.small_bytes.min(bytes / 4));
+        }
+        log_options.dry_run = options.dry_run;
+        log_options.suppose_covered = self.floor_seq;
+        log_options.suppose_sealed = !report.beside_writer;
+        // Each record is shown once to be counted. Those of a segment that is written anew are shown a second time.
+        let (mut counted, mut dropped) = (0, 0);
+        let mut keep = |seq: u64, record: RecordRef<'_>| {
+            let verdict = self.judge(seq, &record);
+            if seq > counted {
+                counted = seq;
+                if let Verdict::DropAttempt { forgotten } = verdict {
+                    dropped += 1;
+                    report.forgotten += u64::from(forgotten);
+                }
+            }
+            matches!(verdict, Verdict::Keep)
+        };
+        let done = maintenance.compact(&log_options, &mut keep, &mut |progress| tell(Phase::Compacting, progress))?;
+        Ok(Compacted {
+            attempts: (self.attempts, self.attempts - dropped),
+            segments: done.segments,
+            bytes: done.bytes,
+            ..report
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Forgetting a domain or a link.
+//!
+//! Owns: the tombstone, and what is counted for whoever asked. Invariant: nothing is written when nothing is known. Must not know
+//! how evidence is taken back.
+
+use std::path::Path;
+
+use fetchwise_log::OpenCheck;
+
+use crate::journal::entry::{Entry, Tombstone, TombstoneTarget};
+use crate::journal::error::JournalError;
+use crate::journal::read::replay;
+use crate::journal::recovery_point::Start;
+use crate::journal::tombstones::Forgotten;
+use crate::journal::write::{Journal, JournalOptions};
+use fetchwise_types::time::Timestamp;
+
+/// What was forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forgot {
+    /// Attempts that are still in the log, and go at the next compaction.
+    pub attempts: u64,
+    /// Records of pauses and risk.
+    pub states: u64,
+    /// Whether a snapshot had evidence of the domain.
+    pub in_snapshot: bool,
+}
+
+impl Forgot {
+    /// Whether there was anything to forget.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Forgets a domain or a link: its evidence at once, its raw attempts at the next compaction. Writes nothing when nothing is
+/// known of it.
+///
+/// # Errors
+/// Locked by a crawler, damaged, or what the system says.
+pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<Forgot, JournalError> {
+    let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
+    let forgot = would_forget(dir, &target)?;
+    if !forgot.is_nothing() {
+        journal.append_tombstone(&Tombstone { target, at: now })?;
+    }
+    journal.close()?;
+    Ok(forgot)
+}
+
+/// What there is to forget of a domain or a link, for whoever has the journal open and writes the tombstone himself. Goes through the
+/// whole log, beside its writer.
+///
+/// # Errors
+/// Damaged, or what the system says.
+pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, JournalError> {
+    would_forget_links(dir, target, &mut |_| {})
+}
+
+/// The same, and calls `link` with the name of each link whose state goes, some of them more than once: a name need not show whose it is.
+///
+/// # Errors
+/// As [`would_forget`].
+pub fn would_forget_links(
+    dir: &Path,
+    target: &TombstoneTarget,
+    link: &mut dyn FnMut(&str),
+) -> Result<Forgot, JournalError> {
+    let mut forgot = Forgot::default();
+    let mut seen = Forgotten::default();
+    seen.add(u64::MAX, target.clone());
+    replay(dir, |seq, entry| {
+        if seen.covers(seq, &entry) {
+            match entry {
+                Entry::Attempt(_) => forgot.attempts += 1,
+                Entry::Link(of) => {
+                    forgot.states += 1;
+                    link(&of.link);
+                }
+                _ => forgot.states += 1,
+            }
+        }
+    })?;
+    if let Some(contents) = Start::newest(dir)?.contents {
+        match target {
+            TombstoneTarget::Domain(domain) => {
+                contents.links.iter().filter(|of| of.domain == *domain).for_each(|of| link(&of.link));
+                forgot.in_snapshot = contents.image.has_domain(domain)
+                    || contents.hosts.iter().any(|host| host.domain == *domain)
+                    || contents.paces.iter().any(|pace| pace.level == 0 && pace.name == *domain)
+                    || contents.links.iter().any(|link| link.domain == *domain);
+            }
+            TombstoneTarget::Link(link) => {
+                forgot.in_snapshot = contents.links.iter().any(|known| known.link == *link);
+            }
+        }
+    }
+    Ok(forgot)
+}

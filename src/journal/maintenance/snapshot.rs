@@ -1,0 +1,80 @@
+//! Taking a snapshot.
+//!
+//! Owns: what a snapshot is taken of. Invariant: only of records that are on disk. Must not know how its file is written.
+
+use std::path::{Path, PathBuf};
+
+use fetchwise_log::Maintenance;
+
+use crate::journal::error::JournalError;
+use crate::journal::fold::Fold;
+use crate::journal::maintenance::progress::{Phase, Tell};
+use crate::journal::recovery_point::Start;
+use crate::journal::snapshot::{Contents, sections};
+use crate::selector::Selector;
+use fetchwise_types::time::Timestamp;
+
+/// A snapshot that was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Taken {
+    /// It holds what the records up to here taught.
+    pub covers_seq: u64,
+    /// Records folded since the snapshot before it.
+    pub records: u64,
+    /// Keys with evidence.
+    pub entries: u64,
+    /// Cells: one for each key, kind of page and fetcher.
+    pub cells: u64,
+    /// Links at risk or paused.
+    pub links: u64,
+    /// Hosts that are or were paused.
+    pub hosts: u64,
+    /// The file; none when there was nothing new to write.
+    pub file: Option<PathBuf>,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Takes a snapshot of the journal in `dir`, so that the next start reads it and what came later only. `selector` is a new one
+/// with the half-life and priors to be used. Does nothing when there is no record behind the newest snapshot.
+///
+/// # Errors
+/// [`JournalError::is_refusal`] when the journal is damaged, or another maintenance command runs; or what the system says.
+pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>) -> Result<Taken, JournalError> {
+    let maintenance = Maintenance::lock(dir)?;
+    let start = Start::newest(dir)?;
+    let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
+    let mut fold = Fold::begin(start, selector);
+    // Records that a living writer has not synced yet are left to the next snapshot.
+    let upto = fetchwise_log::durable_seq(dir)?;
+    fold.advance(dir, selector, upto, now, &mut |progress| tell(Phase::Folding, progress))?;
+    let contents = fold.contents(selector, now);
+    let meta = contents.meta();
+    let is_same =
+        known.is_some_and(|known| known.covers_seq == meta.covers_seq && known.config_hash == meta.config_hash);
+    if fold.covers_seq == 0 || is_same {
+        return Ok(taken(&contents, fold.replayed.entries));
+    }
+    let (file, bytes) = write(&maintenance, &contents)?;
+    Ok(Taken { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
+}
+
+fn taken(contents: &Contents, records: u64) -> Taken {
+    Taken {
+        covers_seq: contents.covers_seq,
+        records,
+        entries: contents.image.entries.len() as u64,
+        cells: contents.image.cells.len() as u64,
+        links: contents.links.len() as u64,
+        hosts: contents.hosts.len() as u64,
+        file: None,
+        bytes: 0,
+    }
+}
+
+/// Writes a snapshot and returns the file and its length.
+pub(super) fn write(maintenance: &Maintenance, contents: &Contents) -> Result<(PathBuf, u64), JournalError> {
+    let encoded = contents.encode();
+    Ok(maintenance.write_snapshot(&contents.meta(), &sections(&encoded))?)
+}

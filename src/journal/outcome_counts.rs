@@ -1,0 +1,59 @@
+//! How many attempts of each fetcher ended how: all that the log has taken, those that a compaction has dropped since included, and
+//! those that somebody wanted forgotten left out.
+//!
+//! Must not know what attempts teach.
+
+use crate::metrics::recorder::outcomes::OUTCOMES;
+#[cfg(feature = "metrics")]
+use crate::selector::Selector;
+
+/// Counts by fetcher and outcome.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    rows: Vec<(String, [u64; OUTCOMES])>,
+}
+
+impl Tally {
+    /// Counts so many more attempts of `fetcher` that ended so.
+    pub(super) fn add(&mut self, fetcher: &str, outcome: usize, attempts: u64) {
+        // A fetcher without any has no row: what is written and read again is the same.
+        if attempts == 0 {
+            return;
+        }
+        let known = self.rows.iter().position(|(name, _)| name == fetcher);
+        let row = known.unwrap_or_else(|| {
+            self.rows.push((fetcher.to_owned(), [0; OUTCOMES]));
+            self.rows.len() - 1
+        });
+        let count = &mut self.rows[row].1[outcome.min(OUTCOMES - 1)];
+        *count = count.saturating_add(attempts);
+    }
+
+    /// Counts one less.
+    pub(super) fn take_back(&mut self, fetcher: &str, outcome: usize) {
+        if let Some((_, counts)) = self.rows.iter_mut().find(|(name, _)| name == fetcher) {
+            let count = &mut counts[outcome.min(OUTCOMES - 1)];
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Adds what another thread has counted.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.each(|fetcher, outcome, attempts| self.add(fetcher, outcome, attempts));
+    }
+
+    /// Shows every count.
+    pub(super) fn each<'t>(&'t self, mut show: impl FnMut(&'t str, usize, u64)) {
+        for (fetcher, counts) in &self.rows {
+            for (outcome, attempts) in counts.iter().enumerate().filter(|(_, attempts)| **attempts > 0) {
+                show(fetcher, outcome, *attempts);
+            }
+        }
+    }
+
+    /// Tells the selector, whose counts go on from there.
+    #[cfg(feature = "metrics")]
+    pub(super) fn tell(&self, selector: &Selector) {
+        self.each(|fetcher, outcome, attempts| selector.found(fetcher, outcome, attempts));
+    }
+}

@@ -1,0 +1,85 @@
+//! What is forgotten: all tombstones of a log, and what they cover.
+//!
+//! Owns: the rule that a tombstone covers what lies before it, and nothing that comes later. Must not know: where evidence of
+//! what it covers has gone.
+
+use std::collections::HashMap;
+
+use fetchwise_log::RecordRef;
+
+use super::entry::{Entry, ReleaseTarget, TombstoneTarget};
+use super::schema::{self, SchemaError};
+use fetchwise_types::attempt::bounds::link_name;
+
+fn keep_last(all: &mut HashMap<String, u64>, name: String, seq: u64) {
+    let last = all.entry(name).or_default();
+    *last = seq.max(*last);
+}
+
+/// All tombstones of a log: what lies before the last one of its target is forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Forgotten {
+    domains: HashMap<String, u64>,
+    links: HashMap<String, u64>,
+}
+
+impl Forgotten {
+    /// Takes a tombstone with its sequence number.
+    pub(super) fn add(&mut self, seq: u64, target: TombstoneTarget) {
+        match target {
+            TombstoneTarget::Domain(domain) => keep_last(&mut self.domains, domain, seq),
+            TombstoneTarget::Link(link) => {
+                // Attempts are recorded under another spelling of some links than states are.
+                let recorded = link_name(&link).into_owned();
+                keep_last(&mut self.links, recorded, seq);
+                keep_last(&mut self.links, link, seq);
+            }
+        }
+    }
+
+    /// Whether the entry with the sequence number `seq` is forgotten.
+    pub(super) fn covers(&self, seq: u64, entry: &Entry) -> bool {
+        match entry {
+            Entry::Attempt(attempt) => {
+                self.covers_link(seq, &attempt.link) || self.covers_domain(seq, attempt.heuristic("domain"))
+            }
+            Entry::Link(entry) => self.covers_link(seq, &entry.link) || self.covers_domain(seq, Some(&entry.domain)),
+            Entry::Host(host) => self.covers_domain(seq, Some(&host.domain)),
+            Entry::Pace(pace) => pace.level == 0 && self.covers_domain(seq, Some(&pace.name)),
+            Entry::Release(release) => match &release.target {
+                ReleaseTarget::Host(domain) => self.covers_domain(seq, Some(domain)),
+                ReleaseTarget::Link(link) => self.covers_link(seq, link),
+            },
+            Entry::Importance(_) | Entry::Tombstone(_) => false,
+        }
+    }
+
+    /// Whether what the record `seq` says of `link` is forgotten.
+    pub(super) fn covers_link(&self, seq: u64, link: &str) -> bool {
+        !self.links.is_empty() && self.links.get(link).is_some_and(|last| seq < *last)
+    }
+
+    /// Whether what the record `seq` says of `domain` is forgotten.
+    pub(super) fn covers_domain(&self, seq: u64, domain: Option<&str>) -> bool {
+        let last = || self.domains.get(domain?);
+        !self.domains.is_empty() && last().is_some_and(|last| seq < *last)
+    }
+
+    /// What was forgotten after the record `seq`.
+    pub(super) fn after(&self, seq: u64) -> Vec<(u64, TombstoneTarget)> {
+        let after = |(name, last): (&String, &u64)| (*last > seq).then(|| (*last, name.clone()));
+        let domains = self.domains.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Domain(name)));
+        let links = self.links.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Link(name)));
+        domains.chain(links).collect()
+    }
+
+    /// Takes a record that is a tombstone.
+    pub(super) fn look(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
+        if record.kind == schema::kind::TOMBSTONE
+            && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?
+        {
+            self.add(seq, tombstone.target);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Giving a family's rows to an encoder.
+//!
+//! Invariant: a family is given with the labels that it is listed with. Must not know what is counted.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+
+use super::families::{Family, Kind};
+use crate::metrics::recorder::durations::Durations;
+
+/// Up to here every whole number is one in `f64`, too.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The values of a row's labels.
+pub(super) type Values<'v> = Vec<&'v str>;
+
+pub(super) struct Give<'e>(pub(super) DescriptorEncoder<'e>);
+
+impl Give<'_> {
+    /// A family without labels.
+    pub(super) fn one(&mut self, family: &Family, value: f64) -> fmt::Result {
+        self.rows(family, [(Vec::new(), value)])
+    }
+
+    /// A family with a row for each combination of labels.
+    pub(super) fn rows<'v>(
+        &mut self,
+        family: &Family,
+        rows: impl IntoIterator<Item = (Values<'v>, f64)>,
+    ) -> fmt::Result {
+        self.each(family, rows, |encoder, value| match family.kind {
+            Kind::Counter => encoder.encode_counter::<[(&str, &str); 0], _, f64>(&(*value as u64), None),
+            _ if value.fract() == 0.0 && value.abs() < WHOLE_MAX => encoder.encode_gauge(&(*value as i64)),
+            _ => encoder.encode_gauge(value),
+        })
+    }
+
+    /// A family of distributions.
+    pub(super) fn histograms<'v>(
+        &mut self,
+        family: &Family,
+        rows: impl IntoIterator<Item = (Values<'v>, &'v Durations)>,
+    ) -> fmt::Result {
+        self.each(family, rows, |encoder, durations| durations.give(encoder))
+    }
+
+    fn each<'v, V>(
+        &mut self,
+        family: &Family,
+        rows: impl IntoIterator<Item = (Values<'v>, V)>,
+        mut value: impl FnMut(&mut MetricEncoder<'_>, &V) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        let kind = match family.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        let mut encoder = self.0.encode_descriptor(family.name, family.help, None, kind)?;
+        for (values, of) in rows {
+            match labels(family, &values).as_slice() {
+                [] => value(&mut encoder, &of)?,
+                labels => value(&mut encoder.encode_family(&labels)?, &of)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn labels<'v>(family: &Family, values: &[&'v str]) -> Vec<(&'static str, &'v str)> {
+    debug_assert_eq!(family.labels.len(), values.len(), "{}", family.name);
+    family.labels.iter().copied().zip(values.iter().copied()).collect()
+}

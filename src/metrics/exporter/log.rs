@@ -1,0 +1,84 @@
+//! How the log is doing: what it knows itself, and what lies in its directory.
+//!
+//! Must not read any record.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use fetchwise_log::{Health, Reader};
+
+use super::families;
+use crate::journal::Journal;
+use crate::metrics::exporter::encode::Give;
+
+/// What lies in the directory.
+#[derive(Debug, Default)]
+struct Files {
+    written: usize,
+    rewritten: usize,
+    segment_bytes: u64,
+    snapshot_bytes: u64,
+    /// Since 1970.
+    snapshot_at: Option<Duration>,
+    rewritten_at: Option<Duration>,
+}
+
+impl Files {
+    /// Looks at the directory: some ten microseconds for each segment. What cannot be read is left out; the log says itself what is
+    /// wrong with it.
+    fn look(dir: &Path) -> Self {
+        let mut files = Self::default();
+        let changed = |file: &Path| fs::metadata(file).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok();
+        let reader = Reader::open(dir).ok();
+        for segment in reader.iter().flat_map(Reader::segments) {
+            files.segment_bytes += segment.bytes;
+            if segment.rewritten {
+                files.rewritten += 1;
+                files.rewritten_at = files.rewritten_at.max(changed(&dir.join(&segment.file)));
+            } else {
+                files.written += 1;
+            }
+        }
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with("snap-")) {
+                files.snapshot_bytes += entry.metadata().map_or(0, |meta| meta.len());
+                files.snapshot_at = files.snapshot_at.max(changed(&entry.path()));
+            }
+        }
+        files
+    }
+}
+
+/// Gives all that there is to say of `journal`.
+pub(super) fn give(give: &mut Give<'_>, journal: &Journal) -> fmt::Result {
+    let log = journal.metrics();
+    let is_healthy = matches!(journal.health(), Health::Good);
+    give.one(&families::LOG_HEALTHY, f64::from(u8::from(is_healthy)))?;
+    give.one(&families::LOG_APPENDED, log.appended as f64)?;
+    give.one(&families::LOG_LOST, journal.lost().records as f64)?;
+    give.one(&families::LOG_QUEUED, log.queued_records as f64)?;
+    give.one(&families::LOG_QUEUED_BYTES, log.queued_bytes as f64)?;
+    let unsynced = (log.written_seq + log.queued_records).saturating_sub(log.durable_seq);
+    give.one(&families::LOG_LAG, unsynced as f64)?;
+    give.one(&families::LOG_WRITTEN_BYTES, log.bytes as f64)?;
+    give.one(&families::LOG_SYNCS, log.syncs as f64)?;
+    if log.synced_ms > 0 {
+        give.one(&families::LOG_SYNCED, log.synced_ms as f64 / 1e3)?;
+    }
+    give.one(&families::LOG_FAILURES, log.failures as f64)?;
+    let files = Files::look(journal.dir());
+    let segments = [(vec!["written"], files.written as f64), (vec!["compacted"], files.rewritten as f64)];
+    give.rows(&families::LOG_SEGMENTS, segments)?;
+    give.one(&families::LOG_SEGMENT_BYTES, files.segment_bytes as f64)?;
+    give.one(&families::LOG_SNAPSHOT_BYTES, files.snapshot_bytes as f64)?;
+    if let Some(at) = files.snapshot_at {
+        give.one(&families::LOG_SNAPSHOT, at.as_secs_f64())?;
+    }
+    if let Some(at) = files.rewritten_at {
+        give.one(&families::LOG_COMPACTED, at.as_secs_f64())?;
+    }
+    Ok(())
+}

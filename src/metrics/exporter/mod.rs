@@ -1,0 +1,191 @@
+//! What is counted, for Prometheus: a [`Collector`] that a crawler registers in its own registry of `prometheus-client`.
+//!
+//! Counts are atomics that the selector and its visits add to; everything else is looked up when somebody scrapes. Invariants: what
+//! is shown has a bounded number of rows, whatever hosts, vendors and importers make up, and no row is for a domain; text from outside
+//! is the value of a label and nothing else. Must not decide anything. `docs/metrics.md` says what each of them is good for.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fetchwise::metrics::Metrics;
+//! use fetchwise::{Selector, answer::Outcome, visit::Step};
+//! use prometheus_client::{encoding::text, registry::Registry};
+//!
+//! let selector = Arc::new(Selector::builder().build()?);
+//! let mut registry = Registry::default();
+//! Metrics::new(Arc::clone(&selector)).register(&mut registry);
+//!
+//! let url = url::Url::parse("https://example.org/").unwrap();
+//! let mut visit = selector.visit(&url)?;
+//! while let Step::Fetch(fetch) = visit.next() {
+//!     visit.report(fetch, Outcome::Content);
+//! }
+//! let mut page = String::new();
+//! text::encode(&mut page, &registry).unwrap();
+//! assert!(page.contains(r#"fetchwise_attempts_total{fetcher="direct_access",outcome="content"} 1"#));
+//! # Ok::<(), fetchwise::Error>(())
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+#[cfg(feature = "journal")]
+use crate::journal::Journal;
+use crate::metrics::exporter::encode::Give;
+use crate::metrics::recorder::counts;
+use crate::metrics::recorder::counts::{ENDS, FETCHERS, OTHER_FETCHER, SOURCES, Via, WAITS, read};
+use crate::metrics::recorder::outcomes::{OUTCOMES, outcome_name};
+use crate::metrics::recorder::{PauseCause, ProbeEnd};
+use crate::selector::Selector;
+use fetchwise_types::registry::FetcherId;
+
+mod encode;
+mod families;
+#[cfg(feature = "journal")]
+mod log;
+
+pub use crate::metrics::recorder::durations::Durations;
+pub use families::{Family, Kind};
+
+/// The metrics of a selector, of the visits that it has led, and of the journal that it records to.
+#[derive(Debug)]
+pub struct Metrics {
+    selector: Arc<Selector>,
+    #[cfg(feature = "journal")]
+    journal: Option<Arc<Journal>>,
+}
+
+impl Metrics {
+    /// Those of `selector`.
+    pub fn new(selector: Arc<Selector>) -> Self {
+        Self {
+            selector,
+            #[cfg(feature = "journal")]
+            journal: None,
+        }
+    }
+
+    /// Those of `journal`, too: its lag, its health, its size on disk. They hold on to it for as long as they are registered.
+    #[cfg(feature = "journal")]
+    #[must_use]
+    pub fn with_journal(self, journal: Arc<Journal>) -> Self {
+        Self { journal: Some(journal), ..self }
+    }
+
+    /// Puts them into `registry`.
+    pub fn register(self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self));
+    }
+
+    /// Everything that there can be to see, those of a journal included.
+    pub fn families() -> &'static [Family] {
+        families::ALL
+    }
+
+    /// The name of a row of fetchers.
+    fn fetcher(&self, row: usize) -> &str {
+        match u16::try_from(row) {
+            Ok(id) if row < OTHER_FETCHER => self.selector.fetcher_name(FetcherId(id)),
+            _ => "other",
+        }
+    }
+
+    fn decisions(&self, give: &mut Give<'_>) -> fmt::Result {
+        let counts = self.selector.meter().counts();
+        let mut rows = Vec::new();
+        for (via, via_name) in Via::NAMES.iter().enumerate() {
+            for source in 0..SOURCES {
+                for fetcher in 0..FETCHERS {
+                    let count = counts.decisions(via, source, fetcher);
+                    if count > 0 {
+                        // Decisions to ask for nothing have no fetcher.
+                        let name = if fetcher == OTHER_FETCHER { "" } else { self.fetcher(fetcher) };
+                        rows.push((vec![*via_name, counts::source_name(source), name], count as f64));
+                    }
+                }
+            }
+        }
+        give.rows(&families::DECISIONS, rows)
+    }
+
+    fn attempts(&self, give: &mut Give<'_>) -> fmt::Result {
+        let counts = self.selector.meter().counts();
+        let mut rows = Vec::new();
+        for fetcher in 0..FETCHERS {
+            for outcome in 0..OUTCOMES {
+                let count = counts.attempts(fetcher, outcome);
+                // A candidate that nobody has tried yet is there as one that has delivered nothing.
+                let is_candidate = outcome == 0 && fetcher < self.selector.candidates().count();
+                if count > 0 || is_candidate {
+                    rows.push((vec![self.fetcher(fetcher), outcome_name(outcome)], count as f64));
+                }
+            }
+        }
+        give.rows(&families::ATTEMPTS, rows)?;
+        let names = || self.selector.candidates().map(|(_, spec)| &*spec.name).chain(["other"]);
+        let durations = names()
+            .zip(counts.durations())
+            .flat_map(|(name, [delivered, not])| [(vec![name, "true"], delivered), (vec![name, "false"], not)]);
+        give.histograms(&families::DURATIONS, durations)?;
+        give.rows(&families::COSTS, self.selector.candidates().map(|(_, spec)| (vec![&*spec.name], spec.cost)))?;
+        let vendors = counts.blocks.all();
+        give.rows(&families::BLOCKS, vendors.iter().map(|(name, count)| (vec![name.as_str()], *count as f64)))
+    }
+
+    fn visits(&self, give: &mut Give<'_>) -> fmt::Result {
+        let counts = self.selector.meter().counts();
+        let rows = |names: &'static [&'static str], all: &[std::sync::atomic::AtomicU64]| -> Vec<_> {
+            names.iter().zip(all).map(|(name, count)| (vec![*name], read(count) as f64)).collect()
+        };
+        give.rows(&families::PROBES, rows(&ProbeEnd::NAMES, &counts.probes))?;
+        // Read in this order, so that none has ended that has not begun.
+        let ended: u64 = counts.visits.iter().map(read).sum();
+        let begun = read(&counts.visits_begun);
+        give.rows(&families::VISITS, rows(&ENDS, &counts.visits))?;
+        give.one(&families::VISITS_UNDER_WAY, begun.saturating_sub(ended) as f64)?;
+        let [delivered, not] = &counts.visit_durations;
+        give.histograms(&families::VISIT_DURATIONS, [(vec!["true"], delivered), (vec!["false"], not)])?;
+        give.rows(&families::WAITS, rows(&WAITS, &counts.waits))?;
+        give.rows(&families::HOST_PAUSES, rows(&PauseCause::NAMES, &counts.host_pauses))?;
+        let (selector, now) = (&*self.selector, self.selector.now());
+        give.one(&families::HOSTS_PAUSED, selector.state().hosts.paused(selector, now) as f64)?;
+        give.one(&families::LINK_PAUSES, read(&counts.link_pauses) as f64)?;
+        give.one(&families::LINKS_AT_RISK, selector.state().links.len() as f64)?;
+        if let Some(pace) = selector.pace() {
+            give.rows(&families::PACE_TRIPS, rows(&["host", "site", "address"], &counts.pace_trips))?;
+            give.one(&families::PACE_DOUBTS, read(&counts.pace_doubts) as f64)?;
+            paces(give, &pace.summary(now))?;
+        }
+        Ok(())
+    }
+}
+
+fn paces(give: &mut Give<'_>, paces: &fetchwise_pace::Summary) -> fmt::Result {
+    let (held, all) = (paces.held as f64, paces.rates.len() as f64);
+    give.rows(&families::PACE_HOSTS, [(vec!["held"], held), (vec!["open"], all - held)])?;
+    give.one(&families::PACE_IN_FLIGHT, paces.in_flight as f64)?;
+    let quantiles = [("0.1", 0.1), ("0.5", 0.5), ("0.9", 0.9)];
+    let rate = |(name, share)| Some((vec![name], f64::from(paces.quantile(share)?)));
+    give.rows(&families::PACE_RATES, quantiles.into_iter().filter_map(rate))
+}
+
+impl Collector for Metrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut give = Give(encoder);
+        give.rows(&families::BUILD, [(vec![env!("CARGO_PKG_VERSION")], 1.0)])?;
+        self.decisions(&mut give)?;
+        self.attempts(&mut give)?;
+        self.visits(&mut give)?;
+        give.one(&families::KEYS, self.selector.keys() as f64)?;
+        give.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
+        give.one(&families::CLAMPED, self.selector.clamped_attempts() as f64)?;
+        #[cfg(feature = "journal")]
+        if let Some(journal) = &self.journal {
+            log::give(&mut give, journal)?;
+        }
+        Ok(())
+    }
+}

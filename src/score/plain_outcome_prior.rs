@@ -1,0 +1,91 @@
+//! What the plain fetcher met on a site says something about all other fetchers there, before any of them has been tried.
+//!
+//! A host may be open, behind a wall, or filled by scripts. The outcomes of plain requests show which: blocks mean a wall, empty
+//! pages mean scripts, content means neither. How the other fetchers do after a block or an empty page is known from all other
+//! hosts (the evidence of the hints). So two captchas send the next URL straight to stealth, although the browser has never failed
+//! on this host. Must not know for which level it is asked.
+
+use super::estimate::{Candidates, Step, Trace, Walk};
+use crate::evidence::{Entry, Group, Weights};
+use fetchwise_types::attempt::Hint;
+use fetchwise_types::registry::{CANDIDATES_MAX, Class};
+
+/// With fewer decayed failures than this, the estimates stay as they are.
+const FAILURES_MIN: f64 = 0.1;
+
+impl Walk<'_> {
+    /// Moves the estimates of all candidates but the plain one towards how they do where the plain one meets what it has met under
+    /// `entry`, with the group `also` added. Where the host has shown whose wall it is, how they do there is known better than how they
+    /// do after a block anywhere.
+    pub(super) fn pull_by_what_was_met(
+        &self,
+        candidates: &mut Candidates<'_>,
+        entry: Option<&Entry>,
+        also: Option<Group>,
+        is_walled: bool,
+        trace: &mut impl Trace,
+    ) {
+        let weight = self.settings.met_weight;
+        let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
+        let Some(of_plain) = candidates.iter().find(|c| c.spec.class == Class::Plain) else { return };
+        let (plain, turned_s) = (of_plain.id, of_plain.turned_s);
+        let mut met = Weights::default();
+        entry.each_weights(self.own, also, self.down, |id, weights| {
+            if id == plain {
+                met = *weights;
+            }
+        });
+        let failed = met.alert_total - met.alert_success;
+        if failed < FAILURES_MIN || met.newest_s < turned_s {
+            return;
+        }
+        // Blocks are kept as exact weights only: their share of all failures is applied to the failures of the alert pair.
+        let share = met.blocked / (met.total - met.success).max(f64::MIN_POSITIVE);
+        let blocked = failed * share.clamp(0.0, 1.0);
+        let empty = failed - blocked;
+        let after_block = self.after(Hint::Blocked);
+        let after_empty = self.after(Hint::Empty);
+        let name = candidates.get(plain.index()).map_or("", |c| &*c.spec.name);
+        for c in candidates.iter_mut().filter(|c| c.id != plain) {
+            let chance = |(success, total): (f64, f64)| {
+                (success + self.settings.level_weight * c.success) / (total + self.settings.level_weight)
+            };
+            let past_wall = if is_walled { c.success } else { chance(after_block[c.id.index()]) };
+            let there = past_wall * blocked + chance(after_empty[c.id.index()]) * empty;
+            let (success, total) = (met.alert_success * c.success + there, met.alert_success + failed);
+            let before = c.success;
+            c.success = (success + weight * before) / (total + weight);
+            trace.step(Step {
+                kind: "met_here",
+                value: name,
+                fetcher: c.id,
+                success,
+                total,
+                exact_success: success,
+                exact_total: total,
+                blocked: 0.0,
+                attempts: 0,
+                estimate_before: before,
+                estimate_after: c.success,
+                tag: None,
+            });
+        }
+    }
+
+    /// Successes and attempts of each candidate where the attempt before it ended as `hint` says, pseudo-attempts included.
+    fn after(&self, hint: Hint) -> [(f64, f64); CANDIDATES_MAX] {
+        let mut sums = [(0.0, 0.0); CANDIDATES_MAX];
+        for &(id, success, total) in self.priors.of_hint(hint) {
+            if let Some(sum) = sums.get_mut(id.index()) {
+                *sum = (success, total);
+            }
+        }
+        self.evidence.hint(hint).for_each(self.own, |id, cell| {
+            if let Some(sum) = sums.get_mut(id.index()) {
+                let weights = cell.read(self.down);
+                *sum = (sum.0 + weights.success, sum.1 + weights.total);
+            }
+        });
+        sums
+    }
+}

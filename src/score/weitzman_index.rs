@@ -1,0 +1,57 @@
+//! The worth of trying a fetcher at some cost, as pure arithmetic: it keeps no state and reads no clock.
+
+use super::Settings;
+use fetchwise_types::registry::FetcherSpec;
+
+/// The least chance of success that is calculated with, so that an index stays finite.
+const CHANCE_MIN: f64 = 1e-6;
+
+/// The chance of success, lowered by the configured doubt.
+#[inline]
+pub(crate) fn doubted(success: f64, settings: &Settings) -> f64 {
+    ((success - settings.phi) / (1.0 - settings.phi)).max(CHANCE_MIN)
+}
+
+/// What one try costs: the request, the expected cost of a block, and a charge for the chance that what looks like content is not.
+fn charge(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
+    cost + settings.blocked_cost * block + spec.false_success * (1.0 - success) * settings.value
+}
+
+/// Weitzman's index, for while more than one attempt is left: trying fetchers from the highest index down has the least expected
+/// cost until one succeeds.
+pub(crate) fn index(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
+    spec.quality * settings.value - expected_cost(spec, cost, success, block, settings)
+}
+
+/// What a page costs on average when this fetcher is tried until it comes. The index is the page's worth less this.
+pub(crate) fn expected_cost(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
+    charge(spec, cost, success, block, settings) / doubted(success, settings)
+}
+
+/// The expected worth of the last attempt allowed.
+pub(crate) fn last_worth(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
+    spec.quality * settings.value * doubted(success, settings) - charge(spec, cost, success, block, settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_weighs_chance_against_cost_as_written() {
+        let settings = Settings::default();
+        let direct = FetcherSpec::by_name("direct_access");
+        // index = 100 - (1 + 2 * 0.1 + 0.05 * 0.2 * 100) / ((0.8 - 0.1) / 0.9)
+        assert!((index(&direct, 1.0, 0.8, 0.1, &settings) - (100.0 - 2.2 / (0.7 / 0.9))).abs() < 1e-9);
+        // last worth = 100 * (0.7 / 0.9) - 2.2
+        assert!((last_worth(&direct, 1.0, 0.8, 0.1, &settings) - (70.0 / 0.9 - 2.2)).abs() < 1e-9);
+        let browser = FetcherSpec::by_name("playwright");
+        assert!((index(&browser, 20.0, 0.95, 0.0, &settings) - (100.0 - 20.0 / (0.85 / 0.9))).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_hopeless_fetcher_stays_finite() {
+        let settings = Settings::default();
+        assert!(index(&FetcherSpec::by_name("direct_access"), 1.0, 0.0, 1.0, &settings).is_finite());
+    }
+}

@@ -1,0 +1,165 @@
+//! What a fleet asks of a selector: to learn from what other processes have seen, and to take it back.
+//!
+//! Owns nothing: the rules are those of evidence. Nothing here decides.
+
+use super::Selector;
+use crate::error::Error;
+use crate::evidence::columns::How;
+use crate::evidence::{Fact, Share};
+use fetchwise_types::heuristic::url::{ContentKind, suffix_of};
+use fetchwise_types::time::Timestamp;
+
+impl Selector {
+    /// A new one that knows nothing, with this one's fetchers, half-life and kinds of files: to fold evidence apart.
+    #[doc(hidden)]
+    pub fn blank(&self) -> Result<Self, Error> {
+        let decay = self.evidence.decay();
+        let mut builder = Self::builder()
+            .half_life_days(decay.half_life().as_millis() as f64 / 86_400_000.0)
+            .around(decay.landmark())
+            .file_suffixes(self.evidence.file_suffixes().clone())
+            .no_priors();
+        for (_, spec) in self.candidates() {
+            builder = builder.fetcher(spec.clone());
+        }
+        builder.build()
+    }
+
+    /// The half-life of its evidence, in milliseconds.
+    #[doc(hidden)]
+    pub fn half_life_ms(&self) -> u64 {
+        self.evidence.decay().half_life().as_millis() as u64
+    }
+
+    /// Whether an attempt at this URL counts among files.
+    #[doc(hidden)]
+    pub fn is_file(&self, url: &str) -> bool {
+        self.evidence.file_suffixes().kind(suffix_of(url)) == ContentKind::File
+    }
+
+    /// Learns from an attempt of another process.
+    #[doc(hidden)]
+    pub fn learn_fact(&self, fact: &Fact<'_>) {
+        self.evidence.observe(fact, &self.registry);
+    }
+
+    /// As [`learn_fact`](Self::learn_fact), but late facts count as news: for a test that they must not.
+    #[doc(hidden)]
+    pub fn learn_fact_as_news(&self, fact: &Fact<'_>) {
+        self.evidence.observe(&fact.as_news(), &self.registry);
+    }
+
+    /// Learns from an attempt what belongs to no one domain, and nothing else.
+    #[doc(hidden)]
+    pub fn learn_general(&self, fact: &Fact<'_>) {
+        self.evidence.observe_general(fact, &self.registry);
+    }
+
+    /// As [`learn_fact`](Self::learn_fact), of a process that brings more keys than it may: where there are too many, those that nobody
+    /// else has attempted go first.
+    #[doc(hidden)]
+    pub fn learn_fact_doubted(&self, fact: &Fact<'_>) {
+        self.evidence.observe_doubted(fact, &self.registry);
+    }
+
+    /// Doubts in the same way all keys of a share that this process has learned from.
+    #[doc(hidden)]
+    pub fn doubt_share(&self, share: &Share) {
+        self.evidence.doubt(&share.0);
+    }
+
+    /// How many keys it keeps at most, if there is a limit.
+    #[doc(hidden)]
+    pub fn keys_max(&self) -> Option<usize> {
+        self.evidence.keys_max()
+    }
+
+    /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
+    #[doc(hidden)]
+    pub fn take_back_fact(&self, fact: &Fact<'_>, with_domain: bool) {
+        self.evidence.take_back(fact, &self.registry, with_domain);
+    }
+
+    /// Adds another process's evidence.
+    #[doc(hidden)]
+    pub fn take_share(&self, share: &Share) {
+        self.evidence.combine(&share.0, &self.registry, How::TakeIn);
+    }
+
+    /// Takes another process's evidence back.
+    #[doc(hidden)]
+    pub fn give_share_back(&self, share: &Share) {
+        self.evidence.combine(&share.0, &self.registry, How::GiveBack);
+    }
+
+    /// All that it knows, but for entries whose weight at `as_of` is under `least`.
+    #[doc(hidden)]
+    pub fn share(&self, as_of: Timestamp, least: f64) -> Share {
+        Share(self.evidence.image_over(&self.registry, as_of, &[], least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::evidence::Weights;
+    use fetchwise_types::attempt::Attempt;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn attempt(domain: &str, at: Timestamp) -> Attempt {
+        Attempt::new(&url::Url::parse(&format!("https://{domain}/")).unwrap(), "direct_access", at).unwrap().delivered()
+    }
+
+    fn of(selector: &Selector, domain: &str) -> Weights {
+        selector.weights(("domain", domain), ContentKind::Page, "direct_access", NOW)
+    }
+
+    /// Old keys of one's own and of others, then many that somebody brings who brings too much.
+    fn flooded(brings: impl Fn(&Selector, &Attempt)) -> (Selector, usize) {
+        let selector = Selector::builder().around(NOW).keys_max(400).build().unwrap();
+        let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
+        (0..200).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
+        for n in 0..2000 {
+            brings(&selector, &attempt(&format!("flood{n}.net"), NOW.saturating_add(Duration::from_millis(n))));
+        }
+        let left = (0..200).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();
+        (selector, left)
+    }
+
+    #[test]
+    fn what_is_doubted_goes_before_all_others() {
+        let (_, left) = flooded(|selector, attempt| selector.observe(attempt));
+        assert!(left < 100, "without doubts the least attempted keys go: {left}");
+        let (selector, left) =
+            flooded(|selector, attempt| selector.evidence.observe_doubted(attempt, &selector.registry));
+        assert_eq!(left, 200);
+        assert!(selector.keys() <= 400 && selector.evicted_keys() > 1500);
+        assert!(selector.evidence.doubts() <= 400, "of what is gone nothing is kept");
+        // What others attempt, too, is like any other key.
+        selector.observe(&attempt("flood1999.net", NOW));
+        for n in 0..3000 {
+            selector.evidence.observe_doubted(&attempt(&format!("more{n}.net"), NOW), &selector.registry);
+        }
+        assert!(of(&selector, "flood1999.net").total > 1.9);
+    }
+
+    #[test]
+    fn what_was_brought_before_is_doubted_later() {
+        let (selector, apart) =
+            [400, 10_000].map(|max| Selector::builder().around(NOW).keys_max(max).build().unwrap()).into();
+        for n in 0..300 {
+            let brought = attempt(&format!("flood{n}.net"), NOW);
+            selector.observe(&brought);
+            apart.observe(&brought);
+        }
+        selector.observe(&attempt("flood7.net", NOW));
+        selector.evidence.doubt(&apart.share(NOW, 0.0).0);
+        let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
+        (0..250).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
+        let left = (0..250).filter(|n| of(&selector, &format!("own{n}.org")).total > 0.0).count();
+        assert_eq!((left, of(&selector, "flood7.net").total > 1.9), (250, true));
+    }
+}

@@ -1,0 +1,88 @@
+//! How fetchers fare on other hosts that showed what this one did, for whoever explains a decision or says why no request was made.
+//! Nothing here decides.
+
+use std::fmt;
+
+use url::Url;
+
+use super::{Selector, Situation};
+use crate::evidence::{Side, Tags, day_of};
+use crate::explain::{TagFetcher, TagView};
+use crate::score::estimate::Local;
+use fetchwise_types::heuristic::url::{UrlError, UrlFeatures};
+use fetchwise_types::registry::FetcherId;
+use fetchwise_types::time::Timestamp;
+
+/// What a visit says that makes no request, since nobody gets past its host's vendor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct GivenUp {
+    /// As blocks show it: `block_datadome`.
+    pub(crate) vendor: String,
+    /// The fetcher that would most likely deliver here, and how likely.
+    best: (String, f64),
+    /// How the same fetcher fares behind the vendor elsewhere: the share of its attempts that delivered, and their number.
+    elsewhere: Option<(f64, f64)>,
+    /// The share of first attempts that are made all the same.
+    share: f64,
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let vendor = self.vendor.strip_prefix("block_").unwrap_or(&self.vendor);
+        let (best, chance) = &self.best;
+        write!(f, "behind {vendor} nobody delivers: {best} would in {:.0} %", 100.0 * chance)?;
+        if let Some((rate, attempts)) = self.elsewhere {
+            write!(f, " ({:.0} % of {attempts:.0} attempts on other hosts)", 100.0 * rate)?;
+        }
+        if self.share > 0.0 { write!(f, "; one URL in {:.0} is tried all the same", 1.0 / self.share) } else { Ok(()) }
+    }
+}
+
+impl Selector {
+    /// Why no request is made for this URL.
+    pub(crate) fn why_given_up(&self, url: &Url, now: Timestamp) -> GivenUp {
+        let share = self.settings.try_all_the_same;
+        let Ok(explanation) = self.explain(url, &Situation::first(now)) else { return GivenUp::default() };
+        let best = explanation.candidates.iter().filter(|c| !c.excluded).max_by(|a, b| a.success.total_cmp(&b.success));
+        let best = best.map_or_else(Default::default, |c| (c.fetcher.clone(), c.success));
+        let view = explanation.shown.into_iter().find(|view| view.is_vendor);
+        let of_best = view.iter().flat_map(|view| &view.fetchers).find(|of| of.fetcher == best.0);
+        let elsewhere = of_best.map(|of| (of.success_rate, of.attempts));
+        GivenUp { vendor: view.map(|view| view.tag).unwrap_or_default(), best, elsewhere, share }
+    }
+
+    /// What the host of `url` showed, and how fetchers fare on other hosts that showed the same.
+    pub(super) fn shown_by_host(&self, url: &Url, now: Timestamp) -> Result<Vec<TagView>, UrlError> {
+        let features = UrlFeatures::extract(url)?;
+        let guard = self.evidence.guard();
+        let local = Local::find(&self.evidence, &features, &guard);
+        let (tags, today, down) = (self.evidence.tags(), day_of(now), self.evidence.decay().down(now));
+        let known = if self.settings.tag_weight > 0.0 { local.known(today) } else { [None; 2] };
+        let mut views = Vec::new();
+        for (side, (id, day)) in Side::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
+            let (Some(tag), Some(row)) = (tags.name_of(id), tags.row(id)) else { continue };
+            let of = |(fetcher, name): (FetcherId, &str)| {
+                let heard = row.cell(fetcher, self.evidence.kind(&features))?.read(down);
+                let all = tags.category(side)?.cell(fetcher, self.evidence.kind(&features))?.read(down);
+                let at = |seconds: u32| Timestamp::from_millis(i64::from(seconds) * 1000);
+                (heard.total > 0.0).then(|| TagFetcher {
+                    fetcher: name.to_owned(),
+                    success_rate: heard.success / heard.total,
+                    attempts: heard.total,
+                    hosts: heard.hosts,
+                    category_rate: all.success / all.total.max(f64::MIN_POSITIVE),
+                    weight: if side == Side::Blocked { heard.alike } else { self.settings.level_weight },
+                    turned_at: (heard.turned_s > 0).then(|| at(heard.turned_s)),
+                })
+            };
+            let fetchers = self.registry.candidates().map(|(id, spec)| (id, &*spec.name)).filter_map(of).collect();
+            views.push(TagView {
+                tag: tag.into(),
+                is_vendor: side == Side::Blocked && !Tags::is_category(id),
+                last_shown: Timestamp::from_millis(i64::from(day) * 86_400_000),
+                fetchers,
+            });
+        }
+        Ok(views)
+    }
+}

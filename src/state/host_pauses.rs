@@ -1,0 +1,362 @@
+//! Hosts at risk: when several links of one host are blocked, or the host asks to be left alone, the whole host is paused, because
+//! the address is what gets banned.
+//!
+//! Owns the recent blocks of each host, how often it was paused in a row, and the short pages it has shown. The pause itself is an
+//! atomic in the selector's domain entry, where `select` reads it without a lock; here it is reached through [`Pauses`].
+
+#[cfg(test)]
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dashmap::DashMap;
+
+use crate::backoff::{BackoffSettings, RISK_LEVEL_MAX, pause};
+use crate::metrics::recorder::PauseCause;
+use fetchwise_types::fetch_result::ShortPage;
+use fetchwise_types::time::Timestamp;
+
+/// With more hosts at risk than this, those that are so no longer are looked for and dropped.
+const HOSTS_BEFORE_SWEEP: usize = 10_000;
+/// So many short pages of a host are remembered, to tell one that comes again under another address.
+const SHORT_PAGES: usize = 8;
+
+/// The pauses of hosts, wherever they are kept.
+pub(crate) trait Pauses {
+    /// Until when the host is paused, if it ever was.
+    fn until(&self, domain: &str) -> Option<Timestamp>;
+    /// Pauses the host, or lifts its pause.
+    fn set(&self, domain: &str, until: Option<Timestamp>);
+}
+
+/// The hosts that had links blocked lately, that were paused, or that showed short pages.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    at_risk: DashMap<String, Host>,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    /// Links that ended blocked, with the time, oldest first.
+    blocks: VecDeque<(String, Timestamp)>,
+    /// Pauses in a row.
+    level: u8,
+    /// Trials of its pace's hold that were blocked in a row.
+    blocked_trials: u8,
+    /// A page of it was compared with its rendering and was merely short.
+    has_short_pages: bool,
+    /// Text and link of its last short pages, as hashes.
+    short_pages: VecDeque<(u64, u64)>,
+}
+
+/// Why a host is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// One of its links ended blocked; several of them pause the host.
+    Blocked,
+    /// It said "not now", and for how long if it did.
+    Limited(Option<Duration>),
+}
+
+impl Why {
+    /// What the pause is counted as.
+    pub(crate) fn cause(self) -> PauseCause {
+        match self {
+            Self::Blocked => PauseCause::Blocked,
+            Self::Limited(_) => PauseCause::Limited,
+        }
+    }
+}
+
+/// Whether what comes is the one trial of a host whose pause has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is, and how it ends decides about the host.
+    Trial,
+    /// One of many.
+    Ordinary,
+}
+
+impl Hosts {
+    /// Adds the levels that a replay found.
+    pub(crate) fn restore(&self, levels: impl IntoIterator<Item = (String, u8)>) {
+        for (domain, level) in levels {
+            self.at_risk.entry(domain).or_default().level = level;
+        }
+    }
+
+    /// How many hosts are paused at `now`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn paused(&self, pauses: &impl Pauses, now: Timestamp) -> usize {
+        let is_paused = |domain: &String| pauses.until(domain).is_some_and(|until| until > now);
+        self.at_risk.iter().filter(|host| is_paused(host.key())).count()
+    }
+
+    /// Every host that may be paused, with how often it was in a row. In no order.
+    pub(crate) fn known(&self) -> Vec<(String, u8)> {
+        self.at_risk.iter().map(|entry| (entry.key().clone(), entry.value().level)).collect()
+    }
+
+    /// An operator lets the host be asked again: what it did until now counts no more. `say` is told of it before anybody else can
+    /// change it.
+    pub(crate) fn release(&self, pauses: &impl Pauses, domain: &str, say: impl FnOnce()) {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        host.settle();
+        pauses.set(domain, None);
+        say();
+        drop(host);
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
+    }
+
+    /// Forgets a host. Its pause is lifted by whoever keeps pauses.
+    pub(crate) fn forget(&self, domain: &str) {
+        self.at_risk.remove(domain);
+    }
+
+    /// Forgets that links which `is_forgotten` were blocked.
+    pub(crate) fn forget_links(&self, is_forgotten: impl Fn(&str) -> bool) {
+        self.at_risk.iter_mut().for_each(|mut host| host.blocks.retain(|(link, _)| !is_forgotten(link)));
+    }
+
+    /// How often each host was paused in a row.
+    #[cfg(test)]
+    pub(crate) fn levels(&self) -> HashMap<String, u8> {
+        let paused = self.at_risk.iter().filter(|entry| entry.value().level > 0);
+        paused.map(|entry| (entry.key().clone(), entry.value().level)).collect()
+    }
+
+    /// A link of the host ended without content, for the reason `why`. Returns until when the host is paused now, when this set a
+    /// pause. `say` is told of it before anybody else can change it.
+    #[allow(clippy::too_many_arguments, reason = "each is a plain fact about one event")]
+    pub(crate) fn failed(
+        &self,
+        pauses: &impl Pauses,
+        domain: &str,
+        link: &str,
+        standing: Standing,
+        why: Why,
+        settings: &BackoffSettings,
+        now: Timestamp,
+        say: impl FnOnce(Timestamp),
+    ) -> Option<Timestamp> {
+        self.sweep(pauses, settings, now);
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        let paused = pauses.until(domain).filter(|until| *until > now);
+        let is_trial = standing == Standing::Trial;
+        let until = match why {
+            Why::Limited(asked) => {
+                let asked = asked.map(|span| span.min(settings.retry_after_max)).filter(|span| !span.is_zero());
+                let until = now.saturating_add(asked.unwrap_or_else(|| pause(settings.limited_base, host.level)));
+                // Sixteen answers to requests that were under way at once are one event: the longest wish of theirs holds.
+                if !is_trial && paused.is_some_and(|paused| paused >= until) {
+                    return None;
+                }
+                until
+            }
+            Why::Blocked => {
+                // Requests that were under way when the pause began, or when the trial did, say nothing new.
+                if !is_trial && paused.is_some() {
+                    return None;
+                }
+                host.blocks.retain(|(blocked, at)| now.since(*at) <= settings.host_window && blocked != link);
+                host.blocks.push_back((link.to_owned(), now));
+                if !is_trial && host.blocks.len() < settings.host_links.max(1) as usize {
+                    return None;
+                }
+                now.saturating_add(pause(settings.blocked_base, host.level))
+            }
+        };
+        if is_trial || paused.is_none() {
+            host.level = (host.level + 1).min(RISK_LEVEL_MAX);
+        }
+        host.blocks.clear();
+        pauses.set(domain, Some(until));
+        say(until);
+        Some(until)
+    }
+
+    /// How many trials of its pace's hold were blocked in a row.
+    pub(crate) fn blocked_trials(&self, domain: &str) -> u8 {
+        self.at_risk.get(domain).map_or(0, |host| host.blocked_trials)
+    }
+
+    /// The host's pace holds it until then: its pause is that hold, unless it has a longer one. How often it was paused in a row counts
+    /// for pauses without a pace. `say` is told of it before anybody else can change it.
+    pub(crate) fn hold(
+        &self,
+        pauses: &impl Pauses,
+        domain: &str,
+        standing: Standing,
+        until: Timestamp,
+        say: impl FnOnce(Timestamp),
+    ) {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        host.blocks.clear();
+        host.blocked_trials = if standing == Standing::Trial { host.blocked_trials.saturating_add(1) } else { 0 };
+        if standing == Standing::Ordinary && pauses.until(domain).is_some_and(|paused| paused >= until) {
+            return;
+        }
+        pauses.set(domain, Some(until));
+        say(until);
+    }
+
+    /// The trial of a host delivered content: the host is fine, and its pause is lifted.
+    pub(crate) fn trial_delivered(&self, pauses: &impl Pauses, domain: &str) {
+        if let Some(mut host) = self.at_risk.get_mut(domain) {
+            host.settle();
+        }
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
+        pauses.set(domain, None);
+    }
+
+    /// A link of the host has been delivered elsewhere: what it did before says nothing any more.
+    pub(crate) fn link_delivered(&self, domain: &str, link: &str) {
+        let Some(mut host) = self.at_risk.get_mut(domain) else { return };
+        host.blocks.retain(|(blocked, _)| blocked != link);
+        drop(host);
+        self.at_risk.remove_if(domain, |_, host| host.is_idle());
+    }
+
+    /// Remembers a short page of the host, and says whether the same text has come for another of its links before.
+    pub(crate) fn short_page(&self, domain: &str, link_hash: u64, page: &ShortPage) -> bool {
+        let mut host = self.at_risk.entry(domain.to_owned()).or_default();
+        let came_before = host.short_pages.iter().any(|(text, link)| *text == page.text_hash && *link != link_hash);
+        if !host.short_pages.contains(&(page.text_hash, link_hash)) {
+            if host.short_pages.len() == SHORT_PAGES {
+                host.short_pages.pop_front();
+            }
+            host.short_pages.push_back((page.text_hash, link_hash));
+        }
+        came_before
+    }
+
+    /// Whether a short page of the host has been compared with its rendering, and was all there is.
+    pub(crate) fn has_short_pages(&self, domain: &str) -> bool {
+        self.at_risk.get(domain).is_some_and(|host| host.has_short_pages)
+    }
+
+    /// A short page of the host has been compared with its rendering, and was all there is.
+    pub(crate) fn set_short_pages(&self, domain: &str) {
+        self.at_risk.entry(domain.to_owned()).or_default().has_short_pages = true;
+    }
+
+    /// Drops the hosts whose blocks are long past and that are not paused. What they showed of short pages goes with them, which
+    /// costs one more comparison each.
+    fn sweep(&self, pauses: &impl Pauses, settings: &BackoffSettings, now: Timestamp) {
+        if self.at_risk.len() > HOSTS_BEFORE_SWEEP {
+            let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_window);
+            let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
+            self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
+        }
+    }
+}
+
+impl Host {
+    /// It is fine.
+    fn settle(&mut self) {
+        self.level = 0;
+        self.blocks.clear();
+        {
+            self.blocked_trials = 0;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.level == 0 && self.blocks.is_empty() && self.short_pages.is_empty() && !self.has_short_pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+    #[derive(Default)]
+    struct Kept(RefCell<HashMap<String, Timestamp>>);
+
+    impl Pauses for Kept {
+        fn until(&self, domain: &str) -> Option<Timestamp> {
+            self.0.borrow().get(domain).copied()
+        }
+
+        fn set(&self, domain: &str, until: Option<Timestamp>) {
+            match until {
+                Some(until) => drop(self.0.borrow_mut().insert(domain.to_owned(), until)),
+                None => drop(self.0.borrow_mut().remove(domain)),
+            }
+        }
+    }
+
+    fn after(seconds: u64) -> Timestamp {
+        NOW.saturating_add(Duration::from_secs(seconds))
+    }
+
+    fn fail(hosts: &Hosts, kept: &Kept, link: &str, standing: Standing, why: Why, now: Timestamp) -> Option<u64> {
+        let until = hosts.failed(kept, "e.org", link, standing, why, &BackoffSettings::default(), now, |_| {});
+        until.map(|until| until.since(now).as_secs())
+    }
+
+    #[test]
+    fn three_blocked_links_pause_the_host_and_the_trial_decides() {
+        let (hosts, kept) = (Hosts::default(), Kept::default());
+        let block = |link, standing, now| fail(&hosts, &kept, link, standing, Why::Blocked, now);
+        assert_eq!(block("a", Standing::Ordinary, NOW), None);
+        assert_eq!(block("a", Standing::Ordinary, NOW), None, "the same link counts once");
+        assert_eq!(block("b", Standing::Ordinary, NOW), None);
+        assert_eq!(block("c", Standing::Ordinary, NOW), Some(600));
+        assert_eq!(block("z", Standing::Ordinary, after(599)), None, "it was under way when the pause began");
+        assert_eq!(block("d", Standing::Trial, after(600)), Some(1200));
+        hosts.trial_delivered(&kept, "e.org");
+        assert_eq!(kept.until("e.org"), None);
+        assert!(hosts.levels().is_empty());
+    }
+
+    #[test]
+    fn a_burst_of_blocks_pauses_the_host_once() {
+        let (hosts, kept) = (Hosts::default(), Kept::default());
+        let paused: Vec<_> = (0..18)
+            .filter_map(|n| fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, Why::Blocked, NOW))
+            .collect();
+        assert_eq!(paused, [600]);
+    }
+
+    #[test]
+    fn blocks_far_apart_do_not_add_up() {
+        let (hosts, kept) = (Hosts::default(), Kept::default());
+        for n in 0..20u64 {
+            let paused = fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, Why::Blocked, after(n * 601));
+            assert_eq!(paused, None);
+        }
+    }
+
+    #[test]
+    fn a_host_that_asks_to_be_left_alone_is_from_its_first_answer_on() {
+        let (hosts, kept) = (Hosts::default(), Kept::default());
+        let limit = |asked: Option<u64>, standing, now| {
+            fail(&hosts, &kept, "a", standing, Why::Limited(asked.map(Duration::from_secs)), now)
+        };
+        assert_eq!(limit(Some(3600), Standing::Ordinary, NOW), Some(3600));
+        assert_eq!(
+            limit(Some(60), Standing::Ordinary, after(1)),
+            None,
+            "a shorter wish of the same burst changes nothing"
+        );
+        assert_eq!(limit(Some(7200), Standing::Ordinary, after(1)), Some(7200), "a longer one does");
+        assert_eq!(hosts.levels(), HashMap::from([("e.org".to_owned(), 1)]), "and both are one event");
+        assert_eq!(limit(None, Standing::Trial, after(7201)), Some(60), "twice thirty seconds: the second in a row");
+        assert_eq!(limit(Some(1 << 40), Standing::Trial, after(8000)), Some(86_400), "no wish holds longer than a day");
+    }
+
+    #[test]
+    fn a_short_page_that_comes_under_another_address_is_told() {
+        let hosts = Hosts::default();
+        let page = ShortPage::new(20, 7);
+        assert!(!hosts.short_page("e.org", 1, &page));
+        assert!(!hosts.short_page("e.org", 1, &page), "the same link may show it again");
+        assert!(hosts.short_page("e.org", 2, &page));
+        assert!(!hosts.short_page("f.org", 2, &page), "another host's pages are another matter");
+    }
+}

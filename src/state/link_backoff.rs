@@ -1,0 +1,200 @@
+//! Links at risk: the state of every link that is paused, or failed the last time. All other links have the default state and take
+//! no memory. Beside them lie the states that neighbours have told, which others bound and clean up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::backoff::LinkState;
+
+/// The links at risk, by the name that their caller has for them.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    at_risk: DashMap<String, LinkState>,
+    /// How many there are, so that where there is none nobody looks for one. Relaxed everywhere: a link that has just been put at risk
+    /// by another thread may be missed once, as it would be a moment earlier.
+    count: AtomicUsize,
+    /// What neighbours have told, by the hash of a link's name: read without a lock.
+    told: papaya::HashMap<u64, LinkState>,
+    /// How many of them there are. Relaxed, as above.
+    told_count: AtomicUsize,
+}
+
+/// Whether a link's state is more than that of one that was never seen.
+fn is_at_risk(state: &LinkState) -> bool {
+    state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some()
+}
+
+/// What holds where this process knows one state of a link and a neighbour has told another: the later pause, and the greater risk, so
+/// that pauses grow as if one process had made all attempts.
+fn both(own: LinkState, told: LinkState) -> LinkState {
+    LinkState {
+        paused_until: own.paused_until.max(told.paused_until),
+        risk_level: own.risk_level.max(told.risk_level),
+        attempt_count: own.attempt_count.max(told.attempt_count),
+        hint: own.hint.or(told.hint),
+        ..own
+    }
+}
+
+impl Links {
+    /// Adds what a replay found.
+    pub(crate) fn restore(&self, links: impl IntoIterator<Item = (String, LinkState)>) {
+        for (link, state) in links {
+            if self.at_risk.insert(link, state).is_none() {
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// What neighbours say of the link with this hash now; none takes back what they said.
+    pub(crate) fn tell(&self, hash: u64, state: Option<LinkState>) {
+        let told = self.told.pin();
+        match state.filter(is_at_risk) {
+            Some(state) => {
+                if told.insert(hash, state).is_none() {
+                    self.told_count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            None => {
+                if told.remove(&hash).is_some() {
+                    self.told_count.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// What neighbours have told of `link`.
+    fn told_of(&self, link: &str) -> Option<LinkState> {
+        if self.told_count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.told.pin().get(&xxh3_64(link.as_bytes())).copied()
+    }
+
+    /// Takes back what neighbours have told of `link`.
+    pub(crate) fn untell(&self, link: &str) {
+        if self.told_of(link).is_some() {
+            self.tell(xxh3_64(link.as_bytes()), None);
+        }
+    }
+
+    /// Forgets the links that `is_forgotten`.
+    pub(crate) fn forget(&self, is_forgotten: impl Fn(&str) -> bool) {
+        self.at_risk.retain(|link, _| {
+            let goes = is_forgotten(link);
+            if goes {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            !goes
+        });
+    }
+
+    /// The state of `link`, as this process and its neighbours know it together.
+    pub(crate) fn get(&self, link: &str) -> LinkState {
+        let own = match self.count.load(Ordering::Relaxed) {
+            0 => LinkState::default(),
+            _ => self.at_risk.get(link).map_or_else(LinkState::default, |state| *state),
+        };
+        self.told_of(link).map_or(own, |told| both(own, told))
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> Vec<(String, LinkState)> {
+        self.at_risk.iter().map(|entry| (entry.key().clone(), *entry.value())).collect()
+    }
+
+    /// Changes a link's state from what it is now: another visit of the same link may have ended meanwhile. `say` is told each new
+    /// state of a link that is or was at risk, here or with a neighbour, under the entry's lock, so that a log has the changes in the
+    /// order in which they were made. What neighbours have told of the link before is in the new state, and is told no more.
+    pub(crate) fn change(
+        &self,
+        link: &str,
+        change: impl FnOnce(LinkState) -> LinkState,
+        say: impl FnOnce(&LinkState),
+    ) -> LinkState {
+        let told = self.told_of(link);
+        let begin = |own: LinkState| told.map_or(own, |told| both(own, told));
+        let state = match self.at_risk.entry(link.to_owned()) {
+            Entry::Occupied(mut entry) => {
+                let state = change(begin(*entry.get()));
+                say(&state);
+                if is_at_risk(&state) {
+                    entry.insert(state);
+                } else {
+                    entry.remove();
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                }
+                state
+            }
+            Entry::Vacant(entry) => {
+                let state = change(begin(LinkState::default()));
+                if told.is_some() || is_at_risk(&state) {
+                    say(&state);
+                }
+                if is_at_risk(&state) {
+                    entry.insert(state);
+                    self.count.fetch_add(1, Ordering::Relaxed);
+                }
+                state
+            }
+        };
+        self.untell(link);
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchwise_types::time::Timestamp;
+
+    const LINK: &str = "https://e.org/a";
+
+    fn paused(until: i64, risk_level: u8) -> LinkState {
+        LinkState { paused_until: Some(Timestamp::from_millis(until)), risk_level, ..LinkState::default() }
+    }
+
+    #[test]
+    fn of_this_process_and_its_neighbours_the_later_pause_holds() {
+        let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
+        links.tell(hash, Some(paused(500, 2)));
+        assert_eq!(links.get(LINK), paused(500, 2));
+        assert_eq!(links.get("https://e.org/b"), LinkState::default());
+        assert!(links.all().is_empty(), "what others said is not this process's own");
+        links.restore([(LINK.to_owned(), paused(700, 1))]);
+        assert_eq!(links.get(LINK), paused(700, 2));
+        links.tell(hash, Some(paused(800, 1)));
+        assert_eq!(links.get(LINK), paused(800, 1));
+        links.tell(hash, None);
+        assert_eq!(links.get(LINK), paused(700, 1));
+        links.tell(hash, None);
+        links.tell(hash, Some(LinkState::default()));
+        assert_eq!(links.told_count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_becomes_of_a_link_goes_on_from_what_neighbours_told() {
+        let (links, hash) = (Links::default(), xxh3_64(LINK.as_bytes()));
+        links.tell(hash, Some(paused(500, 1)));
+        let mut said = Vec::new();
+        links.change(LINK, |state| paused(900, state.risk_level + 1), |state| said.push(*state));
+        assert_eq!((links.get(LINK), &*said), (paused(900, 2), &[paused(900, 2)][..]));
+        assert_eq!(links.told_count.load(Ordering::Relaxed), 0, "this process knows better now");
+        // That it is fine is said where a neighbour alone had trouble with it.
+        links.tell(hash ^ 1, Some(paused(500, 1)));
+        links.forget(|_| true);
+        links.tell(hash, Some(paused(500, 1)));
+        links.change(LINK, |_| LinkState::default(), |state| said.push(*state));
+        assert_eq!((links.get(LINK), said.last()), (LinkState::default(), Some(&LinkState::default())));
+        links.change(LINK, |_| LinkState::default(), |_| panic!("nothing was at risk"));
+    }
+}

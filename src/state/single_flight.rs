@@ -1,0 +1,272 @@
+//! Single flight: of all visits of one host that want the same thing (its probe, or the trial after its pause) one leads, and the
+//! others follow.
+//!
+//! Invariant: a host has at most one leader at a time, and its followers are woken when the leader's [`Lead`] is dropped, however
+//! that comes about. They are told whether the leader came to a verdict; where it did not, one of them leads next. A leader
+//! that never ends is given up at the time it was expected to end by, so nobody waits for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use event_listener::{Event, EventListener};
+
+use fetchwise_types::time::Timestamp;
+
+const UNDER_WAY: u8 = 0;
+const VERDICT: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+type ByDomain = Arc<DashMap<Box<str>, Arc<Flight>>>;
+
+/// The flights under way, by domain.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    by_domain: ByDomain,
+}
+
+#[derive(Debug)]
+struct Flight {
+    end: AtomicU8,
+    expected_by: Timestamp,
+    ended: Event,
+}
+
+/// What somebody who comes is to do.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Go ahead; the others wait until this is dropped.
+    Leader(Lead),
+    /// Wait for the leader.
+    Follower(Follower),
+}
+
+/// The right to go ahead. Dropping it lets the followers go on.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    domain: Box<str>,
+    by_domain: ByDomain,
+    flight: Arc<Flight>,
+}
+
+/// Somebody else's flight.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    flight: Arc<Flight>,
+}
+
+impl Flights {
+    /// Joins the flight of `domain`, as its leader when there is none. A leader is expected to end by `expected_by`.
+    pub(crate) fn join(&self, domain: &str, now: Timestamp, expected_by: Timestamp) -> Role {
+        let flight = || Arc::new(Flight { end: AtomicU8::new(UNDER_WAY), expected_by, ended: Event::new() });
+        let flight = match self.by_domain.entry(domain.into()) {
+            Entry::Occupied(there) if there.get().expected_by > now => {
+                return Role::Follower(Follower { flight: Arc::clone(there.get()) });
+            }
+            Entry::Occupied(mut overdue) => {
+                let new = flight();
+                overdue.insert(Arc::clone(&new)).end(GIVEN_UP);
+                new
+            }
+            Entry::Vacant(free) => Arc::clone(free.insert(flight()).value()),
+        };
+        Role::Leader(Lead { domain: domain.into(), by_domain: Arc::clone(&self.by_domain), flight })
+    }
+
+    /// The flight of `domain` that is under way at `now`, if any.
+    pub(crate) fn follow(&self, domain: &str, now: Timestamp) -> Option<Follower> {
+        let flight = Arc::clone(self.by_domain.get(domain)?.value());
+        (flight.expected_by > now).then_some(Follower { flight })
+    }
+}
+
+impl Flight {
+    fn end(&self, how: u8) {
+        // Release pairs with the Acquire in `Follower::verdict`: who sees the verdict sees the evidence recorded before it. Whoever
+        // began to listen before this store is woken after it, and whoever begins later sees it.
+        if self.end.compare_exchange(UNDER_WAY, how, Ordering::Release, Ordering::Relaxed).is_ok() {
+            self.ended.notify(usize::MAX);
+        }
+    }
+}
+
+impl Lead {
+    /// It has ended, and what it showed is in the evidence: the followers can go on.
+    pub(crate) fn verdict(self) {
+        // Out of the map first, so that whoever wakes and asks again finds no flight that is over.
+        self.leave();
+        self.flight.end(VERDICT);
+    }
+
+    fn leave(&self) {
+        // It may have been given up and another may have the lead by now.
+        self.by_domain.remove_if(&self.domain, |_, flight| Arc::ptr_eq(flight, &self.flight));
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.leave();
+        self.flight.end(GIVEN_UP);
+    }
+}
+
+impl Follower {
+    /// Whether the leader came to a verdict; none while it is under way.
+    pub(crate) fn verdict(&self) -> Option<bool> {
+        match self.flight.end.load(Ordering::Acquire) {
+            UNDER_WAY => None,
+            end => Some(end == VERDICT),
+        }
+    }
+
+    /// Until when the leader is waited for at the latest.
+    pub(crate) fn expected_by(&self) -> Timestamp {
+        self.flight.expected_by
+    }
+
+    /// Is woken when the leader ends. Ask [`verdict`](Self::verdict) after this was made: an end in between wakes nobody.
+    pub(crate) fn listen(&self) -> EventListener {
+        self.flight.ended.listen()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+    const LATER: Timestamp = Timestamp::from_millis(1_790_000_060_000);
+
+    fn wait_for(follower: &Follower) -> bool {
+        let listener = follower.listen();
+        if let Some(verdict) = follower.verdict() {
+            return verdict;
+        }
+        event_listener::Listener::wait_timeout(listener, Duration::from_secs(10)).expect("the leader has ended");
+        follower.verdict().expect("the leader has ended")
+    }
+
+    #[test]
+    fn followers_learn_whether_there_is_a_verdict() {
+        let flights = Flights::default();
+        let join = |domain| flights.join(domain, NOW, LATER);
+        let Role::Leader(lead) = join("e.org") else { panic!("the first one leads") };
+        let Role::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        assert!(matches!(join("other.org"), Role::Leader(_)));
+        assert_eq!(follower.verdict(), None);
+        lead.verdict();
+        assert!(wait_for(&follower));
+        let Role::Leader(lead) = join("e.org") else { panic!("the flight is over") };
+        let Role::Follower(follower) = join("e.org") else { panic!("the second one follows") };
+        drop(lead);
+        assert!(!wait_for(&follower), "a cancelled probe leaves no verdict");
+    }
+
+    #[test]
+    fn a_leader_that_never_ends_is_given_up_in_time() {
+        let flights = Flights::default();
+        let Role::Leader(lost) = flights.join("e.org", NOW, LATER) else { panic!("the first one leads") };
+        let Role::Follower(follower) = flights.join("e.org", NOW, LATER) else { panic!("the second one follows") };
+        let Role::Leader(next) = flights.join("e.org", LATER, LATER.saturating_add(Duration::from_secs(1))) else {
+            panic!("the leader is overdue")
+        };
+        assert_eq!(follower.verdict(), Some(false));
+        drop(lost);
+        assert!(
+            flights.follow("e.org", LATER).is_some(),
+            "the late end of the old leader does not end the new one's lead"
+        );
+        drop(next);
+        assert!(flights.follow("e.org", LATER).is_none());
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Happens {
+        /// Somebody joins the flight of one of three hosts.
+        Join(u8),
+        /// The n-th leader comes to a verdict, or is cancelled.
+        Verdict(usize),
+        Cancel(usize),
+    }
+
+    fn happens() -> impl Strategy<Value = Happens> {
+        prop_oneof![
+            3 => (0..3u8).prop_map(Happens::Join),
+            1 => (0..4usize).prop_map(Happens::Verdict),
+            1 => (0..4usize).prop_map(Happens::Cancel),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_host_has_one_leader_and_its_followers_learn_how_it_ended(events in prop::collection::vec(happens(), 1..60)) {
+            let flights = Flights::default();
+            let mut leaders: Vec<(u8, usize, Lead)> = Vec::new();
+            let mut followers: Vec<(usize, Follower)> = Vec::new();
+            for (number, event) in events.iter().enumerate() {
+                match *event {
+                    Happens::Join(host) => match flights.join(&format!("h{host}.org"), NOW, LATER) {
+                        Role::Leader(lead) => {
+                            prop_assert!(leaders.iter().all(|(other, ..)| *other != host), "two leaders of one host");
+                            leaders.push((host, number, lead));
+                        }
+                        Role::Follower(follower) => {
+                            let led_by = leaders.iter().find(|(other, ..)| *other == host).map(|(_, number, _)| *number);
+                            prop_assert!(led_by.is_some(), "a follower without a leader");
+                            followers.push((led_by.unwrap_or_default(), follower));
+                        }
+                    },
+                    Happens::Verdict(place) | Happens::Cancel(place) if place < leaders.len() => {
+                        let (_, led, lead) = leaders.remove(place);
+                        let has_verdict = matches!(event, Happens::Verdict(_));
+                        match has_verdict {
+                            true => lead.verdict(),
+                            false => drop(lead),
+                        }
+                        let (theirs, others): (Vec<_>, Vec<_>) = followers.into_iter().partition(|(by, _)| *by == led);
+                        followers = others;
+                        for (_, follower) in theirs {
+                            prop_assert_eq!(follower.verdict(), Some(has_verdict));
+                        }
+                        for (_, follower) in &followers {
+                            prop_assert_eq!(follower.verdict(), None, "another flight's end");
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_threads_that_come_at_once_one_leads_and_all_others_wait_for_it() {
+        for _ in 0..100 {
+            let (flights, leading) = (Flights::default(), AtomicUsize::new(0));
+            let told: HashSet<bool> = std::thread::scope(|scope| {
+                let come = || match flights.join("e.org", NOW, LATER) {
+                    Role::Leader(lead) => {
+                        assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two leaders at once");
+                        std::thread::yield_now();
+                        leading.fetch_sub(1, Ordering::SeqCst);
+                        lead.verdict();
+                        true
+                    }
+                    Role::Follower(follower) => wait_for(&follower),
+                };
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(come)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(told, HashSet::from([true]), "every leader had a verdict");
+        }
+    }
+}

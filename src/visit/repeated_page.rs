@@ -1,0 +1,45 @@
+//! Pages that come again: the same few words for several addresses of a host are told, and where another fetcher brought something
+//! else for one of them, what came is a wall that no rule knows, and no content.
+
+use std::borrow::Borrow;
+use std::ops::Deref;
+
+use url::Url;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Visit;
+use crate::selector::Selector;
+use crate::state::repeated_pages::Seen;
+use fetchwise_types::fetch_result::{Answer, Block, BlockKind, Outcome};
+use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
+use fetchwise_types::registry::FetcherId;
+
+/// The name of the rule in blocks that are told so.
+const RULE: &str = "same_page_again";
+
+impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
+    /// Tells a page that comes again for several addresses, and takes it for a wall where another fetcher brought something else.
+    pub(super) fn judge_again(&mut self, answer: &mut Answer, fetcher: FetcherId) {
+        if answer.outcome != Outcome::Content {
+            return;
+        }
+        let link = xxh3_64(self.link_name().as_bytes());
+        let seen = Seen { link, fetcher: u32::from(fetcher.0), sketch: answer.sketch };
+        let Some(again) = self.selector.state().pages.came(self.domain(), seen) else { return };
+        // A page that says of itself that nothing is there is no wall: what it suggests is that the site lacks the status for it.
+        let is_missing = answer.heuristics.iter().any(|shown| shown.kind == "soft_404");
+        let what = match (again.differs, is_missing) {
+            (true, false) => "blocked",
+            (true, true) => "soft_404",
+            (false, _) => "true",
+        };
+        answer.heuristics.push(Heuristic::new(SAME_PAGE_AGAIN, what));
+        if what == "blocked" {
+            let links = again.links;
+            answer.message = Some(format!(
+                "the same page came for {links} addresses of the host, and another fetcher brought something else for one of them"
+            ));
+            answer.outcome = Outcome::Blocked(Block::new(BlockKind::Refusal, None, Some(RULE.into())));
+        }
+    }
+}

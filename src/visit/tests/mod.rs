@@ -1,0 +1,792 @@
+//! The visit against scripts: what each answer leads to, what is recorded, what is given back, and any interleaving of many visits of
+//! one host.
+
+#[cfg(test)]
+pub(crate) mod pace;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use url::Url;
+
+use super::*;
+use crate::backoff::LinkState;
+use crate::router::{Mode, Router};
+use crate::selector::{SelectorBuilder, Sink, SinkError, VisitSettings};
+use fetchwise_types::attempt::error_kind::ErrorKind;
+use fetchwise_types::attempt::{Arm, Attempt, Tag};
+use fetchwise_types::fetch_result::{Answer, Block, Outcome, ShortPage};
+use fetchwise_types::heuristic::Heuristic;
+use fetchwise_types::registry::FetcherSpec;
+use fetchwise_types::time::Clock;
+
+const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+/// A domain, and until when it is paused.
+type HostPause = (String, Option<Timestamp>);
+
+#[derive(Clone, Default)]
+struct Kept {
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    hosts: Arc<Mutex<Vec<HostPause>>>,
+}
+
+impl Sink for Kept {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.attempts.lock().unwrap().push(attempt.clone());
+        Ok(())
+    }
+
+    fn host_pause(&self, domain: &str, until: Option<Timestamp>, _: Timestamp) {
+        self.hosts.lock().unwrap().push((domain.to_owned(), until));
+    }
+}
+
+struct World {
+    selector: Arc<Selector>,
+    clock: Arc<Clock>,
+    kept: Kept,
+}
+
+type Own = Visit<Arc<Selector>, Url>;
+
+impl World {
+    fn new() -> Self {
+        Self::with(|builder| builder)
+    }
+
+    fn with(more: impl FnOnce(SelectorBuilder) -> SelectorBuilder) -> Self {
+        let (clock, kept) = (Arc::new(Clock::fixed(BEGIN)), Kept::default());
+        let names = ["direct_access", "playwright", "playwright_stealth"];
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(kept.clone());
+        let builder = names.into_iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+        Self { selector: Arc::new(more(builder).build().unwrap()), clock, kept }
+    }
+
+    fn visit(&self, path: &str) -> Own {
+        let url = Url::parse("https://e.org/").unwrap().join(path).unwrap();
+        Visit::new(Arc::clone(&self.selector), url).unwrap()
+    }
+
+    fn pass(&self, span: Duration) {
+        self.clock.set(self.clock.now().saturating_add(span));
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.kept.attempts.lock().unwrap().clone()
+    }
+
+    /// Visits `path`, answering in turn with `answers`; the last one for ever.
+    fn run(&self, path: &str, answers: &[Answer]) -> (Vec<String>, End) {
+        drive(self.visit(path), answers)
+    }
+}
+
+fn drive(mut visit: Own, answers: &[Answer]) -> (Vec<String>, End) {
+    let (mut asked, mut turn) = (Vec::new(), 0);
+    loop {
+        match visit.next() {
+            Step::Fetch(fetch) => {
+                asked.push(fetch.fetcher().to_owned());
+                let answer = answers[turn.min(answers.len() - 1)].clone();
+                visit.report(fetch, answer);
+                turn += 1;
+            }
+            Step::Wait(wait) => panic!("nobody else is there to wait for: {wait:?}"),
+            Step::End(end) => return (asked, end),
+        }
+    }
+}
+
+fn fetch(visit: &mut Own) -> Fetch<Arc<Selector>> {
+    match visit.next() {
+        Step::Fetch(fetch) => fetch,
+        other => panic!("not a fetch: {other:?}"),
+    }
+}
+
+fn why(step: Step<Arc<Selector>>) -> Why {
+    match step {
+        Step::Wait(wait) => wait.why(),
+        other => panic!("not a wait: {other:?}"),
+    }
+}
+
+fn ended(step: Step<Arc<Selector>>) -> Ended {
+    match step {
+        Step::End(end) => end.how,
+        other => panic!("not an end: {other:?}"),
+    }
+}
+
+fn failed(kind: ErrorKind) -> Ended {
+    Ended::Failed(ErrorType::Known(kind))
+}
+
+#[test]
+fn each_attempt_is_recorded_with_all_that_a_later_judge_needs() {
+    let world = World::new();
+    let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into(), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "playwright_stealth"]);
+    assert!(end.is_delivered() && end.is_banned && end.requests == 2, "{end:?}");
+    let made = world.attempts();
+    assert_eq!(made.len(), 2);
+    assert_eq!(
+        (made[0].source.as_deref(), made[0].hint, made[0].try_no, made[0].weight),
+        (Some("probe"), None, 1, 1.0)
+    );
+    assert_eq!((made[1].source.as_deref(), made[1].hint, made[1].try_no), (Some("inferred"), Some(Hint::Blocked), 2));
+    assert!(made.iter().all(|attempt| attempt.propensity.is_some() && attempt.heuristic("domain") == Some("e.org")));
+    assert_eq!(made.iter().map(|attempt| attempt.rule.as_deref()).collect::<Vec<_>>(), [Some("index"), Some("index")]);
+    assert_eq!(made[1].confidence, Some(end.confidence));
+    assert!(made.iter().all(|attempt| attempt.confidence.is_some_and(|share| (0.0..=1.0).contains(&share))));
+    assert!(made.iter().all(|attempt| attempt.arm.is_none()), "there was no choice of arms");
+}
+
+#[test]
+fn the_arm_that_served_is_recorded_wherever_there_was_a_choice() {
+    let world = |mode, split_share| {
+        World::with(|builder| {
+            let mut router = Router { mode, split_share, ..Router::default() };
+            router.table.insert("e.org", "playwright").unwrap();
+            builder.router(router)
+        })
+    };
+    let told = |world: &World| {
+        let made = world.attempts().pop().unwrap();
+        (made.arm, made.rule.unwrap().into_owned(), made.shadow_fetcher)
+    };
+    let table = (Some(Arm::Legacy), "router_table".to_owned());
+    let cases = [
+        (Mode::Legacy, 0.0, table.clone(), None),
+        (Mode::Shadow, 0.0, table.clone(), Some("direct_access".to_owned())),
+        (Mode::Split, 0.0, table, Some("direct_access".to_owned())),
+        (Mode::Split, 1.0, (Some(Arm::Learning), "index".to_owned()), Some("playwright".to_owned())),
+    ];
+    for (mode, share, (arm, rule), shadow) in cases {
+        let world = world(mode, share);
+        world.run("/a", &[Outcome::Content.into()]);
+        assert_eq!(told(&world), (arm, rule, shadow), "{mode} {share}");
+    }
+    // A link's own wish is a choice too.
+    let world = world(Mode::Learning, 0.0);
+    drive(world.visit("/a").mode(Mode::Legacy), &[Outcome::Content.into()]);
+    assert_eq!(told(&world), (Some(Arm::Legacy), "router_table".to_owned(), None));
+}
+
+#[test]
+fn a_failure_that_may_pass_is_tried_once_more_with_the_full_time() {
+    let world = World::new();
+    let mut visit = world.visit("/a");
+    let probe = fetch(&mut visit);
+    assert!(probe.is_probe() && probe.deadline() == Duration::from_secs(3));
+    visit.report(probe, Outcome::Network);
+    let retry = fetch(&mut visit);
+    assert_eq!(
+        (retry.fetcher(), retry.is_probe(), retry.deadline()),
+        ("direct_access", false, Duration::from_secs(30))
+    );
+    visit.report(retry, Outcome::Content);
+    assert_eq!(ended(visit.next()), Ended::Delivered);
+    let weights: Vec<f64> = world.attempts().iter().map(|attempt| attempt.weight).collect();
+    assert_eq!(weights, [0.0, 1.0], "the first half of a retry moves nothing");
+}
+
+#[test]
+fn two_timeouts_end_a_visit_whoever_had_them() {
+    let (asked, end) = World::new().run("/a", &[Outcome::Timeout.into()]);
+    assert_eq!(asked, ["direct_access"; 2]);
+    assert_eq!(end.how, failed(ErrorKind::Timeout));
+    let (asked, end) = World::new().run("/a", &[Outcome::Empty.into(), Outcome::Timeout.into()]);
+    assert_eq!(asked, ["direct_access", "playwright", "playwright"]);
+    assert_eq!(end.how, failed(ErrorKind::Timeout));
+}
+
+#[test]
+fn a_host_that_says_not_now_is_held_from_its_first_word_on() {
+    for (answer, asked_s, error) in [
+        (
+            Answer::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
+            3600,
+            "blocked_403",
+        ),
+        (Answer::from(Outcome::Http(429)).with_status(429), 30, "blocked_403"),
+        (
+            Answer::from(Outcome::Http(503)).with_status(503).with_retry_after(Duration::from_secs(50)),
+            50,
+            "server_error",
+        ),
+        (
+            Answer::from(Outcome::Blocked(Block::challenge()))
+                .with_status(403)
+                .with_retry_after(Duration::from_secs(70)),
+            70,
+            "blocked_captcha",
+        ),
+    ] {
+        let world = World::new();
+        let (asked, end) = world.run("/a", std::slice::from_ref(&answer));
+        assert_eq!(asked, ["direct_access"], "no other fetcher is tried, and no retry made: {answer:?}");
+        assert!(matches!(&end.how, Ended::Failed(of) if of.name() == error), "{end:?}");
+        let until = BEGIN.saturating_add(Duration::from_secs(asked_s));
+        assert_eq!(world.kept.hosts.lock().unwrap().as_slice(), [("e.org".to_owned(), Some(until))]);
+        for path in ["/b", "/c.pdf"] {
+            let paused = Ended::Paused { until, whom: Whom::Host };
+            assert_eq!(ended(world.visit(path).next()), paused, "{answer:?}");
+        }
+        world.clock.set(until);
+        let trial = fetch(&mut world.visit("/d"));
+        drop(trial);
+    }
+}
+
+#[test]
+fn a_block_without_retry_after_goes_on_to_another_fetcher() {
+    let world = World::new();
+    let refusal = Answer::from(Outcome::Blocked(Block::refusal())).with_status(403);
+    let (asked, _) = world.run("/a", &[refusal, Outcome::Content.into()]);
+    assert_eq!(asked.len(), 2);
+    assert!(world.kept.hosts.lock().unwrap().is_empty());
+}
+
+/// An empty page with as much to read as `page` says.
+fn with_short(page: ShortPage) -> Answer {
+    let mut answer = Answer::from(Outcome::Empty);
+    answer.short = Some(page);
+    answer
+}
+
+/// A page with content, whose text has this SimHash.
+fn content(sketch: Option<u64>) -> Answer {
+    let mut answer = Answer::from(Outcome::Content);
+    answer.sketch = sketch;
+    answer
+}
+
+#[test]
+fn a_short_page_that_a_rendering_shows_no_more_of_is_content() {
+    let world = World::new();
+    let short = |chars, hash| with_short(ShortPage::new(chars, hash));
+    let (asked, end) = world.run("/a", &[short(40, 1), short(40, 1)]);
+    assert_eq!(asked, ["direct_access", "playwright"]);
+    assert!(end.is_delivered());
+    let made = world.attempts();
+    assert_eq!(made[1].heuristic("thin"), Some("direct_access"));
+    let exact = |name| {
+        world.selector.weights(("domain", "e.org"), fetchwise_types::heuristic::url::ContentKind::Page, name, BEGIN)
+    };
+    let plain = exact("direct_access");
+    assert!(plain.success == plain.total && (plain.total - 1.0).abs() < 1e-9, "it is credited: {plain:?}");
+    // The host's other short pages cost one request each.
+    for (n, path) in ["/b", "/c"].into_iter().enumerate() {
+        let (asked, end) = world.run(path, &[short(30, 10 + n as u64)]);
+        assert_eq!((asked, end.is_delivered()), (vec!["direct_access".to_owned()], true));
+    }
+    assert_eq!(world.attempts().last().unwrap().heuristic("thin"), Some("true"));
+    // The same words under another address are a wall's.
+    let (asked, end) = world.run("/d", &[short(30, 10)]);
+    assert!(!end.is_delivered() && asked.len() > 1, "{asked:?} {end:?}");
+}
+
+#[test]
+fn a_short_page_is_not_believed_when_it_hints_at_a_wall_or_shows_nothing_or_more_when_rendered() {
+    let short = with_short;
+    for (plain, rendered) in [
+        (ShortPage::new(40, 1).suspect(), ShortPage::new(40, 1)),
+        (ShortPage::new(40, 1), ShortPage::new(40, 1).suspect()),
+        (ShortPage::new(0, 0), ShortPage::new(0, 0)),
+        (ShortPage::new(40, 1), ShortPage::new(90, 2)),
+    ] {
+        let (_, end) = World::new().run("/a", &[short(plain), short(rendered)]);
+        assert_eq!(end.how, failed(ErrorKind::EmptyContent), "{plain:?} {rendered:?}");
+    }
+}
+
+#[test]
+fn a_redirect_written_in_html_goes_on_at_its_target_within_the_attempt() {
+    let world = World::new();
+    let mut visit = world.visit("/old/page");
+    let first = fetch(&mut visit);
+    assert_eq!(visit.url().as_str(), "https://e.org/old/page");
+    visit.report(first, Outcome::Redirect { to: " ../new#top ".into() });
+    let second = fetch(&mut visit);
+    assert_eq!((visit.url().as_str(), second.redirects(), second.redirects_max()), ("https://e.org/new", 1, 9));
+    assert!(world.attempts().is_empty(), "it is one attempt, and has not ended");
+    visit.report(second, Outcome::Content);
+    assert_eq!(ended(visit.next()), Ended::Delivered);
+    assert_eq!((world.attempts().len(), world.attempts()[0].url.as_str()), (1, "https://e.org/old/page"));
+    let to = |to: &str| Answer::from(Outcome::Redirect { to: to.into() });
+    assert_eq!(world.run("/loop", &[to("/x"), to("/y"), to("/x")]).1.how, failed(ErrorKind::RedirectLoop));
+    assert_eq!(world.run("/self", &[to("/self")]).1.how, failed(ErrorKind::RedirectLoop));
+    let (asked, _) = world.run("/mail", &[to("mailto:a@b.c"), Outcome::Content.into()]);
+    assert_eq!(asked[0], "direct_access");
+    assert_eq!(world.attempts().iter().filter(|a| a.url.ends_with("/mail")).count(), 2, "nowhere to go: an empty page");
+}
+
+#[test]
+fn a_local_fault_is_recorded_against_nobody_and_tried_again_until_it_stays() {
+    let world = World::new();
+    let mut visit = world.visit("/a");
+    for _ in 0..6 {
+        let held = fetch(&mut visit);
+        visit.report(held, Outcome::Local);
+        assert_eq!(why(visit.next()), Why::LocalFault);
+        drop(fetch(&mut world.visit("/b")));
+        world.pass(Duration::from_secs(10));
+    }
+    let last = fetch(&mut visit);
+    visit.report(last, Outcome::Local);
+    assert_eq!(ended(visit.next()), failed(ErrorKind::LocalFault));
+    assert!(world.attempts().is_empty());
+    assert_eq!(world.selector.link_state("https://e.org/a"), LinkState::default(), "and no link is paused by it");
+}
+
+#[test]
+fn one_probes_and_the_others_share_its_verdict() {
+    let world = World::new();
+    let (mut a, mut b, mut c) = (world.visit("/a"), world.visit("/b"), world.visit("/c"));
+    let probe = fetch(&mut a);
+    assert_eq!((why(b.next()), why(c.next())), (Why::Probe, Why::Probe));
+    a.report(probe, Outcome::Content);
+    let shared = fetch(&mut b);
+    assert_eq!((shared.decision().source.name(), shared.decision().rule.name()), ("inferred", "shared_probe"));
+    drop(shared);
+    assert_eq!(fetch(&mut c).decision().source.name(), "inferred");
+}
+
+#[test]
+fn a_dropped_fetch_or_visit_gives_back_the_lead() {
+    let world = World::new();
+    let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
+    drop(fetch(&mut a));
+    let probe = fetch(&mut b);
+    assert!(probe.is_probe());
+    assert_eq!(why(a.next()), Why::Probe);
+    b.report(probe, Outcome::Network);
+    assert_eq!(why(a.next()), Why::Probe, "the lead is kept for the retry");
+    drop(b);
+    assert!(fetch(&mut a).is_probe());
+}
+
+#[test]
+fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
+    let world = World::new();
+    world.selector.set_host_pause("e.org", Some(BEGIN));
+    let (mut a, mut b) = (world.visit("/a"), world.visit("/b"));
+    let trial = fetch(&mut a);
+    assert_eq!(why(b.next()), Why::Trial);
+    drop(trial);
+    assert_eq!(why(b.next()), Why::Trial, "the visit has the trial, not the fetch");
+    drop(a);
+    let trial = fetch(&mut b);
+    b.report(
+        trial,
+        Answer::from(Outcome::Blocked(Block::refusal())).with_status(403).with_retry_after(Duration::from_secs(9)),
+    );
+    let until = BEGIN.saturating_add(Duration::from_secs(9));
+    assert_eq!(ended(world.visit("/c").next()), Ended::Paused { until, whom: Whom::Host });
+    world.clock.set(until);
+    let (_, end) = world.run("/d", &[Outcome::Content.into()]);
+    assert!(end.is_delivered());
+    assert_eq!(world.selector.host_pause("e.org"), None);
+    assert_eq!(world.kept.hosts.lock().unwrap().last(), Some(&("e.org".to_owned(), None)));
+}
+
+#[test]
+fn an_unknown_fetcher_is_named_and_one_that_is_not_to_be_had_passed_over() {
+    let world = World::new();
+    let error = world.visit("/a").prefer("lynx").unwrap_err().to_string();
+    assert!(error.contains("lynx") && error.contains("playwright_stealth"), "{error}");
+    let mut visit = world.visit("/a").prefer("playwright").unwrap();
+    let wanted = fetch(&mut visit);
+    assert_eq!(wanted.decision().source.name(), "hinted");
+    visit.unavailable(wanted, "it does not start");
+    assert_ne!(fetch(&mut visit).fetcher(), "playwright");
+    assert!(world.attempts().is_empty());
+    let mut all = fetchwise_types::registry::FetcherSet::EMPTY;
+    world.selector.candidates().for_each(|(id, _)| all.insert(id));
+    assert_eq!(ended(world.visit("/a").without(all).next()), Ended::NoFetcher);
+}
+
+#[test]
+fn an_older_fetch_that_is_reported_late_is_recorded_and_changes_nothing() {
+    let world = World::new();
+    let mut visit = world.visit("/a").prefer("playwright").unwrap();
+    let first = fetch(&mut visit);
+    let second = fetch(&mut visit);
+    visit.report(first, Outcome::Http(404));
+    assert_eq!(world.attempts().len(), 1);
+    visit.report(second, Outcome::Content);
+    assert_eq!(ended(visit.next()), Ended::Delivered);
+    // A local fault is nobody's, however late.
+    let mut visit = world.visit("/b").prefer("playwright").unwrap();
+    let (first, second) = (fetch(&mut visit), fetch(&mut visit));
+    visit.report(second, Outcome::Content);
+    visit.report(first, Outcome::Local);
+    assert_eq!(world.attempts().len(), 3);
+}
+
+/// What happens to one of many visits of one host.
+#[derive(Clone, Debug)]
+enum Happens {
+    /// The n-th visit is asked for its next step.
+    Next(usize),
+    /// Its fetch that is out is reported.
+    Report(usize, Outcome, Option<u64>),
+    /// Its fetch that is out is dropped.
+    DropFetch(usize),
+    /// It is dropped, with all it has, and another begins in its place.
+    Cancel(usize),
+    Pass(u64),
+}
+
+const VISITS: usize = 6;
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let visit = || 0..VISITS;
+    let outcome = prop_oneof![
+        4 => Just(Outcome::Content),
+        2 => Just(Outcome::Blocked(Block::challenge())),
+        1 => Just(Outcome::Blocked(Block::refusal())),
+        1 => Just(Outcome::Http(429)),
+        1 => Just(Outcome::Http(404)),
+        1 => Just(Outcome::Http(500)),
+        1 => Just(Outcome::Timeout),
+        1 => Just(Outcome::Network),
+        1 => Just(Outcome::Empty),
+        1 => Just(Outcome::Local),
+        1 => Just(Outcome::Redirect { to: "/elsewhere".into() }),
+    ];
+    let asked = prop_oneof![4 => Just(None), 1 => (1..5000u64).prop_map(Some)];
+    prop_oneof![
+        8 => visit().prop_map(Happens::Next),
+        6 => (visit(), outcome, asked).prop_map(|(n, outcome, asked)| Happens::Report(n, outcome, asked)),
+        1 => visit().prop_map(Happens::DropFetch),
+        1 => visit().prop_map(Happens::Cancel),
+        1 => prop_oneof![1..30u64, Just(600u64), 500..4000u64].prop_map(Happens::Pass),
+    ]
+}
+
+struct Place {
+    visit: Own,
+    out: Option<Fetch<Arc<Selector>>>,
+}
+
+fn check(events: &[Happens]) -> Result<(), TestCaseError> {
+    let world = World::new();
+    let mut begun = 0;
+    let mut begin = || {
+        begun += 1;
+        Place { visit: world.visit(&format!("/{}", begun % 40)), out: None }
+    };
+    let mut places: Vec<Place> = (0..VISITS).map(|_| begin()).collect();
+    for event in events {
+        let before = world.attempts().len();
+        match event {
+            Happens::Next(n) => {
+                let now = world.clock.now();
+                let paused = world.selector.host_pause("e.org").filter(|until| *until > now);
+                let place = &mut places[*n];
+                place.out = None;
+                match place.visit.next() {
+                    Step::Fetch(fetch) => {
+                        let leads = fetch.is_probe();
+                        place.out = Some(fetch);
+                        let probing = places.iter().filter(|p| p.out.as_ref().is_some_and(Fetch::is_probe)).count();
+                        prop_assert!(!leads || probing <= 1 || now > BEGIN, "one probe at a time");
+                        let place = &places[*n];
+                        if paused.is_some() && place.visit.attempts == 0 {
+                            prop_assert!(
+                                place.visit.host_trial.is_some() || place.visit.redirects > 0,
+                                "asked while paused"
+                            );
+                        }
+                    }
+                    Step::Wait(wait) => prop_assert!(wait.until() > now, "nobody waits for what is over"),
+                    Step::End(end) => {
+                        if let Ended::Paused { until, .. } = end.how {
+                            prop_assert!(until > now);
+                        }
+                        places[*n] = begin();
+                    }
+                }
+                prop_assert_eq!(world.attempts().len(), before);
+            }
+            Happens::Report(n, outcome, asked) => {
+                let Some(fetch) = places[*n].out.take() else { continue };
+                let status = if let Outcome::Http(status) = outcome { Some(*status) } else { None };
+                let mut answer = Answer::from(outcome.clone());
+                (answer.status, answer.retry_after) = (status, asked.map(Duration::from_secs));
+                let at = fetch.at();
+                let hops = places[*n].visit.redirects();
+                places[*n].visit.report(fetch, answer);
+                let made = world.attempts();
+                let goes_on = places[*n].visit.redirects() > hops;
+                let want = if *outcome == Outcome::Local || goes_on { 0 } else { 1 };
+                prop_assert_eq!(made.len() - before, want, "one attempt a report: {:?}", outcome);
+                if want == 1 {
+                    prop_assert_eq!(made[before].attempted_at, at);
+                }
+            }
+            Happens::DropFetch(n) => {
+                places[*n].out = None;
+                prop_assert_eq!(world.attempts().len(), before);
+            }
+            Happens::Cancel(n) => {
+                places[*n] = begin();
+                prop_assert_eq!(world.attempts().len(), before);
+            }
+            Happens::Pass(seconds) => world.pass(Duration::from_secs(*seconds)),
+        }
+        let trials = places.iter().filter(|place| place.visit.host_trial.is_some()).count();
+        let held: Vec<_> = places.iter().filter_map(|p| p.visit.host_trial.as_ref()).collect();
+        let current = held.iter().filter(|t| Some(t.held_until) == world.selector.host_pause("e.org")).count();
+        prop_assert!(current <= 1, "{} trials, of which {} hold the pause", trials, current);
+    }
+    // Whatever was under way, once all of it is dropped nobody waits for it.
+    drop(places);
+    let mut visit = world.visit("/after");
+    match visit.next() {
+        Step::Fetch(_) | Step::End(_) => Ok(()),
+        Step::Wait(wait) => Err(TestCaseError::fail(format!("waits for nobody: {wait:?}"))),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_interleaving_of_visits_of_one_host_keeps_its_promises(events in prop::collection::vec(happens(), 1..150)) {
+        check(&events)?;
+    }
+
+    #[test]
+    fn the_same_answers_at_the_same_times_lead_to_the_same_steps(
+        script in prop::collection::vec((0..9usize, 0..2000u64), 1..40),
+    ) {
+        let outcomes = [
+            Outcome::Content,
+            Outcome::Blocked(Block::challenge()),
+            Outcome::Empty,
+            Outcome::Timeout,
+            Outcome::Network,
+            Outcome::Http(404),
+            Outcome::Http(429),
+            Outcome::Http(500),
+            Outcome::Shell { framework: None },
+        ];
+        let run = || {
+            let world = World::new();
+            let mut script = script.iter();
+            for n in 0.. {
+                let mut visit = world.visit(&format!("/{n}"));
+                loop {
+                    match visit.next() {
+                        Step::Fetch(fetch) => {
+                            let Some((outcome, seconds)) = script.next() else { return world.attempts() };
+                            world.pass(Duration::from_secs(*seconds));
+                            visit.report(fetch, outcomes[*outcome].clone());
+                        }
+                        Step::Wait(_) => unreachable!("there is one visit at a time"),
+                        Step::End(end) => {
+                            if let Ended::Paused { until, .. } = end.how {
+                                world.clock.set(until);
+                            }
+                            break;
+                        }
+                    }
+                }
+            }
+            unreachable!("the script ends")
+        };
+        let plain = |attempts: Vec<Attempt>| -> Vec<Attempt> {
+            attempts.into_iter().map(|attempt| Attempt { id: uuid::Uuid::nil(), ..attempt }).collect()
+        };
+        prop_assert_eq!(plain(run()), plain(run()));
+    }
+}
+
+#[test]
+fn a_visit_can_be_told_how_far_a_block_goes() {
+    let visits = VisitSettings { escalate_after_block: false, ..VisitSettings::default() };
+    let world = World::with(|builder| builder.visits(visits));
+    let (asked, end) = world.run("/a", &[Outcome::Blocked(Block::challenge()).into()]);
+    assert_eq!((asked.len(), end.how), (1, failed(ErrorKind::BlockedCaptcha)));
+}
+
+/// A block whose page shows this vendor.
+fn blocked_by(vendor: &str) -> Answer {
+    let mut answer = Answer::from(Outcome::Blocked(Block::challenge()));
+    answer.heuristics.push(Heuristic::flag(format!("block_{vendor}")));
+    answer
+}
+
+/// Sixty other hosts have met this vendor, and each fetcher was tried there after that: `passes` says who got past at one host in
+/// so many.
+fn met_elsewhere(world: &World, vendor: &str, passes: &[&str], one_in: usize) {
+    for host in 0..60 {
+        for (n, name) in ["direct_access", "direct_access", "playwright", "playwright_stealth"].into_iter().enumerate()
+        {
+            let url = Url::parse(&format!("https://{vendor}{host}.net/{n}")).unwrap();
+            let attempt = Attempt::new(&url, name, BEGIN).unwrap();
+            let attempt = match passes.contains(&name) && host % one_in == 0 {
+                true => attempt.delivered(),
+                false => {
+                    let mut attempt = attempt.failed(ErrorKind::BlockedCaptcha);
+                    attempt.heuristics.push(Heuristic::flag(format!("block_{vendor}")).into());
+                    attempt
+                }
+            };
+            world.selector.record(attempt, BEGIN).unwrap();
+        }
+    }
+}
+
+/// Many hosts without a wall, so that the plain fetcher is the one to begin with.
+fn met_no_wall(world: &World) {
+    for n in 0..2000 {
+        let url = Url::parse(&format!("https://open{}.net/{n}", n % 200)).unwrap();
+        world.selector.record(Attempt::new(&url, "direct_access", BEGIN).unwrap().delivered(), BEGIN).unwrap();
+    }
+}
+
+fn carried(attempt: &Attempt, kind: &str) -> Vec<String> {
+    let tags = attempt.heuristics.iter().filter(|tag| tag.heuristic.kind == kind);
+    tags.map(|tag| tag.heuristic.value.to_string()).collect()
+}
+
+#[test]
+fn what_a_wall_shows_counts_for_the_next_step_of_the_same_visit() {
+    let world = World::new();
+    met_no_wall(&world);
+    met_elsewhere(&world, "tarpit", &["playwright"], 1);
+    met_elsewhere(&world, "gate", &["playwright_stealth"], 1);
+    let (asked, _) = world.run("/a", &[blocked_by("tarpit"), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "playwright"], "elsewhere a browser gets past this one");
+    let other = Visit::new(Arc::clone(&world.selector), Url::parse("https://f.org/").unwrap()).unwrap();
+    let (asked, _) = drive(other, &[blocked_by("gate"), Outcome::Content.into()]);
+    assert_eq!(asked, ["direct_access", "playwright_stealth"], "and past that one stealth does");
+}
+
+#[test]
+fn an_attempt_carries_what_its_host_had_shown_before_it_and_what_it_shows_from_then_on() {
+    let world = World::new();
+    world.run("/a", &[blocked_by("gate"), Outcome::Content.into()]);
+    world.run("/b", &[blocked_by("wall"), Outcome::Content.into()]);
+    let made = world.attempts();
+    let of = |kind| made.iter().map(|attempt| carried(attempt, kind)).collect::<Vec<_>>();
+    assert_eq!(of("host_shows")[0], ["block_gate"]);
+    let showed = of("host_showed");
+    assert!(showed[0].is_empty(), "the attempt that shows it did not know it");
+    assert!(showed[1..].iter().all(|names| !names.is_empty()));
+    assert!(showed[1] == ["block_gate"], "{showed:?}");
+    let url = Url::parse("https://www.app.e.org/").unwrap();
+    let situation = crate::selector::Situation::first(world.clock.now());
+    let shown = world.selector.explain(&url, &situation).unwrap().shown;
+    assert_eq!(shown.len(), 1, "a host that showed no vendor has its site's: {shown:?}");
+}
+
+#[test]
+fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
+    let world = World::new();
+    met_elsewhere(&world, "fortress", &[], 1);
+    world.run("/first", &[blocked_by("fortress")]);
+    world.pass(Duration::from_secs(86_400));
+    let visit = |n| {
+        world.pass(Duration::from_secs(7200));
+        world.run(&format!("/p{n}"), &[blocked_by("fortress")]).1
+    };
+    let ends: Vec<End> = (0..200).map(visit).collect();
+    let given_up: Vec<&End> = ends.iter().filter(|end| matches!(end.how, Ended::NoFetcherGetsPast { .. })).collect();
+    assert!((150..200).contains(&given_up.len()), "one in twenty is tried all the same: {}", given_up.len());
+    for end in given_up {
+        assert_eq!(end.how, Ended::NoFetcherGetsPast { vendor: "block_fortress".to_owned() });
+        assert_eq!(end.requests, 0);
+        assert!(end.paused_until.is_some(), "{end:?}");
+        assert!(end.message.contains("fortress") && end.message.contains("one URL in 20"), "{}", end.message);
+    }
+    let tried = world.attempts().into_iter().filter(|attempt| attempt.rule.as_deref() == Some("tried_all_the_same"));
+    assert!(tried.inspect(|attempt| assert_eq!(attempt.propensity, Some(0.05))).count() > 0);
+}
+
+#[test]
+fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given_up_before_a_request() {
+    let world = World::new();
+    met_elsewhere(&world, "mixed", &["playwright_stealth"], 2);
+    let nameless = Answer::from(Outcome::Blocked(Block::challenge()));
+    for (place, answer) in [blocked_by("mixed"), nameless].into_iter().enumerate() {
+        for host in 0..30 {
+            let url = Url::parse(&format!("https://new{place}-{host}.org/")).unwrap();
+            let mut seen = Attempt::new(&url, "direct_access", BEGIN).unwrap().failed(ErrorKind::BlockedCaptcha);
+            seen.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));
+            world.selector.record(seen, BEGIN).unwrap();
+            let visit = Visit::new(Arc::clone(&world.selector), url).unwrap();
+            let (asked, end) = drive(visit, std::slice::from_ref(&answer));
+            assert!(!asked.is_empty() && end.how == failed(ErrorKind::BlockedCaptcha), "{end:?}");
+        }
+    }
+}
+
+/// Visits `path`; the plain fetcher brings a page with this sketch, or none where it is to fail, and those that render another page.
+fn run_by_fetcher(world: &World, path: &str, plain: Option<u64>, rendered: Option<u64>) -> End {
+    let mut visit = world.visit(path);
+    loop {
+        match visit.next() {
+            Step::Fetch(fetch) => {
+                let answer = match (fetch.fetcher(), plain) {
+                    ("direct_access", Some(_)) => content(plain),
+                    ("direct_access", None) => Outcome::Blocked(Block::refusal()).into(),
+                    _ => content(rendered),
+                };
+                visit.report(fetch, answer);
+            }
+            Step::Wait(wait) => panic!("nobody else is there to wait for: {wait:?}"),
+            Step::End(end) => return end,
+        }
+    }
+}
+
+/// What the attempts of the plain fetcher say of pages that come again, by URL.
+fn said_again(world: &World) -> Vec<(String, String, Option<String>)> {
+    let of_plain = world.attempts().into_iter().filter(|attempt| attempt.fetcher == "direct_access");
+    let said = of_plain.filter_map(|attempt| {
+        let tag =
+            attempt.heuristics.iter().find(|tag| tag.heuristic.kind == fetchwise_types::heuristic::SAME_PAGE_AGAIN)?;
+        let error = attempt.error_type.as_ref().map(|error| error.name().to_owned());
+        Some((attempt.url.clone(), tag.heuristic.value.to_string(), error))
+    });
+    said.collect()
+}
+
+const SKETCH: u64 = 0x5555_3333_0f0f_00ff;
+
+#[test]
+fn the_same_page_for_several_addresses_is_a_wall_once_another_fetcher_brought_something_else_for_one() {
+    let world = World::new();
+    run_by_fetcher(&world, "/1", Some(SKETCH), None);
+    run_by_fetcher(&world, "/2", Some(SKETCH), None);
+    assert!(said_again(&world).is_empty(), "two addresses are no pattern");
+    // The plain fetcher fails for an address that it brought the page for, and a browser brings something else.
+    run_by_fetcher(&world, "/2", None, None);
+    run_by_fetcher(&world, "/3", Some(SKETCH ^ 1), None);
+    let said = said_again(&world);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].0.ends_with("/3") && said[0].1 == "blocked", "{said:?}");
+    assert_eq!(said[0].2.as_deref(), Some("blocked_403"));
+    let last = world.attempts().pop().unwrap();
+    assert!(last.fetcher != "direct_access" && last.success, "somebody else brought the page: {last:?}");
+}
+
+#[test]
+fn a_stub_that_everybody_gets_alike_stays_content_however_often_it_comes() {
+    let world = World::new();
+    for n in 0..6 {
+        run_by_fetcher(&world, &format!("/{n}"), Some(SKETCH), Some(SKETCH));
+    }
+    // Fetchers agree on one address, and on another a browser has been somewhere that the plain fetcher has not.
+    run_by_fetcher(&world, "/2", None, Some(SKETCH));
+    run_by_fetcher(&world, "/far", None, None);
+    run_by_fetcher(&world, "/7", Some(SKETCH), Some(SKETCH));
+    let said = said_again(&world);
+    assert!(said.len() >= 4 && said.iter().all(|(_, value, error)| value == "true" && error.is_none()), "{said:?}");
+}

@@ -1,0 +1,276 @@
+//! The same scripts through a visit alone, through the simulator's driver and through the pipeline: the attempts that they leave
+//! behind are the same, whoever drives.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fetchwise::Selector;
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::detect::Detector;
+use fetchwise::fetch::{Body, FetchError, FetchFuture, Fetcher, Request, Response};
+use fetchwise::fetch_result::Answer;
+use fetchwise::pipeline::{Link, Pipeline};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::response::Header;
+use fetchwise::selector::{Sink, SinkError};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise::visit::{Ended, Step};
+use proptest::prelude::*;
+use url::Url;
+
+const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+const FETCHERS: [&str; 3] = ["direct_access", "playwright", "playwright_stealth"];
+
+/// What a request meets.
+#[derive(Clone, Debug)]
+enum Meets {
+    Article,
+    Challenge,
+    Refusal { retry_after: Option<u64> },
+    Short(u32),
+    Missing,
+    Broken,
+    Redirect(u32),
+    Fails(ErrorKind),
+}
+
+fn meets() -> impl Strategy<Value = Meets> {
+    let kinds =
+        [ErrorKind::Timeout, ErrorKind::NetworkError, ErrorKind::DnsError, ErrorKind::TooLarge, ErrorKind::Truncated];
+    prop_oneof![
+        4 => Just(Meets::Article),
+        2 => Just(Meets::Challenge),
+        1 => prop_oneof![3 => Just(None), 1 => (1..4000u64).prop_map(Some)].prop_map(|retry_after| Meets::Refusal { retry_after }),
+        2 => (0..4u32).prop_map(Meets::Short),
+        1 => Just(Meets::Missing),
+        1 => Just(Meets::Broken),
+        1 => (0..4u32).prop_map(Meets::Redirect),
+        2 => prop::sample::select(kinds.to_vec()).prop_map(Meets::Fails),
+    ]
+}
+
+impl Meets {
+    /// Status, headers and body; or why there are none.
+    fn response(&self) -> Result<(u16, Vec<Header>, String), ErrorKind> {
+        let html = |status, text: String| Ok((status, vec![Header::new("Content-Type", "text/html")], text));
+        match self {
+            Self::Article => {
+                html(200, format!("<!doctype html><title>Ferries</title><p>{}", "The ferry leaves. ".repeat(40)))
+            }
+            Self::Challenge => {
+                html(403, "<title>Just a moment...</title><script>window._cf_chl_opt={}</script>".to_owned())
+            }
+            Self::Refusal { retry_after } => {
+                let mut headers = vec![Header::new("Content-Type", "text/html")];
+                headers.extend(retry_after.map(|seconds| Header::new("Retry-After", seconds.to_string())));
+                Ok((403, headers, "<h1>Forbidden</h1>".to_owned()))
+            }
+            Self::Short(n) => {
+                html(200, format!("<!doctype html><title>Note</title><p>Note {}", "o".repeat(*n as usize * 9)))
+            }
+            Self::Missing => html(404, "<h1>Not Found</h1>".to_owned()),
+            Self::Broken => html(500, "<h1>Internal Server Error</h1>".to_owned()),
+            Self::Redirect(n) => {
+                html(200, format!("<!doctype html><meta http-equiv=refresh content='0;url=/moved/{n}'>"))
+            }
+            Self::Fails(kind) => Err(*kind),
+        }
+    }
+
+    fn answer(&self, detector: &Detector) -> Answer {
+        match self.response() {
+            Ok((status, headers, body)) => {
+                let headers = headers.iter().map(|header| (&header.name, &header.value));
+                detector.judge(status, headers, body.as_bytes()).with_duration(Duration::ZERO)
+            }
+            Err(kind) => Answer::from(kind).with_duration(Duration::ZERO),
+        }
+    }
+}
+
+/// One URL: its number, how long after the one before it comes, and what its requests meet in turn, the last for ever.
+#[derive(Clone, Debug)]
+struct Turn {
+    url: u32,
+    after_s: u64,
+    meets: Vec<Meets>,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let after = prop_oneof![3 => 0..60u64, 1 => 600..5000u64];
+    (0..12u32, after, prop::collection::vec(meets(), 1..5)).prop_map(|(url, after_s, meets)| Turn {
+        url,
+        after_s,
+        meets,
+    })
+}
+
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Attempt>>>);
+
+impl Sink for Kept {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        // Ids are drawn; all else must be the same.
+        self.0.lock().unwrap().push(Attempt { id: uuid::Uuid::nil(), ..attempt.clone() });
+        Ok(())
+    }
+}
+
+struct World {
+    selector: Arc<Selector>,
+    clock: Arc<Clock>,
+    kept: Kept,
+}
+
+impl World {
+    fn new() -> Self {
+        let (clock, kept) = (Arc::new(Clock::fixed(BEGIN)), Kept::default());
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock)).sink(kept.clone());
+        let builder = FETCHERS.iter().fold(builder, |builder, name| builder.fetcher(FetcherSpec::by_name(name)));
+        Self { selector: Arc::new(builder.build().unwrap()), clock, kept }
+    }
+
+    fn begin(&self, turn: &Turn) -> Url {
+        self.clock.set(self.clock.now().saturating_add(Duration::from_secs(turn.after_s)));
+        Url::parse(&format!("https://e.org/{}/{}", turn.url % 2, turn.url)).unwrap()
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.kept.0.lock().unwrap().clone()
+    }
+}
+
+/// What the requests of one URL meet, in turn.
+#[derive(Default)]
+struct Script {
+    meets: Vec<Meets>,
+    next: usize,
+}
+
+impl Script {
+    fn of(turn: &Turn) -> Self {
+        Self { meets: turn.meets.clone(), next: 0 }
+    }
+
+    fn meet(&mut self) -> Meets {
+        self.next += 1;
+        self.meets[(self.next - 1).min(self.meets.len() - 1)].clone()
+    }
+}
+
+fn alone(turns: &[Turn]) -> Vec<Attempt> {
+    let (world, detector) = (World::new(), Detector::new());
+    for turn in turns {
+        let (url, mut script) = (world.begin(turn), Script::of(turn));
+        let mut visit = world.selector.visit(&url).unwrap();
+        loop {
+            match visit.next() {
+                Step::Fetch(fetch) => visit.report(fetch, script.meet().answer(&detector)),
+                Step::Wait(wait) => world.clock.set(wait.until()),
+                Step::End(_) => break,
+                _ => unreachable!("there are no other steps"),
+            }
+        }
+    }
+    world.attempts()
+}
+
+fn simulated(turns: &[Turn]) -> Vec<Attempt> {
+    let (world, detector) = (World::new(), Detector::new());
+    for turn in turns {
+        let (url, mut script) = (world.begin(turn), Script::of(turn));
+        let mut visit = world.selector.visit(&url).unwrap();
+        fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| script.meet().answer(&detector));
+    }
+    world.attempts()
+}
+
+struct Scripted {
+    name: &'static str,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Fetcher for Scripted {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn renders(&self) -> bool {
+        self.name != FETCHERS[0]
+    }
+
+    fn fetch<'a>(&'a self, request: Request<'a>) -> FetchFuture<'a> {
+        let meets = self.script.lock().unwrap().meet();
+        Box::pin(async move {
+            let (status, headers, body) =
+                meets.response().map_err(|kind| FetchError::new(kind, kind.to_string(), Duration::ZERO))?;
+            Ok(Response::new(status, headers, Body::in_memory(body), request.url.clone()))
+        })
+    }
+}
+
+fn piped(turns: &[Turn]) -> Vec<Attempt> {
+    let (world, script) = (World::new(), Arc::new(Mutex::new(Script::default())));
+    let pipeline = FETCHERS.iter().fold(Pipeline::builder(Arc::clone(&world.selector)), |builder, name| {
+        builder.fetcher(Arc::new(Scripted { name, script: Arc::clone(&script) }))
+    });
+    let pipeline = pipeline.build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for turn in turns {
+        let url = world.begin(turn);
+        *script.lock().unwrap() = Script::of(turn);
+        runtime.block_on(pipeline.fetch(&Link::new(url.as_str())));
+    }
+    world.attempts()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_drives_a_visit_leaves_the_same_attempts(turns in prop::collection::vec(turn(), 1..25)) {
+        let want = alone(&turns);
+        prop_assert_eq!(&simulated(&turns), &want, "the simulator's driver");
+        prop_assert_eq!(&piped(&turns), &want, "the pipeline");
+    }
+}
+
+#[test]
+fn the_scripts_meet_every_kind_of_end() {
+    let turns: Vec<Turn> = [
+        vec![Meets::Article],
+        vec![Meets::Challenge, Meets::Article],
+        vec![Meets::Short(2)],
+        vec![Meets::Fails(ErrorKind::Timeout)],
+        vec![Meets::Redirect(1), Meets::Missing],
+        vec![Meets::Refusal { retry_after: Some(60) }],
+    ]
+    .into_iter()
+    .zip(0..)
+    .map(|(meets, url)| Turn { url, after_s: 1, meets })
+    .collect();
+    let made = alone(&turns);
+    let seen: Vec<_> =
+        made.iter().map(|a| (a.fetcher.as_str(), a.error_type.as_ref().map(|e| e.name().to_owned()))).collect();
+    let error = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        seen,
+        [
+            ("direct_access", None),
+            ("direct_access", error("blocked_captcha")),
+            ("playwright_stealth", None),
+            ("direct_access", error("wrong_tool")),
+            ("playwright", None),
+            ("playwright", error("timeout")),
+            ("playwright", error("timeout")),
+            ("direct_access", error("not_found")),
+            ("direct_access", error("blocked_403")),
+        ]
+    );
+    let world = World::new();
+    let url = world.begin(&turns[0]);
+    let mut visit = world.selector.visit(&url).unwrap();
+    let end = fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| Answer::from(ErrorKind::Queued));
+    assert!(matches!(end.how, Ended::Failed(_)));
+}

@@ -1,0 +1,222 @@
+//! Evidence and confidence against a naive reference that keeps every attempt and adds them up one by one.
+//!
+//! Any attempts, in any order, live or replayed, at any landmark: general weights and confidence agree to 1e-9.
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Attempt, Hint};
+use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
+use fetchwise::selector::{Prior, Selector, Situation};
+use fetchwise::time::Timestamp;
+use proptest::prelude::*;
+use url::Url;
+
+const NOW_MS: i64 = 1_790_000_000_000;
+const DAY_MS: i64 = 86_400_000;
+const FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth", "archive_proxy"];
+const URLS: [&str; 10] = [
+    "https://wikipedia.org/wiki/Rust",
+    "https://www.wikipedia.org/wiki/Go/history/old",
+    "https://en.wikipedia.org/wiki/Rust",
+    "https://wikipedia.org/doc.pdf",
+    "https://wikipedia.org/files/doc.pdf",
+    "https://cdn.example.co.uk/cdn/static/app.js",
+    "https://example.co.uk/",
+    "https://example.co.uk/api/v1/items.json",
+    "https://other.org/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t",
+    "https://other.org/assets/x.pdf",
+];
+
+#[derive(Clone, Debug)]
+struct Raw {
+    url: usize,
+    fetcher: usize,
+    age_ms: i64,
+    end: Option<ErrorKind>,
+    hint: Option<Hint>,
+}
+
+fn raw() -> impl Strategy<Value = Raw> {
+    let end = prop_oneof![
+        3 => Just(None),
+        2 => prop::sample::select(ErrorKind::ALL).prop_map(Some),
+    ];
+    let hint = prop_oneof![3 => Just(None), 1 => prop::sample::select(Hint::ALL.to_vec()).prop_map(Some)];
+    (0..URLS.len(), 0..FETCHERS.len(), 0..200 * DAY_MS, end, hint).prop_map(|(url, fetcher, age_ms, end, hint)| Raw {
+        url,
+        fetcher,
+        age_ms,
+        end,
+        hint,
+    })
+}
+
+fn attempt(raw: &Raw) -> Attempt {
+    let url = Url::parse(URLS[raw.url]).unwrap();
+    let attempt = Attempt::new(&url, FETCHERS[raw.fetcher], Timestamp::from_millis(NOW_MS - raw.age_ms)).unwrap();
+    let mut attempt = match raw.end {
+        None => attempt.delivered(),
+        Some(kind) => attempt.failed(kind),
+    };
+    attempt.hint = raw.hint;
+    attempt
+}
+
+/// S and N of one heuristic and fetcher, the slow way: files and pages apart, priors added.
+fn naive_weights(all: &[Raw], kind: &str, value: &str, page: ContentKind, fetcher: usize) -> (f64, f64) {
+    let (mut success, mut total) = (0.0, 0.0);
+    for raw in all.iter().filter(|raw| raw.fetcher == fetcher) {
+        let url = Url::parse(URLS[raw.url]).unwrap();
+        let features = UrlFeatures::extract(&url).unwrap();
+        let tagged = features.heuristics().iter().any(|h| h.kind == kind && h.value == value)
+            || kind == "global"
+            || kind == "hint" && raw.hint.is_some_and(|hint| hint.name() == value);
+        if !tagged || features.kind() != page {
+            continue;
+        }
+        let weight = raw.end.map_or(1.0, ErrorKind::weight) * 0.5f64.powf(raw.age_ms as f64 / (30 * DAY_MS) as f64);
+        total += weight;
+        if raw.end.is_none() {
+            success += weight;
+        }
+    }
+    (success, total)
+}
+
+fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
+    let priors = Prior::built_in();
+    let prior = priors.iter().find(|p| p.kind == kind && p.value == value && p.fetcher == FETCHERS[fetcher]);
+    prior.map_or((0.0, 0.0), |prior| (prior.success_rate * prior.samples, prior.samples))
+}
+
+/// Confidence and sample as `docs/how-it-decides.md` describes them. `slack` moves what is compared: samples by the first, rates and
+/// confidences by the second, so that a tie can be tried on either side of its rounding.
+fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) -> (f64, f64) {
+    let url = Url::parse(URLS[url]).unwrap();
+    let features = UrlFeatures::extract(&url).unwrap();
+    let heuristics = features.heuristics();
+    let order = [
+        "contains_api",
+        "contains_assets",
+        "contains_static",
+        "contains_cdn",
+        "suffix",
+        "site",
+        "domain",
+        "domain_path",
+    ];
+    let confidence = |(success, total): (f64, f64)| success / total * f64::min(1.0, total / 10.0);
+    // What counts so far, and the nearest more general level.
+    let (mut counts, mut general) = (None, None);
+    for kind in order {
+        let Some(heuristic) = heuristics.iter().find(|h| h.kind == kind) else { continue };
+        let (success, total) = naive_weights(all, kind, &heuristic.value, features.kind(), fetcher);
+        let (prior_success, prior_total) = naive_prior(kind, &heuristic.value, fetcher);
+        let level = (success + prior_success, total + prior_total);
+        if level.1 <= 0.0 {
+            continue;
+        }
+        if let (Some(so_far), Some((general_success, general_total))) = (counts, general) {
+            let so_far: (f64, f64) = so_far;
+            let has_more = level.1 > general_total * (1.0 + slack.0);
+            let gap: f64 = general_success / general_total - level.0 / level.1;
+            let disagrees = gap > 0.5 / level.1.sqrt() * (1.0 + slack.1);
+            let keeps = match level.1 >= 4.5 {
+                true => confidence(so_far) > confidence(level) * (1.0 + slack.1),
+                false => so_far.1 > level.1 * (1.0 + slack.0),
+            };
+            if has_more || disagrees || !keeps {
+                counts = Some(level);
+            }
+        } else {
+            counts = Some(level);
+        }
+        general = Some(level);
+    }
+    counts.map_or((0.0, 0.0), |level| (confidence(level), level.1))
+}
+
+fn selector(landmark_ms: i64, all: &[Raw], live: bool) -> Selector {
+    let selector = Selector::builder().around(Timestamp::from_millis(landmark_ms)).build().unwrap();
+    for raw in all {
+        match live {
+            true => selector.record(attempt(raw), Timestamp::from_millis(NOW_MS)).unwrap(),
+            false => selector.observe(&attempt(raw)),
+        }
+    }
+    selector
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+}
+
+/// Samples that only differ by rounding can fall on either side of the threshold; such cases say nothing.
+fn on_the_edge(all: &[Raw]) -> bool {
+    (0..URLS.len()).any(|url| {
+        let url = Url::parse(URLS[url]).unwrap();
+        let features = UrlFeatures::extract(&url).unwrap();
+        features.heuristics().iter().any(|h| {
+            (0..FETCHERS.len()).any(|fetcher| {
+                let (_, total) = naive_weights(all, &h.kind, &h.value, features.kind(), fetcher);
+                (total - 4.5).abs() < 1e-9
+            })
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn weights_and_confidence_agree_with_the_naive_reference(
+        all in prop::collection::vec(raw(), 0..80),
+        shuffled_seed in any::<u64>(),
+        landmark_days in -400i64..400,
+    ) {
+        prop_assume!(!on_the_edge(&all));
+        let mut shuffled = all.clone();
+        shuffled.sort_by_key(|raw| xxhash_rust::xxh3::xxh3_64_with_seed(format!("{raw:?}").as_bytes(), shuffled_seed));
+        let now = Timestamp::from_millis(NOW_MS);
+        let live = selector(NOW_MS, &all, true);
+        let replayed = selector(NOW_MS + landmark_days * DAY_MS, &shuffled, false);
+        for (url, text) in URLS.iter().enumerate() {
+            let parsed = Url::parse(text).unwrap();
+            let features = UrlFeatures::extract(&parsed).unwrap();
+            for selector in [&live, &replayed] {
+                let explanation = selector.explain(&parsed, &Situation::first(now)).unwrap();
+                for (fetcher, name) in FETCHERS.iter().enumerate() {
+                    let view = explanation.candidates.iter().find(|c| c.fetcher == *name).unwrap();
+                    // The recent pair is kept in f32, so that a tie may be off by more than the exact weights are.
+                    let slacks = [(-1e-5, -1e-5), (-1e-5, 1e-5), (1e-5, -1e-5), (1e-5, 1e-5)];
+                    let naive = slacks.map(|slack| naive_confidence(&all, url, fetcher, slack));
+                    let agrees = |(confidence, sample): &(f64, f64)| {
+                        close(view.confidence, *confidence) && close(view.sample_size, *sample)
+                    };
+                    let seen = (view.confidence, view.sample_size);
+                    prop_assert!(naive.iter().any(agrees), "{text} {name}: {seen:?} {naive:?}");
+                    let mut keys: Vec<(String, String)> =
+                        features.heuristics().iter().map(|h| (h.kind.to_string(), h.value.to_string())).collect();
+                    keys.push(("global".to_owned(), String::new()));
+                    keys.extend(Hint::ALL.iter().map(|hint| ("hint".to_owned(), hint.name().to_owned())));
+                    for (kind, value) in &keys {
+                        let weights = selector.weights((kind, value), features.kind(), name, now);
+                        let (success, total) = naive_weights(&all, kind, value, features.kind(), fetcher);
+                        prop_assert!(close(weights.success, success) && close(weights.total, total), "{kind} {value} {name}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_future_attempt_is_clamped_to_now_and_counted() {
+    let selector = Selector::builder().build().unwrap();
+    let now = Timestamp::from_millis(NOW_MS);
+    let url = Url::parse(URLS[0]).unwrap();
+    let tomorrow = Timestamp::from_millis(NOW_MS + DAY_MS);
+    selector.record(Attempt::new(&url, "playwright", tomorrow).unwrap().delivered(), now).unwrap();
+    assert_eq!(selector.clamped_attempts(), 1);
+    let weights = selector.weights(("domain", "wikipedia.org"), ContentKind::Page, "playwright", now);
+    assert!((weights.total - 1.0).abs() < 1e-12, "{weights:?}");
+}

@@ -1,0 +1,656 @@
+//! The journal with its snapshots and its maintenance, through the library: what a start knows, what a compaction keeps, what is
+//! forgotten, what a check notices.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Arm, Attempt, Hint};
+use fetchwise::backoff::LinkState;
+use fetchwise::heuristic::url::ContentKind;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::{CompactOptions, Compacted, Phase, Refold};
+use fetchwise::journal::{
+    self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, Loaded, OpenCheck,
+    Progress, TombstoneTarget,
+};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use proptest::prelude::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+const FETCHERS: [&str; 4] = ["direct_access", "playwright", "playwright_stealth", "mine"];
+
+fn ago(days: f64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - (days * 86_400_000.0) as i64)
+}
+
+fn quiet() -> impl FnMut(Phase, Progress) {
+    |_, _| {}
+}
+
+/// The attempt that `n` stands for, as old as `days`.
+fn attempt(n: u64, days: f64) -> Attempt {
+    let (domain, path) = (n % 13, n / 13 % 3);
+    let suffix = if n.is_multiple_of(5) { ".pdf" } else { "" };
+    let text = format!("https://www.d{domain}.example.org/s{path}/{n}{suffix}");
+    let url = url::Url::parse(&text).unwrap();
+    let mut attempt = Attempt::new(&url, FETCHERS[(n / 7 % 4) as usize], ago(days)).unwrap();
+    attempt.duration_ms = 10 + n % 100;
+    attempt.hint = n.is_multiple_of(11).then_some(Hint::Empty);
+    match n % 6 {
+        0 => attempt.failed(ErrorKind::BlockedCaptcha),
+        1 => attempt.failed(ErrorKind::Timeout),
+        2 => attempt.failed(ErrorKind::NotFound),
+        _ => attempt.delivered(),
+    }
+}
+
+fn selector() -> Selector {
+    Selector::builder().around(NOW).build().unwrap()
+}
+
+fn open(dir: &Path) -> Journal {
+    Journal::open(dir, JournalOptions::default().segment_bytes(64 << 10)).unwrap().0
+}
+
+/// A journal with these attempts, closed.
+fn write(dir: &Path, attempts: impl IntoIterator<Item = Attempt>) {
+    let journal = open(dir);
+    for attempt in attempts {
+        journal.append_attempt(&attempt).unwrap();
+    }
+    journal.close().unwrap();
+}
+
+fn start(dir: &Path) -> (Selector, Loaded) {
+    let selector = selector();
+    let loaded = journal::load(dir, &selector, NOW).unwrap();
+    (selector, loaded)
+}
+
+fn take_snapshot(dir: &Path) -> maintenance::Taken {
+    maintenance::snapshot(dir, &selector(), NOW, &mut quiet()).unwrap()
+}
+
+fn compact(dir: &Path) -> Compacted {
+    maintenance::compact(dir, &selector(), &CompactOptions::default(), NOW, &mut quiet()).unwrap()
+}
+
+fn every_key() -> Vec<(String, String)> {
+    let mut keys: Vec<(String, String)> =
+        [("global", ""), ("site", "example.org"), ("suffix", ".pdf"), ("path_depth", "2"), ("hint", "empty")]
+            .map(|(kind, value)| (kind.to_owned(), value.to_owned()))
+            .into();
+    for domain in 0..13 {
+        keys.push(("domain".to_owned(), format!("d{domain}.example.org")));
+        keys.push(("domain_suffix".to_owned(), format!("d{domain}.example.org|.pdf")));
+        (0..3).for_each(|path| keys.push(("domain_path".to_owned(), format!("d{domain}.example.org|s{path}"))));
+    }
+    keys
+}
+
+/// Whether two selectors have the same weights everywhere, to 1e-9.
+fn assert_same(a: &Selector, b: &Selector, what: &str) {
+    for (kind, value) in every_key() {
+        for (page, fetcher) in
+            [ContentKind::Page, ContentKind::File].into_iter().flat_map(|page| FETCHERS.map(|name| (page, name)))
+        {
+            let key = (kind.as_str(), value.as_str());
+            let (x, y) = (a.weights(key, page, fetcher, NOW), b.weights(key, page, fetcher, NOW));
+            let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
+            let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
+            assert!(same && near(x.blocked, y.blocked), "{what}: {key:?} {page:?} {fetcher}: {x:?} and {y:?}");
+            // The recent pair of a site has forgotten what it was made of, so nothing exact can be taken back from it.
+            let pairs =
+                [(x.recent_total, y.recent_total), (x.alert_total, y.alert_total), (x.alert_success, y.alert_success)];
+            let recent = what.contains("forgot") || pairs.iter().all(|(x, y)| (x - y).abs() < 1e-3);
+            assert!(recent, "{what}: {key:?} {fetcher}: {x:?} and {y:?}");
+        }
+    }
+}
+
+fn ids(dir: &Path) -> BTreeSet<uuid::Uuid> {
+    let mut all = BTreeSet::new();
+    journal::ids(dir, |id| assert!(all.insert(id), "an attempt twice")).unwrap();
+    all
+}
+
+fn segment_bytes(dir: &Path) -> u64 {
+    files(dir, ".fwl").iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.retain(|path| path.to_string_lossy().ends_with(end));
+    all.sort();
+    all
+}
+
+#[test]
+fn a_start_from_a_snapshot_and_its_tail_knows_what_a_full_replay_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..3000).map(|n| attempt(n, n as f64 / 20.0)));
+    let (whole, _) = start(dir.path());
+    let taken = take_snapshot(dir.path());
+    assert_eq!((taken.covers_seq, taken.records), (3000, 3000));
+    let (from_snapshot, loaded) = start(dir.path());
+    assert_eq!((loaded.replayed.entries, loaded.snapshot.unwrap().covers_seq), (0, 3000));
+    assert_same(&whole, &from_snapshot, "snapshot alone");
+
+    write(dir.path(), (3000..4000).map(|n| attempt(n, 1.0)));
+    (3000..4000).for_each(|n| whole.observe(&attempt(n, 1.0)));
+    let (with_tail, loaded) = start(dir.path());
+    assert_eq!(loaded.replayed.attempts, 1000);
+    assert_same(&whole, &with_tail, "snapshot and tail");
+    // A snapshot of a snapshot and a tail is as good, at any landmark.
+    take_snapshot(dir.path());
+    let later = Selector::builder().around(ago(-200.0)).build().unwrap();
+    journal::load(dir.path(), &later, NOW).unwrap();
+    assert_same(&whole, &later, "another landmark");
+    assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+}
+
+#[test]
+fn a_snapshot_holds_pauses_risk_and_importance() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let until = Some(ago(-0.1));
+    let state =
+        LinkState { paused_until: until, risk_level: 2, attempt_count: 9, last_attempt_at: Some(NOW), hint: None };
+    let link = |name: &str, state| LinkEntry { link: name.to_owned(), domain: "e.org".to_owned(), state, at: NOW };
+    journal.append_link(&link("bad", state)).unwrap();
+    journal.append_link(&link("mended", state)).unwrap();
+    journal.append_host("e.org", until, NOW).unwrap();
+    journal.append_host("lifted.org", until, NOW).unwrap();
+    let (kind, value) = ("suffix".to_owned(), Some(".pdf".to_owned()));
+    journal.append_importance(&ImportanceEntry { kind, value, importance: 0.75, at: NOW }).unwrap();
+    journal.append_attempt(&attempt(1, 0.0)).unwrap();
+    journal.close().unwrap();
+    take_snapshot(dir.path());
+    let journal = open(dir.path());
+    journal.append_link(&link("mended", LinkState::default())).unwrap();
+    journal.append_host("lifted.org", None, NOW).unwrap();
+    journal.close().unwrap();
+    for round in ["a tail undoes what a snapshot has", "and so does the next snapshot"] {
+        let (selector, loaded) = start(dir.path());
+        assert_eq!(loaded.links.keys().collect::<Vec<_>>(), ["bad"], "{round}");
+        assert_eq!(loaded.links["bad"], state, "{round}");
+        assert_eq!(selector.host_pause("e.org"), until, "{round}");
+        assert_eq!(selector.host_pause("lifted.org"), None, "{round}");
+        assert_eq!(loaded.host_levels.keys().collect::<Vec<_>>(), ["e.org"], "{round}");
+        assert_eq!(loaded.importance.len(), 1, "{round}");
+        assert_eq!(loaded.importance[0].importance, 0.75, "{round}");
+        take_snapshot(dir.path());
+        assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_falls_back_to_the_one_before_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..1000).map(|n| attempt(n, 2.0)));
+    take_snapshot(dir.path());
+    write(dir.path(), (1000..1500).map(|n| attempt(n, 1.0)));
+    let newest = take_snapshot(dir.path()).file.unwrap();
+    let (whole, _) = start(dir.path());
+    let good = std::fs::read(&newest).unwrap();
+    for at in [0, 5000, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&newest, bad).unwrap();
+        let (fallen_back, loaded) = start(dir.path());
+        let started = loaded.snapshot.unwrap();
+        assert_eq!((started.covers_seq, loaded.replayed.attempts), (1000, 500), "byte {at}");
+        assert_eq!(started.rejected.len(), 1);
+        assert_same(&whole, &fallen_back, "the older snapshot");
+        assert!(!maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+    // Both gone, and nothing compacted: everything is replayed.
+    for file in files(dir.path(), ".fws") {
+        std::fs::write(file, b"no snapshot").unwrap();
+    }
+    let (replayed, loaded) = start(dir.path());
+    assert_eq!((loaded.replayed.attempts, loaded.snapshot.unwrap().rejected.len()), (1500, 2));
+    assert_same(&whole, &replayed, "no snapshot");
+    // The next one takes the place of the bad ones.
+    take_snapshot(dir.path());
+    assert!(start(dir.path()).1.snapshot.unwrap().rejected.is_empty());
+}
+
+#[test]
+fn compaction_drops_old_attempts_and_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..4000).map(|n| attempt(n, if n % 2 == 0 { 120.0 } else { 10.0 })));
+    write(dir.path(), [attempt(4000, 0.5)]);
+    let ((before, _), all, bytes) = (start(dir.path()), ids(dir.path()), segment_bytes(dir.path()));
+    let mut options = CompactOptions::default();
+    options.dry_run = true;
+    let dry = maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+    assert_eq!((ids(dir.path()).len(), segment_bytes(dir.path())), (all.len(), bytes), "a dry run changes nothing");
+    assert!(files(dir.path(), ".fws").is_empty());
+    let done = compact(dir.path());
+    assert_eq!(done.attempts, (4001, 2001));
+    assert_eq!(dry.attempts, done.attempts);
+    assert!((done.weight.0 - done.weight.1).abs() < 1e-9 * done.weight.0, "{:?}", done.weight);
+    assert_eq!((done.bytes.1, segment_bytes(dir.path()) < bytes * 6 / 10), (segment_bytes(dir.path()), true));
+    let (after, loaded) = start(dir.path());
+    assert_same(&before, &after, "compaction");
+    assert_eq!(loaded.replayed.entries, 0);
+    assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    // Once more there is nothing to do.
+    let again = compact(dir.path());
+    assert_eq!((again.attempts, again.bytes.0), ((2001, 2001), again.bytes.1));
+    assert_eq!(journal::maintenance::cutoff(dir.path()).unwrap(), Some(ago(90.0)));
+    // Either snapshot alone is enough.
+    for spoilt in files(dir.path(), ".fws") {
+        let good = std::fs::read(&spoilt).unwrap();
+        std::fs::write(&spoilt, &good[..good.len() / 2]).unwrap();
+        assert_same(&before, &start(dir.path()).0, "one snapshot of two");
+        std::fs::write(&spoilt, good).unwrap();
+    }
+}
+
+#[test]
+fn a_clock_that_jumped_is_not_believed_unless_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..500).map(|n| attempt(n, 10.0)));
+    // The file system's clock is not ahead.
+    let later = Timestamp::now().saturating_add(3 * 365 * DAY);
+    let hours_ahead = later.since(ago(10.0)).as_secs() / 3600;
+    let run = |trust_clock| {
+        let mut options = CompactOptions::default();
+        options.trust_clock = trust_clock;
+        options.retain = 10 * 365 * DAY;
+        maintenance::compact(dir.path(), &selector(), &options, later, &mut quiet())
+    };
+    let error = run(false).unwrap_err();
+    assert!(matches!(error, JournalError::ClockJump { hours, .. } if hours == hours_ahead), "{error}");
+    assert!(error.is_refusal() && files(dir.path(), ".fws").is_empty());
+    assert_eq!(run(true).unwrap().attempts, (500, 500));
+}
+
+#[test]
+fn faded_evidence_is_left_out_of_a_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    // 365 days at a half-life of 30 leave 0.0002 of an attempt.
+    write(dir.path(), [attempt(3, 365.0), attempt(4, 1.0)]);
+    take_snapshot(dir.path());
+    let (selector, _) = start(dir.path());
+    let domain = |n: u64| {
+        selector.weights(("domain", &format!("d{n}.example.org")), ContentKind::Page, FETCHERS[0], NOW).attempts
+    };
+    assert_eq!((domain(3), domain(4)), (0, 1));
+    assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+}
+
+#[test]
+fn another_half_life_goes_on_from_what_the_snapshot_weighed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..200).map(|n| attempt(n, 30.0)).chain([attempt(200, 0.0)]));
+    let key = ("domain", "d4.example.org");
+    let weight = |selector: &Selector, at| selector.weights(key, ContentKind::Page, FETCHERS[0], at).total;
+    let old = start(dir.path()).0;
+    take_snapshot(dir.path());
+    let faster = Selector::builder().around(NOW).half_life_days(10.0).build().unwrap();
+    journal::load(dir.path(), &faster, NOW).unwrap();
+    assert!((weight(&faster, NOW) - weight(&old, NOW)).abs() < 1e-9, "as of the snapshot nothing changes");
+    let later = NOW.saturating_add(10 * DAY);
+    assert!((weight(&faster, later) - weight(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
+}
+
+fn forget(dir: &Path, target: TombstoneTarget) -> maintenance::Forgot {
+    maintenance::forget(dir, target, NOW).unwrap()
+}
+
+fn domain(name: &str) -> TombstoneTarget {
+    TombstoneTarget::Domain(name.to_owned())
+}
+
+#[test]
+fn a_forgotten_domain_leaves_evidence_at_once_and_the_disk_at_the_next_compaction() {
+    let is_its = |n: &u64| *n % 13 == 5;
+    let without = selector();
+    (0..2000).filter(|n| !is_its(n)).for_each(|n| without.observe(&attempt(n, 20.0)));
+    for snapshots in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), (0..2000).map(|n| attempt(n, 20.0)));
+        (0..snapshots).for_each(|_| drop(take_snapshot(dir.path())));
+        let forgot = forget(dir.path(), domain("d5.example.org"));
+        assert_eq!((forgot.attempts, forgot.in_snapshot), (154, snapshots > 0));
+        assert_same(&start(dir.path()).0, &without, "forgotten at once");
+        let found = journal::replay(dir.path(), |_, entry| {
+            assert!(!matches!(entry, Entry::Attempt(a) if a.heuristic("domain") == Some("d5.example.org")));
+        });
+        assert_eq!(found.unwrap().forgotten, 154);
+        assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+        // Twice is once.
+        assert!(forget(dir.path(), domain("d5.example.org")).attempts == 0);
+        assert_same(&start(dir.path()).0, &without, "forgotten twice");
+        let mut options = CompactOptions::default();
+        options.trust_clock = true;
+        let done = maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+        assert_eq!((done.attempts, done.forgotten), ((2000, 1846), 154));
+        assert_same(&start(dir.path()).0, &without, "forgotten, and compacted");
+        let needle = b"d5.example.org/s";
+        for file in [files(dir.path(), ".fwl"), files(dir.path(), ".fws")].concat() {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", file.display());
+        }
+        // It can be learned about anew.
+        write(dir.path(), [attempt(5, 0.0)]);
+        let (again, _) = start(dir.path());
+        assert_eq!(again.weights(("domain", "d5.example.org"), ContentKind::File, FETCHERS[0], NOW).attempts, 1);
+        assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_forgotten_link_takes_its_attempts_and_its_risk_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..300).map(|n| attempt(n, 3.0)));
+    let link = attempt(42, 3.0).link;
+    let journal = open(dir.path());
+    let state = LinkState { risk_level: 3, ..LinkState::default() };
+    let entry = LinkEntry { link: link.clone(), domain: "d3.example.org".to_owned(), state, at: NOW };
+    journal.append_link(&entry).unwrap();
+    journal.close().unwrap();
+    take_snapshot(dir.path());
+    let forgot = forget(dir.path(), TombstoneTarget::Link(link.clone()));
+    assert_eq!((forgot.attempts, forgot.states, forgot.in_snapshot), (1, 1, true));
+    let without = selector();
+    (0..300).filter(|n| *n != 42).for_each(|n| without.observe(&attempt(n, 3.0)));
+    let (selector, loaded) = start(dir.path());
+    assert_same(&selector, &without, "a forgotten link");
+    assert!(!loaded.links.contains_key(&link));
+    assert!(forget(dir.path(), TombstoneTarget::Link("never seen".to_owned())).is_nothing());
+}
+
+#[test]
+fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..500).map(|n| attempt(n, 1.0)));
+    take_snapshot(dir.path());
+    write(dir.path(), (500..600).map(|n| attempt(n, 1.0)));
+    take_snapshot(dir.path());
+    let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
+    assert_eq!((verified.attempts, verified.refold), (600, Refold::Same { records: 100 }));
+    // One bit of one cell's count, in a snapshot whose checksums are right.
+    let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
+    let mut sections: Vec<(u32, u32, Vec<u8>)> =
+        found.sections().map(|section| (section.kind, section.version, section.bytes.to_vec())).collect();
+    let cells = sections.iter_mut().find(|(kind, _, _)| *kind == 4).unwrap();
+    let last = cells.2.len() - 8;
+    cells.2[last] ^= 1;
+    let maintenance = fetchwise_log::Maintenance::lock(dir.path()).unwrap();
+    let sections: Vec<_> = sections
+        .iter()
+        .map(|(kind, version, bytes)| fetchwise_log::Section { kind: *kind, version: *version, bytes })
+        .collect();
+    maintenance.write_snapshot(found.meta(), &sections).unwrap();
+    let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
+    assert!(matches!(&verified.refold, Refold::Differs { what } if what.contains("counts")), "{:?}", verified.refold);
+    assert!(!verified.is_sound());
+}
+
+#[test]
+fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..400).map(|n| attempt(n * 13, 0.1)));
+    let published = || {
+        let policy = fetchwise::policy::by_name("published").unwrap();
+        let selector = Selector::builder().around(NOW).policy(policy).build().unwrap();
+        journal::load(dir.path(), &selector, NOW).unwrap();
+        let url = url::Url::parse("https://d0.example.org/s1/new").unwrap();
+        selector.select(&url, &Situation::first(NOW)).unwrap()
+    };
+    let before = published();
+    take_snapshot(dir.path());
+    assert_eq!(format!("{before:?}"), format!("{:?}", published()));
+}
+
+#[test]
+fn a_snapshot_beside_a_writer_that_never_syncs_covers_what_is_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), (0..100).map(|n| attempt(n, 1.0)));
+    let (journal, _) = Journal::open(dir.path(), JournalOptions::default().durability(Durability::Os)).unwrap();
+    for n in 100..200 {
+        journal.append_attempt(&attempt(n, 1.0)).unwrap();
+    }
+    journal.settled().wait().unwrap();
+    let covered = take_snapshot(dir.path()).covers_seq;
+    assert!((100..=200).contains(&covered), "{covered}");
+    let (known, loaded) = start(dir.path());
+    assert_eq!(loaded.replayed.attempts, 200 - covered);
+    let naive = selector();
+    (0..200).for_each(|n| naive.observe(&attempt(n, 1.0)));
+    assert_same(&naive, &known, "snapshot and tail of a living writer");
+}
+
+/// Half of a large log is older than it may be, and a writer appends as fast as it can meanwhile.
+#[test]
+fn compaction_beside_a_writer_at_full_speed_loses_nothing() {
+    let count = match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 2_000_000,
+        Ok("ci") => 200_000,
+        _ => 60_000,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let options = JournalOptions::default().segment_bytes(8 << 20).durability(Durability::Os);
+    let (journal, _) = Journal::open(dir.path(), options.clone()).unwrap();
+    for n in 0..count {
+        journal.append_attempt(&attempt(n, if n < count / 2 { 100.0 } else { 50.0 })).unwrap();
+    }
+    journal.close().unwrap();
+    let (mirror, _) = start(dir.path());
+    let bytes = segment_bytes(dir.path());
+    let (journal, _) = Journal::open(dir.path(), options.check(OpenCheck::Tail)).unwrap();
+    let (stop, appended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = count;
+            while !stop.load(Ordering::Relaxed) {
+                let attempt = attempt(n, 0.01);
+                let ticket = journal.append_attempt(&attempt).unwrap();
+                mirror.observe(&attempt);
+                assert!(ticket.seq().is_some());
+                n += 1;
+            }
+            appended.store(n - count, Ordering::Relaxed);
+        });
+        let done = compact(dir.path());
+        stop.store(true, Ordering::Relaxed);
+        done
+    });
+    journal.close().unwrap();
+    let appended = appended.load(Ordering::Relaxed);
+    assert!(done.beside_writer && appended > 0);
+    assert!(done.attempts.0 - done.attempts.1 > count * 45 / 100, "{done:?}");
+    // What was there before; the writer has added to both sides meanwhile.
+    assert!(done.bytes.0 - done.bytes.1 > bytes * 4 / 10, "{done:?} of {bytes}");
+    assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
+    let (after, loaded) = start(dir.path());
+    assert_same(&mirror, &after, "beside a writer");
+    assert!(loaded.replayed.torn_tail.is_none());
+    let dropped = done.attempts.0 - done.attempts.1;
+    assert_eq!(ids(dir.path()).len() as u64, count + appended - dropped);
+    assert!(maintenance::verify(dir.path(), &mut quiet()).unwrap().is_sound());
+    println!(
+        "FAULTS | + | compaction of {count} attempts beside a writer: {} dropped, {appended} appended meanwhile | 1 | 0 | 0 |",
+        dropped
+    );
+}
+
+/// How many histories are tried.
+fn cases() -> u32 {
+    match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 1500,
+        Ok("ci") => 200,
+        _ => 32,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Attempts(u8),
+    Forget(u8),
+    ForgetLink(u8),
+    Snapshot,
+    Compact,
+    SpoilNewest,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any::<u8>().prop_map(Step::Attempts),
+        1 => (0..13u8).prop_map(Step::Forget),
+        1 => any::<u8>().prop_map(Step::ForgetLink),
+        2 => Just(Step::Snapshot),
+        1 => Just(Step::Compact),
+        1 => Just(Step::SpoilNewest),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens in whatever order, a start knows what a naive list of attempts teaches.
+    #[test]
+    fn any_history_of_maintenance_keeps_evidence_exact(steps in prop::collection::vec(step(), 1..14)) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut alive, mut next): (Vec<Attempt>, u64) = (Vec::new(), 0);
+        let (mut fresh, mut what) = (true, "any history");
+        for step in steps {
+            match step {
+                Step::Attempts(count) => {
+                    let new: Vec<Attempt> = (next..next + u64::from(count)).map(|n| attempt(n, (n % 80) as f64)).collect();
+                    write(dir.path(), new.clone());
+                    alive.extend(new);
+                    next += u64::from(count);
+                    fresh = false;
+                }
+                Step::Forget(n) => {
+                    what = "a history with something forgotten";
+                    let name = format!("d{n}.example.org");
+                    forget(dir.path(), domain(&name));
+                    alive.retain(|attempt| attempt.heuristic("domain") != Some(&name));
+                }
+                Step::ForgetLink(n) => {
+                    what = "a history with something forgotten";
+                    let link = attempt(u64::from(n), 0.0).link;
+                    forget(dir.path(), TombstoneTarget::Link(link.clone()));
+                    alive.retain(|attempt| attempt.link != link);
+                }
+                Step::Snapshot if !fresh => drop(take_snapshot(dir.path())),
+                Step::Compact if !fresh => {
+                    let mut options = CompactOptions::default();
+    options.trust_clock = true;
+                    maintenance::compact(dir.path(), &selector(), &options, NOW, &mut quiet()).unwrap();
+                }
+                Step::SpoilNewest => {
+                    // Only where another good one stands behind it.
+                    let search = fetchwise_log::load_snapshot(dir.path()).unwrap_or_default();
+                    let previous = fetchwise_log::load_previous_snapshot(dir.path()).unwrap();
+                    let both_good = search.rejected.is_empty() && previous.is_some();
+                    if let Some(path) = search.snapshot.map(|s| s.path().to_owned()).filter(|_| both_good) {
+                        let mut bytes = std::fs::read(&path).unwrap();
+                        bytes[4100] ^= 8;
+                        std::fs::write(&path, bytes).unwrap();
+                    }
+                }
+                _ => {}
+            }
+        }
+        let naive = selector();
+        alive.iter().for_each(|attempt| naive.observe(attempt));
+        let (known, _) = start(dir.path());
+        assert_same(&naive, &known, what);
+    }
+}
+
+#[test]
+fn why_a_fetcher_was_chosen_is_kept_beside_attempts_of_older_releases_that_do_not_say() {
+    for (name, copy) in golden() {
+        let dir = copy.path();
+        let mut chosen = attempt(1, 0.0);
+        (chosen.rule, chosen.confidence, chosen.arm) = (Some("my own".into()), Some(0.25), Some(Arm::Learning));
+        write(dir, [chosen.clone()]);
+        let mut read = Vec::new();
+        journal::replay(dir, |_, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                read.push(attempt);
+            }
+        })
+        .unwrap();
+        assert_eq!(read.pop(), Some(chosen), "{name}");
+        let says_nothing = |a: &Attempt| a.rule.is_none() && a.confidence.is_none() && a.arm.is_none();
+        assert!(name != "v1" || !read.is_empty() && read.iter().all(says_nothing), "{name}");
+    }
+}
+
+/// The directories that releases wrote, one each, copied to where they can be written to.
+fn golden() -> Vec<(String, tempfile::TempDir)> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/journal");
+    let mut copies = Vec::new();
+    for release in std::fs::read_dir(all).unwrap() {
+        let (release, copy) = (release.unwrap().path(), tempfile::tempdir().unwrap());
+        for file in std::fs::read_dir(&release).unwrap() {
+            let file = file.unwrap().path();
+            std::fs::copy(&file, copy.path().join(file.file_name().unwrap())).unwrap();
+        }
+        copies.push((release.file_name().unwrap().to_string_lossy().into_owned(), copy));
+    }
+    copies
+}
+
+#[test]
+fn what_every_release_wrote_is_read_checked_and_gone_on_with() {
+    let copies = golden();
+    assert!(copies.iter().any(|(name, _)| name == "v1"));
+    for (name, copy) in copies {
+        let dir = copy.path();
+        let at = Timestamp::from_millis(1_790_100_000_000);
+        let (naive, known) =
+            (Selector::builder().around(at).build().unwrap(), Selector::builder().around(at).build().unwrap());
+        let mut count = 0;
+        journal::replay(dir, |_, entry| {
+            if let Entry::Attempt(attempt) = entry {
+                naive.observe(&attempt);
+                count += 1;
+            }
+        })
+        .unwrap();
+        let loaded = journal::load(dir, &known, at).unwrap();
+        assert!(loaded.snapshot.unwrap().covers_seq > 0, "{name}");
+        let mut seen = 0;
+        for fetcher in ["direct_access", "playwright", "archive_proxy", "my own fetcher"] {
+            for key in
+                [("global", ""), ("site", "example.org"), ("domain", "site1.example.org"), ("video_platform", "yes")]
+            {
+                for page in [ContentKind::Page, ContentKind::File] {
+                    let (a, b) = (naive.weights(key, page, fetcher, at), known.weights(key, page, fetcher, at));
+                    assert!(
+                        a.attempts == b.attempts && (a.total - b.total).abs() < 1e-9,
+                        "{name} {key:?}: {a:?} {b:?}"
+                    );
+                    seen += u64::from(a.attempts);
+                }
+            }
+        }
+        assert!(seen > count, "{name}: {seen}");
+        assert!(maintenance::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
+        write(dir, [attempt(1, 0.0)]);
+        take_snapshot(dir);
+        assert!(maintenance::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
+        assert_eq!(journal::replay(dir, |_, _| {}).unwrap().attempts, count + 1, "{name}");
+        // Attempts of an older version grow old as those of this one do, and both lie in one log.
+        let mut options = CompactOptions::default();
+        options.retain = 10 * DAY;
+        let done = maintenance::compact(dir, &selector(), &options, NOW, &mut quiet()).unwrap();
+        assert!(done.attempts.0 > count && done.attempts.1 == 1, "{name}: {:?}", done.attempts);
+        assert!(maintenance::verify(dir, &mut quiet()).unwrap().is_sound(), "{name}");
+    }
+}

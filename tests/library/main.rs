@@ -1,0 +1,20 @@
+//! The library as its callers see it: selector, visits, journal, pipeline and metrics.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
+mod adaptation;
+#[cfg(feature = "pipeline")]
+mod driver_equivalence;
+mod evidence_reference;
+#[cfg(feature = "journal")]
+mod journal;
+#[cfg(feature = "journal")]
+mod maintenance;
+#[cfg(all(feature = "metrics", feature = "pipeline"))]
+mod metrics;
+#[cfg(feature = "pipeline")]
+mod pipeline;
+#[cfg(all(feature = "journal", feature = "json"))]
+mod portable_records;
+#[cfg(feature = "pipeline")]
+mod robots;
+mod selector;

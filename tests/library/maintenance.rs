@@ -1,0 +1,425 @@
+//! Upkeep beside a running crawl: what it drops, what it keeps, how much room it leaves, and what a `kill -9` in the middle of it costs;
+//! and when a clock is believed that says attempts are old.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use fetchwise::attempt::Attempt;
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::heuristic::url::ContentKind;
+use fetchwise::journal::maintenance;
+use fetchwise::journal::maintenance::{Cause, CompactOptions, Room, Upkeep, UpkeepOptions, Upkept, old_share};
+use fetchwise::journal::{self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::{Clock, Timestamp};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const FETCHERS: [&str; 2] = ["direct_access", "playwright"];
+const DOMAINS: u64 = 13;
+const SEGMENT: u64 = 64 << 10;
+const DISK_MAX: u64 = 2 << 20;
+/// Longer than anything here takes on any machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One time for the whole process, and for the children that it starts, so that weights can be compared.
+static NOW: LazyLock<Timestamp> = LazyLock::new(|| match std::env::var("FETCHWISE_TEST_NOW") {
+    Ok(text) => Timestamp::from_millis(text.parse().unwrap()),
+    Err(_) => Timestamp::now(),
+});
+
+/// The attempt that `n` stands for; each is later than the one before.
+fn attempt(n: u64) -> Attempt {
+    let at = NOW.as_millis() - 20 * 86_400_000 + i64::try_from(n).unwrap() * 1000;
+    attempt_at(n, Timestamp::from_millis(at))
+}
+
+fn attempt_at(n: u64, at: Timestamp) -> Attempt {
+    let url = url::Url::parse(&format!("https://d{}.example.org/s{}/{n}", n % DOMAINS, n / 13 % 3)).unwrap();
+    let attempt = Attempt::new(&url, FETCHERS[(n / 7 % 2) as usize], at).unwrap();
+    if n.is_multiple_of(5) { attempt.failed(ErrorKind::BlockedCaptcha) } else { attempt.delivered() }
+}
+
+fn selector() -> Selector {
+    Selector::builder().around(*NOW).build().unwrap()
+}
+
+fn options() -> UpkeepOptions {
+    let mut options = UpkeepOptions::default();
+    (options.segment_bytes, options.look_every) = (SEGMENT, Duration::from_millis(2));
+    options
+}
+
+fn open(dir: &Path) -> Journal {
+    let options = JournalOptions::default().segment_bytes(SEGMENT).durability(Durability::Os);
+    Journal::open(dir, options).unwrap().0
+}
+
+fn start(dir: &Path, options: UpkeepOptions) -> (Upkeep, Receiver<Upkept>) {
+    let (tell, told) = channel();
+    let blank = || Selector::builder().around(*NOW).build();
+    let upkeep = Upkeep::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |did| drop(tell.send(did)));
+    (upkeep.unwrap(), told)
+}
+
+fn loaded(dir: &Path) -> Selector {
+    let selector = selector();
+    journal::load(dir, &selector, *NOW).unwrap();
+    selector
+}
+
+/// Whether two selectors have the same masses everywhere, to 1e-9. Returns how many attempts they have.
+fn assert_same(a: &Selector, b: &Selector) -> u64 {
+    let domains = (0..DOMAINS).map(|n| ("domain", format!("d{n}.example.org")));
+    let paths = (0..DOMAINS).flat_map(|n| (0..3).map(move |s| ("domain_path", format!("d{n}.example.org|s{s}"))));
+    let others = [("global", String::new()), ("site", "example.org".to_owned())];
+    let mut attempts = 0;
+    for (kind, value) in domains.chain(paths).chain(others) {
+        for fetcher in FETCHERS {
+            let of = |selector: &Selector| selector.weights((kind, &value), ContentKind::Page, fetcher, *NOW);
+            let (x, y) = (of(a), of(b));
+            let near = |x: f64, y: f64| (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(1.0);
+            let same = x.attempts == y.attempts && near(x.total, y.total) && near(x.success, y.success);
+            assert!(same && near(x.blocked, y.blocked), "{kind} {value} {fetcher}: {x:?} and {y:?}");
+            attempts += if kind == "global" { u64::from(x.attempts) } else { 0 };
+        }
+    }
+    attempts
+}
+
+/// The numbers of the attempts that are still in the log, by their times.
+fn raw(dir: &Path) -> Vec<Timestamp> {
+    let mut times = Vec::new();
+    journal::replay(dir, |_, entry| {
+        if let Entry::Attempt(attempt) = entry {
+            times.push(attempt.attempted_at);
+        }
+    })
+    .unwrap();
+    times
+}
+
+/// How many attempts that compaction has dropped, which was to make room.
+fn dropped_to_make_room(did: &Upkept) -> u64 {
+    let Upkept::Compacted { cause: Cause::Full { .. }, done, .. } = did else { panic!("{did:?}") };
+    assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
+    done.attempts.0 - done.attempts.1
+}
+
+#[test]
+fn the_log_stays_within_its_room_and_loses_no_evidence() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let mut options = options();
+    options.disk_max = Some(DISK_MAX);
+    let (upkeep, told) = start(dir.path(), options);
+    let mirror = selector();
+    let (mut written, mut most, begun) = (0, 0, Instant::now());
+    while written < 20_000 {
+        for n in written..written + 50 {
+            let attempt = attempt(n);
+            journal.append_attempt(&attempt).unwrap();
+            mirror.observe(&attempt);
+        }
+        written += 50;
+        journal.flush().wait().unwrap();
+        // A crawl is not faster than the disk; here it waits until upkeep has caught up, however slow this machine is.
+        loop {
+            let taken = Room::taken(dir.path()).unwrap().total;
+            most = most.max(taken);
+            if taken < DISK_MAX - 2 * SEGMENT || begun.elapsed() > PATIENCE {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // A compaction that is stopped in its middle has dropped what it has not told of. So this waits for a time with none under way:
+    // nothing is written any more, so that none begins once there is room enough.
+    let (mut runs, mut dropped) = (Vec::new(), 0);
+    loop {
+        for did in told.try_iter() {
+            dropped += dropped_to_make_room(&did);
+            runs.push(did);
+        }
+        let room = Room::taken(dir.path()).unwrap();
+        let has_room = room.total + 3 * SEGMENT + room.snapshot <= DISK_MAX;
+        if has_room && raw(dir.path()).len() as u64 == written - dropped || begun.elapsed() > PATIENCE {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    upkeep.stop();
+    journal.close().unwrap();
+    assert!(most <= DISK_MAX, "{most} in {:?}: {runs:#?}", begun.elapsed());
+    // What is left is what came last, without a hole.
+    let times = raw(dir.path());
+    assert_eq!(times.len() as u64, written - dropped);
+    assert!(dropped > written / 2 && times.len() > 1000, "{dropped} of {written}");
+    assert!(times.iter().min().unwrap() >= &attempt(dropped).attempted_at);
+    assert_eq!(assert_same(&mirror, &loaded(dir.path())), written);
+    assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
+    println!("{} compactions, {dropped} of {written} attempts dropped, {most} bytes at most", runs.len());
+}
+
+#[test]
+fn it_compacts_once_enough_of_the_log_is_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let mirror = selector();
+    let old = |n: u64| Timestamp::from_millis(NOW.as_millis() - 100 * 86_400_000 + i64::try_from(n).unwrap());
+    let all = (0..3000).map(|n| attempt_at(n, old(n))).chain((3000..4000).map(attempt));
+    for attempt in all.chain([attempt_at(4000, *NOW)]) {
+        journal.append_attempt(&attempt).unwrap();
+        mirror.observe(&attempt);
+    }
+    journal.flush().wait().unwrap();
+    let share = old_share(dir.path(), *NOW, 90 * DAY).unwrap();
+    assert!((0.3..0.9).contains(&share), "{share}");
+    let run = |at: Option<f64>| {
+        let mut options = options();
+        options.compact_at = at;
+        let (upkeep, told) = start(dir.path(), options);
+        upkeep.look();
+        let did =
+            told.recv_timeout(if at.is_some_and(|at| at < share) { PATIENCE } else { Duration::from_millis(300) });
+        upkeep.stop();
+        did.ok()
+    };
+    assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
+    let Some(Upkept::Compacted { cause: Cause::Old { .. }, done, .. }) = run(Some(share - 0.05)) else {
+        panic!("it did nothing")
+    };
+    assert!(done.beside_writer && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
+    assert!(old_share(dir.path(), *NOW, 90 * DAY).unwrap() < share / 4.0);
+    journal.close().unwrap();
+    assert_eq!(assert_same(&mirror, &loaded(dir.path())), 4001);
+}
+
+#[test]
+fn it_stops_in_the_middle_and_leaves_everything_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let mirror = selector();
+    for n in 0..20_000 {
+        journal.append_attempt(&attempt(n)).unwrap();
+        mirror.observe(&attempt(n));
+    }
+    journal.flush().wait().unwrap();
+    for wait in [0, 1, 5, 20, 60, 150] {
+        let mut options = options();
+        options.disk_max = Some(DISK_MAX);
+        let (upkeep, _) = start(dir.path(), options);
+        std::thread::sleep(Duration::from_millis(wait));
+        upkeep.stop();
+        assert_eq!(assert_same(&mirror, &loaded(dir.path())), 20_000);
+    }
+    journal.close().unwrap();
+    assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
+}
+
+/// The child: runs only when the parent says so. It writes beside upkeep, and tells each acknowledgement.
+#[test]
+fn child_that_writes_beside_upkeep_until_it_is_killed() {
+    let Ok(dir) = std::env::var("FETCHWISE_TEST_UPKEEP") else { return };
+    let first: u64 = std::env::var("FETCHWISE_TEST_FIRST").unwrap().parse().unwrap();
+    let dir = Path::new(&dir);
+    let journal = open(dir);
+    let mut options = options();
+    options.disk_max = Some(DISK_MAX / 2);
+    let (_upkeep, told) = start(dir, options);
+    let mut out = std::io::stderr();
+    for batch in (first..).step_by(16) {
+        for did in told.try_iter() {
+            assert!(matches!(did, Upkept::Compacted { .. }), "{did:?}");
+            writeln!(out, "compacted").unwrap();
+        }
+        for n in batch..batch + 16 {
+            journal.append_attempt(&attempt(n)).unwrap();
+        }
+        journal.settled().wait().unwrap();
+        writeln!(out, "{}", batch + 16).unwrap();
+        // As fast as crawls go, so that upkeep gets anywhere.
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Whether a file is there that is not finished.
+fn is_writing(dir: &Path) -> bool {
+    let unfinished = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("tmp-");
+    std::fs::read_dir(dir).unwrap().flatten().any(unfinished)
+}
+
+#[test]
+fn kill_9_in_the_middle_of_it_loses_nothing() {
+    let kills = match std::env::var("FETCHWISE_FAULTS").as_deref() {
+        Ok("full") => 200,
+        Ok("ci") => 60,
+        _ => 9,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (mut known, mut in_the_middle) = (0, 0);
+    let mirror = selector();
+    for kill in 0..kills {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_writes_beside_upkeep_until_it_is_killed", "--nocapture"])
+            .env("FETCHWISE_TEST_UPKEEP", dir.path())
+            .env("FETCHWISE_TEST_FIRST", known.to_string())
+            .env("FETCHWISE_TEST_NOW", NOW.as_millis().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut acknowledged = known;
+        // Each one lives for another number of attempts; most of the time upkeep is at it. Every third one lives until a snapshot or a
+        // segment is being written, every third one until it is done once.
+        let enough = known + 1000 + kill % 7 * 201;
+        let mut is_done = false;
+        for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+            let line = line.unwrap();
+            is_done |= line == "compacted";
+            acknowledged = line.parse().unwrap_or(acknowledged);
+            let is_time = match kill % 3 {
+                0 => true,
+                1 => is_done || is_writing(dir.path()),
+                _ => is_done,
+            };
+            if acknowledged >= enough && is_time {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(acknowledged >= enough, "the child ended by itself");
+        in_the_middle += u64::from(is_writing(dir.path()));
+        let after = loaded(dir.path());
+        let found: u64 = FETCHERS
+            .map(|name| u64::from(after.weights(("global", ""), ContentKind::Page, name, *NOW).attempts))
+            .iter()
+            .sum();
+        assert!(found >= acknowledged, "kill {kill}: {acknowledged} were acknowledged, {found} are there");
+        (known..found).for_each(|n| mirror.observe(&attempt(n)));
+        assert_eq!(assert_same(&mirror, &after), found);
+        known = found;
+    }
+    assert!(maintenance::verify(dir.path(), &mut |_, _| {}).unwrap().is_sound());
+    let left = raw(dir.path()).len() as u64;
+    assert!(left < known, "upkeep has dropped raw attempts: {left} of {known}");
+    println!("FAULTS | + | kill -9 beside upkeep, {in_the_middle} in the middle of a file | {kills} | 0 | 0 |");
+}
+
+/// A log whose newest record, and whose files, are so old.
+fn idle(days: u64) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    let at = Timestamp::from_millis(Timestamp::now().as_millis() - i64::try_from(days).unwrap() * 86_400_000);
+    for n in 0..2000 {
+        journal.append_attempt(&attempt_at(n, at)).unwrap();
+    }
+    journal.close().unwrap();
+    let then = UNIX_EPOCH + Duration::from_millis(at.as_millis().try_into().unwrap());
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        File::options().write(true).open(entry.unwrap().path()).unwrap().set_modified(then).unwrap();
+    }
+    dir
+}
+
+fn compact(dir: &Path, now: Timestamp) -> Result<maintenance::Compacted, JournalError> {
+    maintenance::compact(dir, &selector(), &CompactOptions::default(), now, &mut |_, _| {})
+}
+
+#[test]
+fn a_log_that_was_idle_is_compacted_without_being_told_that_the_clock_is_right() {
+    for days in [3, 100, 390] {
+        let dir = idle(days);
+        let before = loaded(dir.path());
+        let done = compact(dir.path(), Timestamp::now()).unwrap();
+        assert_eq!(done.attempts, (2000, if days > 90 { 0 } else { 2000 }), "{days} days");
+        assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
+        assert_same(&before, &loaded(dir.path()));
+        // And the next day again, and so on.
+        compact(dir.path(), Timestamp::now()).unwrap();
+    }
+}
+
+#[test]
+fn a_clock_that_nothing_bears_out_is_refused() {
+    let years = 3 * 365 * DAY;
+    let refused = |dir: &Path, now: Timestamp| match compact(dir, now) {
+        Err(JournalError::ClockJump { witness, .. }) => witness,
+        other => panic!("{other:?}"),
+    };
+    // The process's clock alone is ahead.
+    let fresh = idle(0);
+    assert_eq!(refused(fresh.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
+    let month = idle(30);
+    assert_eq!(refused(month.path(), Timestamp::now().saturating_add(years)), ClockWitness::FileSystem);
+    // The machine's clock is ahead of all that the log has ever seen, and trying again changes nothing about that.
+    let long = idle(1100);
+    for _ in 0..2 {
+        assert_eq!(refused(long.path(), Timestamp::now()), ClockWitness::Idle { days: 400 });
+    }
+    assert_eq!(raw(long.path()).len(), 2000);
+    let mut options = CompactOptions::default();
+    options.trust_clock = true;
+    let done = maintenance::compact(long.path(), &selector(), &options, Timestamp::now(), &mut |_, _| {}).unwrap();
+    assert_eq!(done.attempts, (2000, 0));
+}
+
+/// Latencies of selecting and of recording at an even pace, µs: at the median, at 99 and at 99.9 of 100.
+fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
+    let journal = Arc::new(open(dir));
+    let mut learner = Selector::builder().around(*NOW).build().unwrap();
+    journal::load(dir, &learner, *NOW).unwrap();
+    learner.set_sink(Box::new(Arc::clone(&journal)));
+    let mut options = options();
+    // All that is there is too much, so that there is work to do the whole time.
+    options.disk_max = upkeep.then_some(1 << 20);
+    let (running, told) = start(dir, options);
+    let (mut select, mut record) = (Vec::new(), Vec::new());
+    let begun = Instant::now();
+    for n in 1_000_000.. {
+        let attempt = attempt_at(n, *NOW);
+        let url = url::Url::parse(&attempt.url).unwrap();
+        let at = Instant::now();
+        learner.select(&url, &Situation::first(*NOW)).unwrap();
+        select.push(at.elapsed().as_micros());
+        let at = Instant::now();
+        learner.record(attempt, *NOW).unwrap();
+        record.push(at.elapsed().as_micros());
+        if begun.elapsed() > Duration::from_secs(8) {
+            break;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    running.stop();
+    println!("upkeep {upkeep}: {} selects, {} compactions", select.len(), told.try_iter().count());
+    drop(learner);
+    Arc::into_inner(journal).unwrap().close().unwrap();
+    [select, record].map(|mut all| {
+        all.sort_unstable();
+        [500, 990, 999].map(|of| all[all.len() * of / 1000])
+    })
+}
+
+/// Prints what a crawl notices of it. Not a check: what it says is about the machine, too.
+#[test]
+#[ignore = "a measurement: cargo test --release --test upkeep -- --ignored --nocapture"]
+fn what_a_crawl_notices_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path());
+    for n in 0..300_000 {
+        journal.append_attempt(&attempt(n)).unwrap();
+    }
+    journal.close().unwrap();
+    for round in 0..3 {
+        for upkeep in [false, true] {
+            let [select, record] = latencies(dir.path(), upkeep);
+            println!("round {round}, upkeep {upkeep}: select {select:?} us, record {record:?} us (p50, p99, p99.9)");
+        }
+    }
+}

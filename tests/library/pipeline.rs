@@ -1,0 +1,489 @@
+//! The pipeline on real servers: each end of the attribution table, probe and reuse, single flight, retries, escalation,
+//! pauses. Browsers have a file of their own; here a plain fetcher with another user agent stands for stealth.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fetchwise::attempt::Attempt;
+use fetchwise::fetch::Limits;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::router::{Mode, Router};
+use fetchwise::selector::{Selector, SelectorBuilder, Sink, SinkError, VisitSettings};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_testsite::origin::{Charset, Origin, Site};
+
+const HOST: &str = "127.0.0.1";
+
+/// Keeps what is recorded, in order.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Attempt>>>);
+
+impl Sink for Kept {
+    fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
+        self.0.lock().unwrap().push(attempt.clone());
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn all(&self) -> Vec<Attempt> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct World {
+    origin: Origin,
+    pipeline: Arc<Pipeline>,
+    kept: Kept,
+    clock: Arc<Clock>,
+}
+
+impl World {
+    fn new(sites: Vec<(&str, Site)>) -> Self {
+        Self::with(sites, &["direct_access"], |builder| builder)
+    }
+
+    fn with(
+        sites: Vec<(&str, Site)>,
+        fetchers: &[&str],
+        more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
+    ) -> Self {
+        let origin = Origin::start(sites).unwrap();
+        let kept = Kept::default();
+        let clock = Arc::new(Clock::fixed(Timestamp::now()));
+        let mut selector = Selector::builder().sink(kept.clone()).clock(Arc::clone(&clock)).visits(visits());
+        for name in fetchers {
+            selector = selector.fetcher(FetcherSpec::by_name(name));
+        }
+        let selector = more(selector).build().unwrap();
+        let limits = Limits { max_body: 8 << 20, ..Limits::default() };
+        let mut builder = Pipeline::builder(Arc::new(selector)).limits(limits);
+        builder = builder.missing("playwright", "Chromium was not found; install it with: apt-get install chromium");
+        for name in fetchers {
+            let agent = if name.contains("stealth") { "stealth" } else { "plain" };
+            let fetcher = HttpFetcher::builder().name(*name).guard(loopback()).user_agent(agent).build().unwrap();
+            builder = builder.fetcher(Arc::new(fetcher));
+        }
+        Self { origin, pipeline: Arc::new(builder.build().unwrap()), kept, clock }
+    }
+
+    async fn get(&self, path: &str) -> Report {
+        self.get_at(HOST, path).await
+    }
+
+    async fn get_at(&self, host: &str, path: &str) -> Report {
+        self.pipeline.fetch(&Link::new(self.origin.url(host, path))).await
+    }
+
+    fn wait(&self, span: Duration) {
+        self.clock.set(self.clock.now().saturating_add(span));
+    }
+}
+
+fn loopback() -> AddressGuard {
+    AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false)
+}
+
+fn visits() -> VisitSettings {
+    VisitSettings {
+        deadline: Duration::from_secs(4),
+        probe_deadline: Duration::from_secs(2),
+        ..VisitSettings::default()
+    }
+}
+
+fn source(report: &Report) -> &'static str {
+    report.source.unwrap().name()
+}
+
+#[tokio::test]
+async fn thirty_static_pages_cost_thirty_requests_and_the_probe_disappears() {
+    let world = World::new(vec![(HOST, Site::Static)]);
+    let mut sources = Vec::new();
+    for n in 0..30 {
+        let report = world.get(&format!("/articles/{n}")).await;
+        assert!(report.success && report.requests == 1 && report.bytes > 200, "{report:?}");
+        assert!(!report.response.as_ref().unwrap().body.is_empty());
+        sources.push(source(&report));
+    }
+    assert_eq!(world.origin.hits(HOST), 30);
+    assert_eq!(world.kept.all().len(), 30);
+    let learned_from = sources.iter().position(|source| *source == "learned").unwrap();
+    assert!((5..=8).contains(&learned_from), "{sources:?}");
+    assert!(sources[..learned_from].iter().all(|source| *source == "probe"), "{sources:?}");
+    assert!(sources[learned_from..].iter().all(|source| *source == "learned"), "{sources:?}");
+}
+
+#[tokio::test]
+async fn a_burst_on_a_cold_host_causes_one_probe() {
+    let world = World::new(vec![(HOST, Site::slow(Duration::from_millis(100)))]);
+    let burst = (0..40).map(|n| {
+        let (pipeline, url) = (Arc::clone(&world.pipeline), world.origin.url(HOST, &format!("/a/{n}")));
+        tokio::spawn(async move { pipeline.fetch(&Link::new(url)).await })
+    });
+    let mut sources = Vec::new();
+    for task in burst.collect::<Vec<_>>() {
+        let report = task.await.unwrap();
+        assert!(report.success && report.requests == 1, "{report:?}");
+        sources.push(source(&report));
+    }
+    assert_eq!(sources.iter().filter(|source| **source == "probe").count(), 1, "{sources:?}");
+    assert_eq!(sources.iter().filter(|source| **source == "inferred").count(), 39, "{sources:?}");
+    assert_eq!(world.origin.hits(HOST), 40);
+}
+
+#[tokio::test]
+async fn each_site_ends_as_the_table_says() {
+    let cases: Vec<(&str, Site, Option<&str>, u64, bool)> = vec![
+        // path, site, error, requests, paused
+        ("/pdf", Site::Pdf, None, 1, false),
+        ("/cyrillic", Site::NonUtf8(Charset::Windows1251ByHeader), None, 1, false),
+        ("/forbidden", Site::FORBIDDEN, Some("blocked_403"), 1, true),
+        ("/limited", Site::rate_limited(1), Some("blocked_403"), 1, true),
+        ("/captcha", Site::captcha(403), Some("blocked_captcha"), 1, true),
+        ("/sly", Site::captcha(200), Some("blocked_captcha"), 1, true),
+        ("/missing", Site::NOT_FOUND, Some("not_found"), 1, false),
+        ("/gone", Site::GONE, Some("not_found"), 1, false),
+        ("/auth", Site::Status(401), Some("auth_required"), 1, false),
+        ("/teapot", Site::Status(418), Some("client_error"), 1, false),
+        ("/broken", Site::SERVER_ERROR, Some("server_error"), 2, true),
+        ("/cut", Site::Truncated, Some("truncated"), 2, true),
+        ("/reset", Site::Reset, Some("network_error"), 2, true),
+        ("/bomb", Site::GzipBomb, Some("too_large"), 1, false),
+        ("/loop", Site::RedirectLoop, Some("redirect_loop"), 1, false),
+        ("/header", Site::HugeHeader { bytes: 1 << 20 }, Some("too_large"), 1, false),
+        ("/empty", Site::Empty, Some("wrong_tool"), 1, true),
+        ("/shell", Site::ReactShell, Some("wrong_tool"), 1, true),
+        ("/queue", Site::QueueRoom, Some("queued"), 1, true),
+        ("/out", Site::RedirectOut, Some("refused_address"), 1, false),
+        ("/metadata", Site::RedirectOut, Some("refused_address"), 1, false),
+        ("/silent", Site::Silent, Some("timeout"), 2, true),
+    ];
+    // A host each, so that nothing learned from one case leads another.
+    let hosts: Vec<String> = (0..cases.len()).map(|n| format!("127.0.1.{}", n + 1)).collect();
+    let sites = hosts.iter().zip(&cases).map(|(host, case)| (host.as_str(), case.1.clone())).collect();
+    let world = World::new(sites);
+    for (host, (path, _, error, requests, paused)) in hosts.iter().zip(&cases) {
+        let report = world.get_at(host, path).await;
+        assert_eq!(report.error_type, *error, "{path}: {report:?}");
+        assert_eq!(report.success, error.is_none(), "{path}");
+        assert_eq!(u64::from(report.requests), *requests, "{path}: {report:?}");
+        assert_eq!(report.paused_until.is_some(), *paused, "{path}: {report:?}");
+        assert_eq!(report.is_banned, error.is_some_and(|error| error.starts_with("blocked")), "{path}");
+        let made: Vec<_> = world.kept.all().into_iter().filter(|a| a.url.ends_with(path)).collect();
+        assert_eq!(made.len() as u64, *requests, "{path}: one attempt a request");
+        assert!(made.iter().all(|a| a.fetcher == "direct_access"));
+        // The first half of a retry moves nothing; what is left to the fetcher's account does.
+        if *requests == 2 {
+            let weights: Vec<f64> = made.iter().map(|a| a.weight).collect();
+            assert_eq!(weights, [0.0, if *error == Some("timeout") { 0.5 } else { 1.0 }], "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_refused_address_is_not_dialled() {
+    let target: IpAddr = "127.0.9.9".parse().unwrap();
+    let origin = Origin::start([("127.0.9.9", Site::Static)]).unwrap();
+    let to = origin.url("127.0.9.9", "/secret");
+    let outside = Origin::start([(HOST, Site::Redirect { status: 302, to })]).unwrap();
+    let guard = AddressGuard::new(["127.0.0.1/32".parse().unwrap()], false);
+    let fetcher = HttpFetcher::builder().guard(guard).build().unwrap();
+    let selector = Selector::builder().build().unwrap();
+    let pipeline = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(fetcher)).build().unwrap();
+    let report = pipeline.fetch(&Link::new(outside.url(HOST, "/go"))).await;
+    assert_eq!(report.error_type, Some("refused_address"), "{report:?}");
+    assert_eq!(origin.connections(target), 0);
+}
+
+#[tokio::test]
+async fn a_captcha_is_taken_to_stealth_under_its_own_name() {
+    let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |b| b);
+    let report = world.get("/news/1").await;
+    assert!(report.success && report.is_banned && report.requests == 2, "{report:?}");
+    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "inferred"));
+    let made = world.kept.all();
+    let seen: Vec<_> = made.iter().map(|a| (a.fetcher.as_str(), a.success, a.is_banned, a.try_no)).collect();
+    assert_eq!(seen, [("direct_access", false, true, 1), ("playwright_stealth", true, false, 2)]);
+    assert_eq!(made[1].hint.map(|hint| hint.name()), Some("blocked"));
+    assert!(made[0].heuristic("block_cloudflare").is_some() && made[0].heuristic("has_captcha").is_some());
+}
+
+#[tokio::test]
+async fn the_strict_reading_ends_a_url_at_its_first_block() {
+    let world = World::with(vec![(HOST, Site::captcha(403))], &["direct_access", "playwright_stealth"], |builder| {
+        builder.visits(VisitSettings { escalate_after_block: false, ..visits() })
+    });
+    let report = world.get("/news/1").await;
+    assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1));
+}
+
+#[tokio::test]
+async fn a_blocked_link_is_paused_longer_each_time_and_let_go_when_content_comes() {
+    let world = World::new(vec![(HOST, Site::captcha(403))]);
+    let minutes = |report: &Report| report.paused_until.unwrap().since(world.clock.now()).as_secs() / 60;
+    let first = world.get("/a").await;
+    assert_eq!((first.error_type, minutes(&first)), (Some("blocked_captcha"), 10));
+    world.wait(Duration::from_secs(599));
+    let early = world.get("/a").await;
+    assert_eq!((early.error_type, early.requests, source(&early)), (Some("paused"), 0, "paused"));
+    world.wait(Duration::from_secs(1));
+    let second = world.get("/a").await;
+    assert_eq!((second.error_type, minutes(&second)), (Some("blocked_captcha"), 20));
+    world.origin.set_site(HOST, Site::Static);
+    world.wait(Duration::from_secs(1200));
+    let third = world.get("/a").await;
+    assert!(third.success && third.paused_until.is_none(), "{third:?}");
+    assert_eq!(world.pipeline.selector().link_state(&world.origin.url(HOST, "/a")).risk_level, 0);
+}
+
+#[tokio::test]
+async fn a_longer_retry_after_sets_the_pause() {
+    let world = World::new(vec![(HOST, Site::rate_limited(3600))]);
+    let report = world.get("/a").await;
+    assert_eq!(report.status, Some(429));
+    assert_eq!(report.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(3600));
+}
+
+#[tokio::test]
+async fn three_blocked_links_pause_the_host_until_one_trial_has_shown_better() {
+    let world = World::new(vec![(HOST, Site::FORBIDDEN)]);
+    for n in 0..3 {
+        assert_eq!(world.get(&format!("/{n}")).await.error_type, Some("blocked_403"));
+    }
+    let other = world.get("/other").await;
+    assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
+    assert_eq!(world.origin.hits(HOST), 3);
+    world.origin.set_site(HOST, Site::slow(Duration::from_millis(300)));
+    world.wait(Duration::from_secs(600));
+    let (a, b) = tokio::join!(world.get("/x"), world.get("/y"));
+    assert!(a.success && b.success, "who comes during the trial waits for its end: {a:?} {b:?}");
+    let asked: Vec<_> = world.kept.all().into_iter().skip(3).map(|attempt| attempt.attempted_at).collect();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(world.origin.hits(HOST), 5, "one request each");
+    assert!(world.get("/z").await.success);
+}
+
+#[tokio::test]
+async fn a_flaky_page_is_asked_for_once_more_and_nothing_is_held_against_the_fetcher() {
+    let world = World::new(vec![(HOST, Site::flaky(2))]);
+    for n in 0..12 {
+        let report = world.get(&format!("/p/{n}")).await;
+        assert!(report.success && report.requests <= 2, "{report:?}");
+    }
+    let failed: Vec<_> = world.kept.all().into_iter().filter(|a| !a.success).collect();
+    assert!(!failed.is_empty() && failed.iter().all(|a| a.weight == 0.0));
+}
+
+#[tokio::test]
+async fn the_table_serves_in_legacy_and_a_link_can_opt_out() {
+    let mut router = Router { mode: Mode::Legacy, ..Router::default() };
+    router.table.insert("127.0.0.1", "simple_http").unwrap();
+    let sites = vec![(HOST, Site::Static), ("127.0.0.2", Site::Static)];
+    let world = World::with(sites, &["direct_access"], |builder| builder.router(router));
+    assert_eq!(source(&world.get("/a").await), "hard_coded");
+    let report = world.get_at("127.0.0.2", "/a").await;
+    assert_eq!((report.error_type, report.requests), (Some("no_route"), 0), "{report:?}");
+    assert!(report.message.unwrap().contains("no route for domain 127.0.0.2"));
+    let link = Link { learning: Some(true), ..Link::new(world.origin.url("127.0.0.2", "/a")) };
+    assert_eq!(source(&world.pipeline.fetch(&link).await), "probe");
+}
+
+#[tokio::test]
+async fn shadow_logs_what_learning_would_have_done() {
+    let mut router = Router { mode: Mode::Shadow, ..Router::default() };
+    router.table.insert("127.0.0.1", "playwright_stealth").unwrap();
+    let fetchers = ["direct_access", "playwright_stealth"];
+    let world = World::with(vec![(HOST, Site::Static)], &fetchers, |builder| builder.router(router));
+    let report = world.get("/a").await;
+    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hard_coded"));
+    assert_eq!(world.kept.all()[0].shadow_fetcher.as_deref(), Some("direct_access"));
+}
+
+#[tokio::test]
+async fn a_callers_wish_is_followed_or_refused_with_a_reason() {
+    let world = World::with(vec![(HOST, Site::Static)], &["direct_access", "playwright_stealth"], |builder| builder);
+    let url = world.origin.url(HOST, "/a");
+    let link = Link { fetcher: Some("playwright_stealth".to_owned()), ..Link::new(url.clone()) };
+    let report = world.pipeline.fetch(&link).await;
+    assert_eq!((report.fetcher.as_deref(), source(&report)), (Some("playwright_stealth"), "hinted"));
+    let link = Link { fetcher: Some("playwright".to_owned()), ..Link::new(url) };
+    let report = world.pipeline.fetch(&link).await;
+    assert_eq!(report.error_type, Some("no_fetcher"));
+    assert!(report.message.unwrap().contains("apt-get install chromium"));
+}
+
+#[tokio::test]
+async fn what_is_no_url_is_refused_and_nothing_is_recorded() {
+    let world = World::new(vec![(HOST, Site::Static)]);
+    let long = format!("http://127.0.0.1/{}", "a".repeat(10 << 20));
+    for text in ["", "not a url", "ftp://127.0.0.1/", "data:text/html,x", "http://", "\0\0", &long] {
+        let report = world.pipeline.fetch(&Link::new(text)).await;
+        assert_eq!((report.error_type, report.requests), (Some("invalid_url"), 0), "{report:?}");
+        assert!(report.message.is_some_and(|message| message.len() < 500));
+    }
+    assert!(world.kept.all().is_empty());
+    assert_eq!(world.origin.hits(HOST), 0);
+}
+
+#[tokio::test]
+async fn requests_are_the_attempts_in_the_log_whether_or_not_anybody_was_asked() {
+    let world = World::new(vec![(HOST, Site::RedirectLoop)]);
+    let refused = world.pipeline.fetch(&Link::new("http://10.255.255.1/a")).await;
+    assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
+    assert_eq!(world.origin.requests().len(), 0);
+    let looping = world.get("/b").await;
+    assert_eq!((looping.error_type, looping.requests), (Some("redirect_loop"), 1), "{looping:?}");
+    assert!(world.origin.hits(HOST) > 1);
+    let made = world.kept.all();
+    let seen: Vec<_> = made.iter().map(|a| (a.error_type.as_ref().unwrap().name(), a.try_no, a.weight)).collect();
+    assert_eq!(seen, [("refused_address", 1, 0.0), ("redirect_loop", 1, 0.0)], "logged, and nothing is learned");
+    assert_eq!(world.pipeline.selector().link_state(&made[0].link).paused_until, None);
+}
+
+#[tokio::test]
+async fn user_info_is_neither_sent_on_nor_logged() {
+    let world = World::new(vec![(HOST, Site::Static)]);
+    let url = format!("http://me:secret@127.0.0.1:{}/a#top", world.origin.port());
+    let report = world.pipeline.fetch(&Link::new(url)).await;
+    assert!(report.success, "{report:?}");
+    let made = world.kept.all();
+    assert!(!made[0].url.contains("secret") && !made[0].link.contains("secret"), "{made:?}");
+}
+
+#[tokio::test]
+async fn a_fetcher_that_does_not_start_is_nobodys_failure() {
+    use fetchwise::fetch::command::{CommandFetcher, CommandOptions};
+    use fetchwise::fetch::dial::Dialer;
+
+    let origin = Origin::start([(HOST, Site::captcha(403))]).unwrap();
+    let broken = |name: &str| {
+        let options = CommandOptions::new(name, ["/nonexistent/fetcher"]);
+        Arc::new(CommandFetcher::new(options, Dialer::new(loopback())))
+    };
+    let kept = Kept::default();
+    let pipeline = |names: &[&str]| {
+        let mut selector = names.iter().fold(Selector::builder(), |b, name| b.fetcher(FetcherSpec::by_name(name)));
+        selector = selector.no_priors();
+        let mut selector = selector.build().unwrap();
+        selector.set_sink(Box::new(kept.clone()));
+        let mut pipeline = Pipeline::builder(Arc::new(selector)).fetcher(broken("playwright_stealth"));
+        if names.contains(&"direct_access") {
+            pipeline = pipeline.fetcher(Arc::new(HttpFetcher::new(loopback()).unwrap()));
+        }
+        pipeline.build().unwrap()
+    };
+    let report = pipeline(&["direct_access", "playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/a"))).await;
+    assert_eq!((report.error_type, report.requests), (Some("blocked_captcha"), 1), "{report:?}");
+    assert_eq!(kept.all().len(), 1, "what was not asked is not recorded");
+    let report = pipeline(&["playwright_stealth"]).fetch(&Link::new(origin.url(HOST, "/b"))).await;
+    assert_eq!((report.error_type, report.requests), (Some("no_fetcher"), 0), "{report:?}");
+    assert!(report.message.unwrap().contains("/nonexistent/fetcher"));
+    assert!(report.paused_until.is_none() && kept.all().len() == 1);
+}
+
+#[tokio::test]
+async fn a_fetcher_that_is_no_candidate_is_refused_by_name() {
+    let selector = Selector::builder().fetcher(FetcherSpec::by_name("playwright")).build().unwrap();
+    let plain = HttpFetcher::new(loopback()).unwrap();
+    let error = Pipeline::builder(Arc::new(selector)).fetcher(Arc::new(plain)).build().err().unwrap().to_string();
+    assert!(error.contains("direct_access") && error.contains("playwright"), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_asks_for_an_hour_gets_it_from_every_link_and_fetcher() {
+    let sites = vec![(HOST, Site::rate_limited(3600))];
+    let world = World::with(sites, &["direct_access", "playwright_stealth"], |builder| builder);
+    let first = world.get("/a").await;
+    assert_eq!((first.error_type, first.requests), (Some("blocked_403"), 1), "no other fetcher is tried: {first:?}");
+    for path in ["/b", "/c/d", "/e.pdf"] {
+        let other = world.get(path).await;
+        assert_eq!((other.error_type, other.requests), (Some("paused"), 0), "{other:?}");
+        assert_eq!(other.paused_until.unwrap().since(world.clock.now()), Duration::from_secs(3600));
+    }
+    assert_eq!(world.origin.hits(HOST), 1);
+    world.wait(Duration::from_secs(3599));
+    assert_eq!(world.get("/f").await.requests, 0);
+    world.origin.set_site(HOST, Site::Static);
+    world.wait(Duration::from_secs(1));
+    assert!(world.get("/g").await.success);
+}
+
+#[tokio::test]
+async fn a_hanging_url_costs_two_timeouts_however_many_fetchers_there_are() {
+    let fetchers = ["direct_access", "playwright", "playwright_stealth"];
+    let world = World::with(vec![(HOST, Site::Silent)], &fetchers, |builder| {
+        builder.visits(VisitSettings {
+            deadline: Duration::from_millis(400),
+            probe_deadline: Duration::from_millis(200),
+            ..VisitSettings::default()
+        })
+    });
+    let report = world.get("/a").await;
+    assert_eq!((report.error_type, report.requests), (Some("timeout"), 2), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_written_in_html_is_followed_in_the_same_attempt() {
+    let sites = vec![("127.0.0.1", Site::Static), ("127.0.0.2", Site::Static)];
+    let world = World::with(sites, &["direct_access"], |builder| builder);
+    let target = world.origin.url("127.0.0.2", "/articles/1");
+    let stub =
+        format!("<!doctype html><meta http-equiv=refresh content='0; url={target}'><a href='{target}'>Moved</a>");
+    world.origin.set_site(HOST, Site::Html(stub));
+    let report = world.get("/old").await;
+    assert!(report.success && report.requests == 1 && report.bytes > 200, "{report:?}");
+    let response = report.response.as_ref().unwrap();
+    assert_eq!(response.final_url.as_str(), target);
+    assert_eq!(response.chain.iter().map(url::Url::as_str).collect::<Vec<_>>(), [world.origin.url(HOST, "/old")]);
+    let made = world.kept.all();
+    assert_eq!((made.len(), made[0].fetcher.as_str(), made[0].success), (1, "direct_access", true));
+    assert_eq!(made[0].url, world.origin.url(HOST, "/old"));
+}
+
+#[tokio::test]
+async fn a_redirect_written_in_html_goes_through_the_guard_and_ends_after_ten() {
+    let world = World::new(vec![(HOST, Site::Static)]);
+    world
+        .origin
+        .set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=http://10.255.255.1/'>".to_owned()));
+    let refused = world.get("/out").await;
+    assert_eq!((refused.error_type, refused.requests), (Some("refused_address"), 1), "{refused:?}");
+    // Each page leads one level deeper.
+    world.origin.set_site(HOST, Site::Html("<meta http-equiv=refresh content='0;url=deeper/'>".to_owned()));
+    let before = world.origin.hits(HOST);
+    let endless = world.get("/down/").await;
+    assert_eq!((endless.error_type, endless.requests), (Some("redirect_loop"), 1), "{endless:?}");
+    assert_eq!(world.origin.hits(HOST) - before, 11);
+}
+
+#[tokio::test]
+async fn a_pipeline_waits_for_paces_or_gives_links_back_that_cannot_go_now() {
+    use fetchwise::pace::{Pace, PaceMode, PaceSettings};
+    let origin = Origin::start([(HOST, Site::Static)]).unwrap();
+    let pipeline = |wait: Duration| {
+        let settings = PaceSettings { mode: PaceMode::Fixed, start: 5.0, ..PaceSettings::default() };
+        let builder = Selector::builder().pace(Pace::new(settings)).fetcher(FetcherSpec::by_name("direct_access"));
+        let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+        let builder = Pipeline::builder(Arc::new(builder.build().unwrap()));
+        builder.fetcher(Arc::new(HttpFetcher::new(guard).unwrap())).wait_at_most(wait).build().unwrap()
+    };
+    let links: Vec<Link> = (0..4).map(|n| Link::new(origin.url(HOST, &format!("/{n}")))).collect();
+    let patient = pipeline(Duration::from_secs(60));
+    let reports = futures_util::future::join_all(links.iter().map(|link| patient.fetch(link))).await;
+    assert!(reports.iter().all(|report| report.success), "{reports:?}");
+
+    let own_frontier = pipeline(Duration::ZERO);
+    assert!(own_frontier.fetch(&links[0]).await.success);
+    let report = own_frontier.fetch(&links[1]).await;
+    assert_eq!((report.error_type, report.requests), (Some(Report::PACED), 0), "{report:?}");
+    let wait = report.paused_until.unwrap().since(own_frontier.selector().now());
+    assert!(wait <= Duration::from_millis(250), "{wait:?}");
+    tokio::time::sleep(wait + Duration::from_millis(1)).await;
+    assert!(own_frontier.fetch(&links[1]).await.success);
+    assert_eq!(origin.hits(HOST), 6);
+}

@@ -1,0 +1,166 @@
+//! robots.txt against servers on loopback: what is obeyed, what its absence means, and how often it is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fetchwise::Selector;
+use fetchwise::fetch::address_guard::AddressGuard;
+use fetchwise::fetch::http::HttpFetcher;
+use fetchwise::pipeline::{Link, Pipeline, Report};
+use fetchwise::registry::FetcherSpec;
+use fetchwise::robots::{RobotsTxt, RobotsUse};
+use fetchwise::time::{Clock, Timestamp};
+use fetchwise_testsite::origin::{Origin, Site};
+
+const HOST: &str = "127.0.0.1";
+const ROBOTS: &str = "/robots.txt";
+const BEGIN: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+/// Articles, and this at /robots.txt.
+fn site(robots: Site) -> Site {
+    Site::Mixed(vec![("/".to_owned(), Site::Static), (ROBOTS.to_owned(), robots)])
+}
+
+fn text(text: &str) -> Site {
+    site(Site::Html(text.to_owned()))
+}
+
+struct World {
+    origin: Origin,
+    pipeline: Pipeline,
+    clock: Arc<Clock>,
+}
+
+impl World {
+    fn new(site: Site) -> Self {
+        let clock = Arc::new(Clock::fixed(BEGIN));
+        let builder = Selector::builder().around(BEGIN).clock(Arc::clone(&clock));
+        let selector = Arc::new(builder.fetcher(FetcherSpec::by_name("direct_access")).build().unwrap());
+        let guard = AddressGuard::new(["127.0.0.0/8".parse().unwrap()], false);
+        let http = Arc::new(HttpFetcher::new(guard).unwrap());
+        let robots = RobotsTxt::new(Arc::clone(&http) as Arc<_>, "fetchwise");
+        let pipeline = Pipeline::builder(selector).fetcher(http).robots(robots).build().unwrap();
+        Self { origin: Origin::start([(HOST, site)]).unwrap(), pipeline, clock }
+    }
+
+    async fn fetch(&self, path: &str) -> Report {
+        self.fetch_with(path, RobotsUse::Obey).await
+    }
+
+    async fn fetch_with(&self, path: &str, robots: RobotsUse) -> Report {
+        self.pipeline.fetch(&Link { robots, ..Link::new(self.origin.url(HOST, path)) }).await
+    }
+
+    fn asked(&self, path: &str) -> u64 {
+        self.origin.hits_at(HOST, path)
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_robots_txt_forbids_is_not_asked_for_and_the_rule_is_named() {
+    let world = World::new(text("User-agent: *\nDisallow: /private/\nAllow: /private/open\nSitemap: http://x.org/map"));
+    let report = world.fetch("/private/7?q=1").await;
+    assert_eq!((report.error_type, report.success, report.requests), (Some("disallowed"), false, 0));
+    let message = report.message.unwrap();
+    assert!(message.contains("Disallow: /private/ (User-agent: *)") && message.contains(ROBOTS), "{message}");
+    assert!(world.fetch("/private/open").await.success && world.fetch("/public").await.success);
+    assert_eq!((world.asked("/private/7?q=1"), world.origin.hits(HOST)), (0, 3), "its two pages and robots.txt");
+    assert!(world.fetch_with("/private/7", RobotsUse::Ignore).await.success);
+    assert!(world.fetch_with("/private/8", RobotsUse::Delay).await.success);
+}
+
+#[tokio::test]
+async fn the_group_that_names_the_crawler_goes_before_the_one_for_all() {
+    let world =
+        World::new(text("User-agent: *\nDisallow: /\n\nUser-agent: Fetchwise\nDisallow: /a$\nDisallow: /*.zip"));
+    for (path, allowed) in [("/a", false), ("/a/b", true), ("/x/y.zip", false), ("/b", true)] {
+        assert_eq!(world.fetch(path).await.success, allowed, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn of_many_links_that_come_at_once_one_asks_for_the_rules() {
+    let world = World::new(site(Site::Slow {
+        wait: Duration::from_millis(100),
+        behind: Box::new(Site::Html("User-agent: *\nDisallow: /1".to_owned())),
+    }));
+    let links: Vec<Link> = (0..20)
+        .map(|n| Link { robots: RobotsUse::Obey, ..Link::new(world.origin.url(HOST, &format!("/{n}"))) })
+        .collect();
+    let all = futures_util::future::join_all(links.iter().map(|link| world.pipeline.fetch(link))).await;
+    assert_eq!(world.asked(ROBOTS), 1);
+    assert_eq!(all.iter().filter(|report| report.error_type == Some("disallowed")).count(), 11);
+}
+
+#[tokio::test]
+async fn a_robots_txt_that_is_not_there_allows_everything() {
+    for status in [400, 401, 403, 404, 410, 451] {
+        let world = World::new(site(Site::Status(status)));
+        assert!(world.fetch("/a").await.success, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_whose_robots_txt_cannot_be_had_is_left_alone_for_a_while() {
+    for broken in [Site::Status(500), Site::SERVER_ERROR, Site::Status(429), Site::Reset] {
+        let world = World::new(site(broken.clone()));
+        let report = world.fetch("/a").await;
+        assert_eq!((report.error_type, world.asked("/a")), (Some("paused"), 0), "{broken:?}");
+        let until = report.paused_until.unwrap();
+        assert!(report.message.unwrap().contains(ROBOTS));
+        world.fetch("/a").await;
+        assert_eq!(world.asked(ROBOTS), 1, "{broken:?}: it is not asked again at once");
+        world.origin.set_site(HOST, text("User-agent: *\nDisallow: /b"));
+        world.clock.set(until);
+        assert!(world.fetch("/a").await.success);
+        assert_eq!(world.fetch("/b").await.error_type, Some("disallowed"));
+        assert!(world.fetch_with("/c", RobotsUse::Delay).await.success);
+    }
+}
+
+#[tokio::test]
+async fn rules_are_asked_for_again_after_a_day() {
+    let world = World::new(text("User-agent: *\nDisallow: /a"));
+    assert_eq!(world.fetch("/a").await.error_type, Some("disallowed"));
+    world.origin.set_site(HOST, text(""));
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(23 * 3600)));
+    assert_eq!(world.fetch("/a").await.error_type, Some("disallowed"));
+    world.clock.set(BEGIN.saturating_add(Duration::from_secs(24 * 3600)));
+    assert!(world.fetch("/a").await.success);
+}
+
+/// Redirects from /robots.txt, so many, to rules that forbid everything.
+fn behind_redirects(many: usize) -> Site {
+    let to = |n: usize| format!("/r{n}");
+    let hop = |at: String, n| (at, Site::Redirect { status: 301, to: to(n) });
+    let mut parts = vec![("/".to_owned(), Site::Static), hop(ROBOTS.to_owned(), 1)];
+    parts.extend((1..many).map(|n| hop(to(n), n + 1)));
+    parts.push((to(many), Site::Html("User-agent: *\nDisallow: /".to_owned())));
+    Site::Mixed(parts)
+}
+
+#[tokio::test]
+async fn five_redirects_lead_to_rules_and_the_sixth_to_none() {
+    assert_eq!(World::new(behind_redirects(5)).fetch("/a").await.error_type, Some("disallowed"));
+    assert!(World::new(behind_redirects(6)).fetch("/a").await.success);
+    // Out of the networks that may be dialled: the guard holds for robots.txt as for pages.
+    let report = World::new(site(Site::RedirectOut)).fetch("/a").await;
+    assert_eq!(report.error_type, Some("refused_address"), "{report:?}");
+}
+
+#[tokio::test]
+async fn five_hundred_kibibytes_are_read_and_no_more() {
+    let filler = "# nothing to see here\n".repeat(500 * 1024 / 22);
+    let world = World::new(text(&format!("User-agent: *\nDisallow: /early\n{filler}\n{filler}Disallow: /late\n")));
+    assert_eq!(world.fetch("/early").await.error_type, Some("disallowed"));
+    assert!(world.fetch("/late").await.success);
+}
+
+#[tokio::test]
+async fn a_pipeline_without_a_way_to_ask_says_so() {
+    let selector = Arc::new(Selector::builder().build().unwrap());
+    let pipeline = Pipeline::builder(selector).build().unwrap();
+    let report = pipeline.fetch(&Link { robots: RobotsUse::Obey, ..Link::new("http://127.0.0.1:9/") }).await;
+    assert_eq!(report.error_type, Some(Report::NO_FETCHER));
+    assert!(report.message.unwrap().contains("robots.txt"));
+}

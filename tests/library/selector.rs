@@ -1,0 +1,487 @@
+//! Decisions through the public API: the published examples, the sides taken where the published rules contradict themselves, the
+//! rules of the choice.
+
+use std::time::Duration;
+
+use fetchwise::attempt::error_kind::ErrorKind;
+use fetchwise::attempt::{Attempt, Hint, Tag};
+use fetchwise::backoff::LinkState;
+use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::fetch_result::Outcome;
+use fetchwise::heuristic::Heuristic;
+use fetchwise::heuristic::files::FileSuffixes;
+use fetchwise::heuristic::url::ContentKind;
+use fetchwise::policy;
+use fetchwise::registry::FetcherSet;
+use fetchwise::score::{ImportanceUse, Settings};
+use fetchwise::selector::{Selector, Situation};
+use fetchwise::time::Timestamp;
+use fetchwise::visit::Step;
+use url::Url;
+
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+
+fn days_ago(days: u64) -> Timestamp {
+    Timestamp::from_millis(NOW.as_millis() - days as i64 * 86_400_000)
+}
+
+fn url(text: &str) -> Url {
+    Url::parse(text).unwrap()
+}
+
+fn learn(selector: &Selector, text: &str, fetcher: &str, at: Timestamp, times: u32, end: Option<ErrorKind>) {
+    for _ in 0..times {
+        let attempt = Attempt::new(&url(text), fetcher, at).unwrap();
+        let attempt = match end {
+            None => attempt.delivered(),
+            Some(kind) => attempt.failed(kind),
+        };
+        selector.record(attempt, NOW).unwrap();
+    }
+}
+
+fn selector() -> Selector {
+    Selector::builder().around(NOW).build().unwrap()
+}
+
+fn take(selector: &Selector, text: &str, situation: &Situation<'_>) -> Take {
+    selector.select(&url(text), situation).unwrap().taken().unwrap()
+}
+
+fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
+    let take = take(selector, text, &Situation::first(NOW));
+    (selector.fetcher_name(take.fetcher).to_owned(), take.source.name(), take.confidence)
+}
+
+#[test]
+fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_have_shown() {
+    let site = |selector: &Selector, fetcher: &str| {
+        selector.weights(("site", "example.org"), ContentKind::Page, fetcher, NOW).total.round() as u32
+    };
+    let all = |without: Option<&str>| {
+        let selector = selector();
+        learn(&selector, "https://example.org/a", "playwright", NOW, 10, None);
+        learn(&selector, "https://blog.example.org/a", "playwright", NOW, 20, None);
+        learn(&selector, "https://shop.example.org/a", "playwright_stealth", NOW, 30, None);
+        if let Some(domain) = without {
+            selector.set_host_pause(domain, Some(NOW));
+            selector.forget_domain(domain);
+            assert_eq!(selector.host_pause(domain), None);
+        }
+        selector
+    };
+    let known = all(None);
+    assert_eq!((site(&known, "playwright"), site(&known, "playwright_stealth")), (30, 30));
+    let steps = |selector: &Selector, text: &str| {
+        let explained = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let of_site = explained.steps.iter().filter(|step| step.kind == "site");
+        of_site.map(|step| (step.fetcher.clone(), step.attempts)).collect::<Vec<_>>()
+    };
+    let both = [("playwright".to_owned(), 30), ("playwright_stealth".to_owned(), 30)];
+    assert_eq!(steps(&known, "https://example.org/b"), both);
+    assert_eq!(steps(&known, "https://new.example.org/b"), both);
+    let without = all(Some("example.org"));
+    assert_eq!((site(&without, "playwright"), site(&without, "playwright_stealth")), (20, 30));
+    assert_eq!(without.weights(("domain", "example.org"), ContentKind::Page, "playwright", NOW).attempts, 0);
+    let without = all(Some("blog.example.org"));
+    assert_eq!(without.weights(("domain", "blog.example.org"), ContentKind::Page, "playwright", NOW).attempts, 0);
+    assert_eq!(without.weights(("domain", "example.org"), ContentKind::Page, "playwright", NOW).attempts, 10);
+}
+
+#[test]
+fn a_section_of_another_domain_than_the_attempts_own_teaches_nothing() {
+    let selector = selector();
+    let mut attempt = Attempt::new(&url("https://a.org/wiki/x"), "playwright", NOW).unwrap().delivered();
+    let own = attempt.heuristics.iter().find(|tag| tag.heuristic.kind == "domain_path").unwrap().clone();
+    let foreign = Heuristic::new("domain_path", "b.org|wiki".to_owned());
+    attempt.heuristics.insert(0, Tag { heuristic: foreign, ..own });
+    selector.record(attempt, NOW).unwrap();
+    let attempts = |path: &str| selector.weights(("domain_path", path), ContentKind::Page, "playwright", NOW).attempts;
+    assert_eq!((attempts("a.org|wiki"), attempts("b.org|wiki")), (1, 0));
+}
+
+#[test]
+fn ten_successes_are_learned_and_five_are_not_yet() {
+    let selector = selector();
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 5, None);
+    let five = first(&selector, "https://wikipedia.org/wiki/B");
+    assert_ne!(five.1, "learned");
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 5, None);
+    let ten = first(&selector, "https://wikipedia.org/wiki/B");
+    assert_eq!((ten.0.as_str(), ten.1), ("playwright", "learned"));
+    assert!((ten.2 - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn an_unseen_hosts_pdf_goes_to_direct_access_by_its_prior() {
+    let (fetcher, source, confidence) = first(&selector(), "https://unknown-domain.com/document.pdf");
+    assert_eq!((fetcher.as_str(), source), ("direct_access", "learned"));
+    assert!((confidence - 0.95).abs() < 1e-9);
+}
+
+#[test]
+fn a_suffix_with_more_evidence_beats_the_domain_for_its_files() {
+    let selector = selector();
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 40, None);
+    learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 10, Some(ErrorKind::EmptyContent));
+    for n in 0..200 {
+        let end = (n % 10 == 0).then_some(ErrorKind::NetworkError);
+        learn(&selector, &format!("https://site{n}.org/a.pdf"), "direct_access", NOW, 1, end);
+    }
+    assert_eq!(first(&selector, "https://wikipedia.org/document.pdf").0, "direct_access");
+    assert_eq!(first(&selector, "https://wikipedia.org/wiki/B").0, "playwright");
+}
+
+#[test]
+fn recent_failures_outweigh_old_successes() {
+    let selector = selector();
+    learn(&selector, "https://example.org/a", "playwright", days_ago(60), 5, None);
+    learn(&selector, "https://example.org/a", "playwright", NOW, 2, Some(ErrorKind::EmptyContent));
+    let (_, source, confidence) = first(&selector, "https://example.org/b");
+    assert!(confidence < 0.6, "{confidence}");
+    assert_eq!(source, "probe");
+}
+
+#[test]
+fn a_site_that_always_succeeds_stays_learned_for_months() {
+    let selector = selector();
+    learn(&selector, "https://example.org/a", "direct_access", days_ago(45), 40, None);
+    assert_eq!(first(&selector, "https://example.org/b").1, "learned");
+}
+
+#[test]
+fn a_captcha_leads_to_stealth_and_a_shell_to_the_browser() {
+    let selector = selector();
+    for (kind, want) in [(ErrorKind::BlockedCaptcha, "playwright_stealth"), (ErrorKind::WrongTool, "playwright")] {
+        let page = format!("https://{}.org/", kind.name().replace('_', "-"));
+        let first = take(&selector, &page, &Situation::first(NOW));
+        assert_eq!(first.source, Source::Probe);
+        learn(&selector, &page, "direct_access", NOW, 1, Some(kind));
+        let mut excluded = FetcherSet::EMPTY;
+        excluded.insert(first.fetcher);
+        let hint = Some(Hint::after(kind));
+        let next = Situation { hint, excluded, attempts: 1, ..Situation::first(NOW) };
+        let next = take(&selector, &page, &next);
+        assert_eq!(selector.fetcher_name(next.fetcher), want);
+    }
+}
+
+#[test]
+fn a_url_is_given_up_after_four_attempts_at_the_latest() {
+    let selector = selector();
+    let mut excluded = FetcherSet::EMPTY;
+    let mut made = 0;
+    for attempts in 0..10 {
+        let situation = Situation { excluded, attempts, hint: Some(Hint::Blocked), ..Situation::first(NOW) };
+        let Some(take) = selector.select(&url("https://fortress.org/"), &situation).unwrap().taken() else { break };
+        assert!(!excluded.contains(take.fetcher), "never the same fetcher again");
+        excluded.insert(take.fetcher);
+        made += 1;
+    }
+    assert!((1..=4).contains(&made), "{made}");
+}
+
+#[test]
+fn three_blocks_in_a_row_open_the_breaker_until_its_pause_ends() {
+    let selector = selector();
+    let page = "https://example.org/a";
+    learn(&selector, page, "direct_access", NOW, 3, Some(ErrorKind::Blocked403));
+    let open_at = |now| {
+        let explanation = selector.explain(&url(page), &Situation::first(now)).unwrap();
+        explanation.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().open
+    };
+    assert!(open_at(NOW) && open_at(NOW.saturating_add(Duration::from_secs(599))));
+    assert!(!open_at(NOW.saturating_add(Duration::from_secs(600))));
+    learn(&selector, page, "direct_access", NOW, 1, None);
+    assert!(!open_at(NOW));
+}
+
+#[test]
+fn pauses_come_first_and_a_callers_wish_second() {
+    let selector = selector();
+    let until = NOW.saturating_add(Duration::from_secs(60));
+    let wanted = selector.fetcher_id("archive_proxy");
+    let paused = LinkState { paused_until: Some(until), ..LinkState::default() };
+    let situation = Situation { link: paused, wanted, ..Situation::first(NOW) };
+    let page = url("https://example.org/");
+    assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: false });
+    let situation = Situation { now: until, ..situation };
+    let take = selector.select(&page, &situation).unwrap().taken().unwrap();
+    assert_eq!((take.source, selector.fetcher_name(take.fetcher)), (Source::Requested, "archive_proxy"));
+    selector.set_host_pause("example.org", Some(until));
+    let situation = Situation::first(NOW);
+    assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: true });
+}
+
+#[test]
+fn exploration_is_rare_labelled_and_the_same_at_each_replay() {
+    let selector = selector();
+    // The browser is learned here, but everywhere else the plain request works: worth a look now and then.
+    for n in 0..300 {
+        learn(&selector, &format!("https://s{n}.org/a/b"), "direct_access", NOW, 1, None);
+    }
+    learn(&selector, "https://spa.org/a/b", "playwright", NOW, 30, None);
+    learn(&selector, "https://spa.org/a/b", "direct_access", NOW, 5, Some(ErrorKind::WrongTool));
+    let mut explored = 0;
+    for n in 0..5000 {
+        let page = format!("https://spa.org/a/{n}");
+        let once = take(&selector, &page, &Situation::first(NOW));
+        assert_eq!(once, take(&selector, &page, &Situation::first(NOW)));
+        match once.source {
+            Source::Explore => {
+                explored += 1;
+                assert_eq!((selector.fetcher_name(once.fetcher), once.rule), ("direct_access", Rule::Explore));
+                assert!((once.propensity - 0.02).abs() < 1e-12);
+            }
+            source => {
+                assert_eq!((source, selector.fetcher_name(once.fetcher)), (Source::Learned, "playwright"));
+                assert!((once.propensity - 0.98).abs() < 1e-12);
+            }
+        }
+    }
+    assert!((50..200).contains(&explored), "{explored} of 5000");
+}
+
+#[test]
+fn every_shipped_policy_decides_through_the_same_call() {
+    for name in policy::NAMES {
+        let selector = Selector::builder().around(NOW).policy(policy::by_name(name).unwrap()).build().unwrap();
+        learn(&selector, "https://wikipedia.org/wiki/A", "playwright", NOW, 10, None);
+        let (fetcher, source, _) = first(&selector, "https://wikipedia.org/wiki/B");
+        // By the index alone a plain request is still worth a try: it costs a twentieth.
+        let want = if name == "index" { ("direct_access", "probe") } else { ("playwright", "learned") };
+        assert_eq!((fetcher.as_str(), source), want, "{name}");
+    }
+}
+
+#[test]
+fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
+    struct Video;
+    impl fetchwise::heuristic::UrlExtractor for Video {
+        fn extract(&self, url: &Url, emit: &mut dyn FnMut(&str, &str)) {
+            if url.path().starts_with("/watch") {
+                emit("video_platform", "true");
+            }
+        }
+    }
+    let selector = Selector::builder().around(NOW).extractor(Video).build().unwrap();
+    for n in 0..20 {
+        let page = url(&format!("https://v{n}.org/watch/1"));
+        let mut attempt = Attempt::new(&page, "youtube_downloader", NOW).unwrap().delivered();
+        attempt.heuristics = selector.heuristics(&page).unwrap().into_iter().map(Into::into).collect();
+        selector.record(attempt, NOW).unwrap();
+    }
+    let explanation = selector.explain(&url("https://new.org/watch/2"), &Situation::first(NOW)).unwrap();
+    let downloader = explanation.candidates.iter().find(|c| c.fetcher == "youtube_downloader").unwrap();
+    assert!(downloader.confident && downloader.success > 0.8, "{downloader:?}");
+    assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
+}
+
+/// How many of 2000 URLs would explore at `now`, and the chance that each had of it.
+fn looks(selector: &Selector, now: Timestamp) -> (usize, f64) {
+    let takes: Vec<Take> = (0..2000)
+        .map(|n| take(selector, &format!("https://spa.org/app/{n}"), &Situation::first(now)))
+        .inspect(|take| assert!(take.propensity < 1.0, "{take:?}"))
+        .collect();
+    let explores: Vec<&Take> = takes.iter().filter(|take| take.rule == Rule::Explore).collect();
+    for take in &takes {
+        let chance = if take.rule == Rule::Explore { take.propensity } else { 1.0 - take.propensity };
+        assert!((chance - explores[0].propensity).abs() < 1e-12, "{take:?}");
+    }
+    (explores.len(), explores[0].propensity)
+}
+
+#[test]
+fn a_host_that_has_rested_is_looked_at_again_more_often_and_a_busy_one_is_not() {
+    let selector = selector();
+    learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
+    for day in 5..30 {
+        learn(&selector, "https://spa.org/app/x", "playwright", days_ago(day), 4, None);
+    }
+    // Never tried here: one in fifty, however long the rest.
+    let (count, chance) = looks(&selector, NOW);
+    assert!(chance == 0.02 && (20..70).contains(&count), "{count} {chance}");
+
+    learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
+    let (count, rested) = looks(&selector, NOW);
+    assert!(rested > 0.1 && rested <= 0.2, "{rested}");
+    assert!((count as f64 - 2000.0 * rested).abs() < 120.0, "{count} {rested}");
+
+    learn(&selector, "https://spa.org/app/x", "playwright", NOW, 1, None);
+    assert_eq!(looks(&selector, NOW).1, 0.02, "in the middle of a burst");
+
+    learn(&selector, "https://spa.org/app/x", "direct_access", NOW, 1, Some(ErrorKind::WrongTool));
+    let in_ten_hours = NOW.saturating_add(Duration::from_secs(36_000));
+    assert_eq!(looks(&selector, in_ten_hours).1, 0.02, "it has just failed again");
+}
+
+#[test]
+fn who_switches_exploration_off_gets_none() {
+    let settings = Settings { explore: 0.0, ..Settings::default() };
+    let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
+    learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
+    learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
+    learn(&selector, "https://spa.org/app/x", "playwright", days_ago(9), 40, None);
+    for n in 0..500 {
+        let take = take(&selector, &format!("https://spa.org/app/{n}"), &Situation::first(NOW));
+        assert_ne!(take.rule, Rule::Explore);
+    }
+}
+
+#[test]
+fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
+    let with = |importance: ImportanceUse| {
+        let settings = Settings { importance, ..Settings::default() };
+        let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
+        learn(&selector, "https://a.org/x/y.zip", "playwright", NOW, 40, Some(ErrorKind::EmptyContent));
+        selector.set_importance("suffix", None, 0.05);
+        selector.set_importance("domain", None, 0.0);
+        selector
+    };
+    let step = |selector: &Selector, url: &str, kind: &str| {
+        let explained = selector.explain(&Url::parse(url).unwrap(), &Situation::first(NOW)).unwrap();
+        explained.steps.iter().find(|step| step.kind == kind).map(|step| step.total)
+    };
+    let (off, scaled) = (with(ImportanceUse::Off), with(ImportanceUse::Scale { full: 0.2 }));
+    let near = |total: Option<f64>, want: f64| (total.unwrap() - want).abs() < 1e-9;
+    assert!(near(step(&off, "https://b.org/z.zip", "suffix"), 40.0));
+    assert!(near(step(&scaled, "https://b.org/z.zip", "suffix"), 10.0));
+    let pruned = with(ImportanceUse::Prune { min: 0.1 });
+    assert_eq!(step(&pruned, "https://b.org/z.zip", "suffix"), None);
+    let domain = [&off, &scaled, &pruned].map(|selector| step(selector, "https://a.org/x/z.zip", "domain"));
+    assert!(domain.iter().all(|total| total == &domain[0]) && domain[0].is_some(), "{domain:?}");
+}
+
+#[test]
+fn memory_is_bounded_and_the_least_attempted_go_first() {
+    let selector = Selector::builder().around(NOW).keys_max(1000).build().unwrap();
+    let known = |domain: &str| {
+        ["direct_access", "playwright"].map(|name| {
+            selector.weights(("domain", domain), fetchwise::heuristic::url::ContentKind::Page, name, NOW).attempts
+        })
+    };
+    for n in 0..100 {
+        learn(&selector, &format!("https://busy{n}.org/a"), "playwright", days_ago(10), 20, None);
+    }
+    learn(&selector, "https://paused.org/a", "direct_access", days_ago(300), 1, Some(ErrorKind::BlockedCaptcha));
+    selector.set_host_pause("paused.org", Some(NOW.saturating_add(Duration::from_secs(600))));
+    // Ten times as many as there may be.
+    for n in 0..10_000 {
+        learn(&selector, &format!("https://once{n}.org/a"), "direct_access", days_ago(1), 1, None);
+        assert!(selector.keys() <= 1000, "{}", selector.keys());
+    }
+    assert!(selector.evicted_keys() >= 9000, "{}", selector.evicted_keys());
+    for n in 0..100 {
+        assert_eq!(known(&format!("busy{n}.org")), [0, 20]);
+    }
+    assert_eq!(known("once9999.org"), [1, 0], "the newest is learned from");
+    assert!(selector.host_pause("paused.org").is_some(), "a paused host stays known");
+}
+
+#[test]
+fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
+    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let selector = &selector;
+            scope.spawn(move || {
+                for n in 0..4000 {
+                    let url = format!("https://t{thread}-{n}.org/a");
+                    learn(selector, &url, "direct_access", days_ago(1), 1, None);
+                    take(selector, &url, &Situation::first(NOW));
+                }
+            });
+        }
+    });
+    // Whoever adds while another thread evicts goes a little beyond.
+    assert!(selector.keys() < 2200, "{}", selector.keys());
+}
+
+#[test]
+fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows() {
+    let selector = Selector::builder().build().unwrap();
+    let vimeo = [Heuristic::of_caller("video_platform", "vimeo").unwrap()];
+    // Each page is on a host of its own, so that only what the caller says tells them apart.
+    for n in 0..40 {
+        for known in [&vimeo[..], &[]] {
+            let page = url(&format!("https://h{n}-{}.org/v/1", known.len()));
+            let mut visit = selector.visit(&page).unwrap().knowing(known.iter().cloned());
+            while let Step::Fetch(fetch) = visit.next() {
+                let is_plain = fetch.fetcher() == "direct_access";
+                let outcome = if is_plain == known.is_empty() { Outcome::Content } else { Outcome::Empty };
+                visit.report(fetch, outcome);
+            }
+        }
+    }
+    let chance = |known: &[Heuristic]| {
+        let situation = Situation { heuristics: known, ..Situation::first(Timestamp::now()) };
+        let explained = selector.explain(&url("https://new.org/v/1"), &situation).unwrap();
+        assert!(known.iter().all(|known| explained.heuristics.contains(known)));
+        explained.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().success
+    };
+    assert!(chance(&vimeo) + 0.5 < chance(&[]), "{} {}", chance(&vimeo), chance(&[]));
+    let decides = |known: &[Heuristic]| {
+        let situation = Situation { heuristics: known, ..Situation::first(NOW) };
+        (0..20)
+            .filter(|n| take(&selector, &format!("https://unseen{n}.org/v/1"), &situation).source != Source::Probe)
+            .count()
+    };
+    assert!(decides(&vimeo) > 15, "a plain probe would be in vain: {}", decides(&vimeo));
+}
+
+#[test]
+fn a_caller_cannot_contradict_the_url() {
+    assert!(Heuristic::of_caller("video_platform", "vimeo").is_ok());
+    for (kind, value) in
+        [("domain", "e.org"), ("contains_cdn", "true"), ("hint", "blocked"), ("", "x"), ("x", ""), ("a\nb", "c")]
+    {
+        assert!(Heuristic::of_caller(kind, value).is_err(), "{kind}={value}");
+    }
+}
+
+#[test]
+fn suffixes_that_mean_a_file_can_be_configured() {
+    let suffixes = FileSuffixes::default().file(".dcm").unwrap().page(".xml").unwrap();
+    let selector = Selector::builder().file_suffixes(suffixes).build().unwrap();
+    for (path, kind) in [("scan.dcm", ContentKind::File), ("feed.xml", ContentKind::Page), ("a.pdf", ContentKind::File)]
+    {
+        let page = url(&format!("https://{path}.e.org/{path}"));
+        let attempt = Attempt::new(&page, "playwright", NOW).unwrap().delivered();
+        selector.record(attempt, NOW).unwrap();
+        let domain = format!("{path}.e.org");
+        let of = |kind| selector.weights(("domain", &domain), kind, "playwright", NOW).total;
+        let other = if kind == ContentKind::File { ContentKind::Page } else { ContentKind::File };
+        assert!(of(kind) > 0.9 && of(other) == 0.0, "{path}");
+    }
+}
+
+#[test]
+fn a_measured_cost_follows_how_long_requests_take_on_the_host_and_stays_within_its_bounds() {
+    let browser = fetchwise::registry::FetcherSpec::by_name("playwright");
+    let plain = fetchwise::registry::FetcherSpec::by_name("direct_access");
+    let build = |browser| Selector::builder().fetcher(plain.clone()).fetcher(browser).around(NOW).build().unwrap();
+    let (measured, fixed) = (build(browser.clone().measured_cost()), build(browser));
+    let cost = |selector: &Selector, text: &str| {
+        let explanation = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let candidate = explanation.candidates.into_iter().find(|c| c.fetcher == "playwright").unwrap();
+        (candidate.cost, candidate.measured.is_some())
+    };
+    assert_eq!(cost(&measured, "https://quick.org/"), (20.0, false), "nothing is known yet");
+    for selector in [&measured, &fixed] {
+        let took = |text: &str, fetcher: &str, duration_ms| {
+            let attempt = Attempt { duration_ms, ..Attempt::new(&url(text), fetcher, NOW).unwrap().delivered() };
+            selector.record(attempt, NOW).unwrap();
+        };
+        for n in 0..100 {
+            took(&format!("https://quick.org/{n}"), "direct_access", 100);
+            took(&format!("https://quick.org/{n}"), "playwright", 1000);
+            took(&format!("https://slow.org/{n}"), "playwright", 30_000);
+        }
+    }
+    let (quick, slow) = (cost(&measured, "https://quick.org/new"), cost(&measured, "https://slow.org/new"));
+    assert!(quick.1 && (10.0..11.0).contains(&quick.0), "a tenth of a second is the unit: {quick:?}");
+    assert_eq!(slow, (80.0, true), "300 plain requests, cut to four times what was configured");
+    let unknown = cost(&measured, "https://other.org/");
+    assert!(unknown.0 > quick.0 && unknown.0 <= slow.0, "elsewhere it is the mean: {unknown:?}");
+    assert_eq!(cost(&fixed, "https://slow.org/new"), (20.0, false));
+}
