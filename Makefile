@@ -7,7 +7,7 @@ PROGRAM ?=
 FUZZ_SECONDS ?= 60
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
-SHELL_PAGES := testsite/src/pages/react-shell
+SHELL_PAGES := crates/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
 .PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-town bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
@@ -65,22 +65,22 @@ doc: ## Build the API documentation
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (60)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) .ci/run tools fuzz
 
-fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reliability.md
-	.ci/fault-suite docs/reliability.md
+fault-suite: ## Run the log's fault suite, the long way, and write its summary into docs/reports/reliability.md
+	.ci/fault-suite docs/reports/reliability.md
 
-fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, and write its table into docs/fleet.md
-	.ci/fleet-suite docs/fleet.md
+fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, and write its table into docs/reports/fleet.md
+	.ci/fleet-suite docs/reports/fleet.md
 
 fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
 	@.ci/fleet-demo
 
-fleet-town: chromium ## Crawl the town with one node, ten apart and ten that share, and write the table into docs/fleet.md (ten minutes)
+fleet-town: chromium ## Crawl the town with one node, ten apart and ten that share, and write the table into docs/reports/fleet.md (ten minutes)
 	@.ci/fleet-town
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --locked --workspace --all-features
 
-bench-report: ## Measure everything side by side and write docs/benchmarks.md (some ten minutes; wants an idle machine)
+bench-report: ## Measure everything side by side and write docs/reports/benchmarks.md (some ten minutes; wants an idle machine)
 	$(CARGO) bench --locked -p fetchwise --bench report --features pipeline -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
@@ -89,27 +89,27 @@ instructions: ## Count the instructions of the hot paths; fail where they have g
 instructions-bless: ## Keep the counts of now
 	.ci/instructions --bless
 
-api: ## Compare the library's public API with docs/api.txt
+api: ## Compare the library's public API with .ci/public-api/api.txt
 	.ci/api
 
-api-bless: ## Write docs/api.txt as the public API is now
+api-bless: ## Write .ci/public-api/api.txt as the public API is now
 	.ci/api --bless
 
 react-shell: ## Rebuild the demo's React app and copy it to where it is embedded
-	cd web/react-shell && npm ci && npm run build
+	cd crates/testsite/web/react-shell && npm ci && npm run build
 	rm -f $(SHELL_PAGES)/*
-	cp web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
-	cp web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
-	cp web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
-	cp web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
+	cp crates/testsite/web/react-shell/dist/index.html $(SHELL_PAGES)/index.html
+	cp crates/testsite/web/react-shell/dist/assets/*.js $(SHELL_PAGES)/app.js
+	cp crates/testsite/web/react-shell/dist/assets/*.css $(SHELL_PAGES)/app.css
+	cp crates/testsite/web/react-shell/node_modules/react/LICENSE $(SHELL_PAGES)/LICENSE-react.txt
 
 uplot: ## Fetch the dashboard's chart library anew, in the pinned version
 	.ci/uplot
 
-pictures: chromium nats-server ## Take the pictures of docs/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
+pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
 	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
 
-peers: chromium ## Crawl the town with other crawlers, too, and write docs/peers.md (a quarter of an hour; wants an idle machine)
+peers: chromium ## Crawl the town with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
 	.ci/peers
 
 install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One node, ten apart and ten that share, each on a town of its own with the same pages: who is refused how often, and what a page costs.
 
-    benches/fleet_town.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/fleet.md]
+    benches/fleet_town.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
 
 Every node is a process of `fetchwise fetch`, and the fleet's broker is three real ones. The links come in one order at one rate, each to a
 node at random, as from a frontier that is not divided by site. What is good, refused and rendered is counted by the town.
@@ -25,7 +25,7 @@ NODES = 10
 CHEAPEST = {"shell": 20, "redirect": 2}
 BEGIN, END = "<!-- fleet-town begin -->", "<!-- fleet-town end -->"
 #: Who has refused everything is not waited for: its links end as paused.
-SETTINGS = {"FETCHWISE_PACE__WAIT_MAX": "30s"}
+SETTINGS = {"FETCHWISE_PACE__MAX_WAIT": "30s"}
 #: Nothing waits longer for a process that has all its links.
 PATIENCE = 300
 

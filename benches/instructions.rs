@@ -12,7 +12,7 @@ use std::sync::Arc;
 use fetchwise::attempt::Attempt;
 use fetchwise::detect::{Detector, Scratch};
 use fetchwise::response::{Header, Page};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise::visit::Step;
 use url::Url;
@@ -96,13 +96,13 @@ fn sites() {
 fn select_hit() {
     let selector = selector();
     let urls: Vec<Url> = (0..TIMES).map(|turn| url(jump(turn, DOMAINS))).collect();
-    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &SelectContext::first_attempt(NOW))));
 }
 
 fn select_miss() {
     let selector = selector();
     let urls: Vec<Url> = (0..TIMES).map(|turn| url(DOMAINS + turn)).collect();
-    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &SelectContext::first_attempt(NOW))));
 }
 
 /// Knows [`DOMAINS`] domains so well that none of them is probed any more.
@@ -122,7 +122,7 @@ fn learned_urls() -> Vec<Url> {
 /// What `visit_next` is compared with: the same decisions without a visit.
 fn select_learned() {
     let (selector, urls) = (learned(), learned_urls());
-    twice(|turn| _ = black_box(selector.select(&urls[turn], &Situation::first(NOW))));
+    twice(|turn| _ = black_box(selector.select(&urls[turn], &SelectContext::first_attempt(NOW))));
 }
 
 fn visit_begin() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::Selector;
-use fetchwise::pace::{Admit, Answer, Cost, Heard, Pace, PaceSettings, Scope};
+use fetchwise::pace::{Admit, Response, Cost, Signal, Pace, PaceSettings, Scope};
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
 use governor::{Quota, RateLimiter};
@@ -46,7 +46,7 @@ fn fetcher() -> FetcherId {
 }
 
 /// A request to the host, answered after 200 ms.
-fn ask(pace: &Pace, host: &str, answer: &Answer, at: i64) {
+fn ask(pace: &Pace, host: &str, answer: &Response, at: i64) {
     // The registrable domain is known to whoever has parsed the URL.
     let scope = Scope { host, site: host, address: None };
     match pace.admit(black_box(scope), Cost::Plain, Timestamp::from_millis(at)) {
@@ -56,7 +56,7 @@ fn ask(pace: &Pace, host: &str, answer: &Answer, at: i64) {
 }
 
 fn admit_and_done(c: &mut Criterion) {
-    let answer = Answer { latency: Some(Duration::from_millis(200)), ..Answer::new(Heard::Content, fetcher()) };
+    let answer = Response { latency: Some(Duration::from_millis(200)), ..Response::new(Signal::Content, fetcher()) };
     let mut group = c.benchmark_group("pace, admit and done");
     for (kind, around) in [("asked", AROUND_MS), ("cold", COLD_AROUND_MS)] {
         for count in COUNTS {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use fetchwise::attempt::Attempt;
 use fetchwise::registry::{Class, FetcherSpec};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -53,20 +53,20 @@ fn by_domains(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("hit", domains), |b| {
             b.iter_batched_ref(
                 || Url::parse(&turn()).unwrap(),
-                |url| selector.select(black_box(url), &Situation::first(now)),
+                |url| selector.select(black_box(url), &SelectContext::first_attempt(now)),
                 BatchSize::NumIterations(64),
             );
         });
         group.bench_function(BenchmarkId::new("hit, from text", domains), |b| {
             b.iter_batched_ref(
                 &mut turn,
-                |text| selector.select(&Url::parse(black_box(text)).unwrap(), &Situation::first(now)),
+                |text| selector.select(&Url::parse(black_box(text)).unwrap(), &SelectContext::first_attempt(now)),
                 BatchSize::NumIterations(64),
             );
         });
         let unknown = Url::parse("https://nobody.example/a/b.html").unwrap();
         group.bench_function(BenchmarkId::new("miss", domains), |b| {
-            b.iter(|| selector.select(black_box(&unknown), &Situation::first(now)));
+            b.iter(|| selector.select(black_box(&unknown), &SelectContext::first_attempt(now)));
         });
     }
     group.bench_function("url parse alone", |b| {
@@ -83,7 +83,7 @@ fn by_heuristics(c: &mut Criterion) {
         let url = Url::parse(&format!("https://www.site12.org/{path}")).unwrap();
         let shown = selector.heuristics(&url).unwrap().len();
         group.bench_function(BenchmarkId::from_parameter(shown), |b| {
-            b.iter(|| selector.select(black_box(&url), &Situation::first(now)));
+            b.iter(|| selector.select(black_box(&url), &SelectContext::first_attempt(now)));
         });
     }
     group.finish();
@@ -96,7 +96,7 @@ fn by_fetchers(c: &mut Criterion) {
     for fetchers in [2, 8, 32] {
         let selector = warm(with_fetchers(fetchers), 100, fetchers, now);
         group.bench_function(BenchmarkId::from_parameter(fetchers), |b| {
-            b.iter(|| selector.select(black_box(&url), &Situation::first(now)));
+            b.iter(|| selector.select(black_box(&url), &SelectContext::first_attempt(now)));
         });
     }
     group.finish();
@@ -125,7 +125,7 @@ fn mixed(c: &mut Criterion) {
                     next = (next + 7919) % DOMAINS;
                     Url::parse(&text(next)).unwrap()
                 },
-                |url| selector.select(black_box(url), &Situation::first(now)),
+                |url| selector.select(black_box(url), &SelectContext::first_attempt(now)),
                 BatchSize::NumIterations(64),
             );
         });

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A fetcher for fetchwise's CommandFetcher: requests and answers as lines of JSON (docs/command-fetcher.md).
+"""A fetcher for fetchwise's CommandFetcher: requests and answers as lines of JSON (docs/guides/command-fetcher.md).
 
 It needs nothing but Python's standard library, and gets pages with urllib. To make it a fetcher of another kind,
 change `get`.

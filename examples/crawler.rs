@@ -18,7 +18,7 @@ use fetchwise::fetch::browser::{BrowserFetcher, BrowserOptions};
 use fetchwise::fetch::dial::Dialer;
 use fetchwise::fetch::http::HttpFetcher;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
-use fetchwise::fetch_result::{Answer, Outcome};
+use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::robots::Rules;
 use fetchwise::time::Timestamp;
@@ -146,7 +146,7 @@ impl Crawler {
                             page = Some(response);
                             answer
                         }
-                        Err(error) => Answer::from(Outcome::from(error.kind)).with_message(error.message),
+                        Err(error) => FetchResult::from(Outcome::from(error.kind)).with_message(error.message),
                     };
                     visit.report(fetch, answer);
                 }

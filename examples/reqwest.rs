@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fetchwise::Selector;
 use fetchwise::detect::Detector;
-use fetchwise::fetch_result::{Answer, Outcome};
+use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
 use fetchwise::time::Timestamp;
@@ -68,7 +68,7 @@ impl Fetchwise {
                             body: &delivered.body,
                         }),
                         Err(error) if error.is_timeout() => Outcome::Timeout.into(),
-                        Err(error) => Answer::from(Outcome::Network).with_message(error.to_string()),
+                        Err(error) => FetchResult::from(Outcome::Network).with_message(error.to_string()),
                     };
                     page = response.map_err(|error| error.to_string());
                     visit.report(fetch, answer);

@@ -5,7 +5,7 @@
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::registry::FetcherSpec;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A shop whose pages are empty without scripts. Each URL is asked about until its content came.
     for n in 1..=9 {
         let url = Url::parse(&format!("https://shop.example/items/{n}"))?;
-        let mut situation = Situation::first(now);
-        while let Some(take) = selector.select(&url, &situation)?.taken() {
+        let mut situation = SelectContext::first_attempt(now);
+        while let Some(take) = selector.select(&url, &situation)?.selected() {
             let fetcher = selector.fetcher_name(take.fetcher);
             println!("{url}  {fetcher}  {} (confidence {:.2})", take.source, take.confidence);
             let mut attempt = Attempt::new(&url, fetcher, now)?;

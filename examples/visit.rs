@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fetchwise::Selector;
 use fetchwise::detect::Detector;
-use fetchwise::fetch_result::{Answer, Outcome};
+use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::visit::{End, Step};
 use fetchwise_testsite::origin::{Origin, Site};
@@ -47,7 +47,7 @@ fn visit(selector: &Selector, detector: &Detector, url: &Url) -> Result<End, fet
                 let answer = match get(visit.url(), fetch.fetcher(), fetch.deadline()) {
                     Ok(response) => response.judge(detector),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => Outcome::Timeout.into(),
-                    Err(error) => Answer::from(Outcome::Network).with_message(error.to_string()),
+                    Err(error) => FetchResult::from(Outcome::Network).with_message(error.to_string()),
                 };
                 visit.report(fetch, answer);
             }
@@ -66,7 +66,7 @@ struct Response {
 }
 
 impl Response {
-    fn judge(&self, detector: &Detector) -> Answer {
+    fn judge(&self, detector: &Detector) -> FetchResult {
         detector.judge(self.status, self.headers.iter().map(|(name, value)| (name, value)), &self.body)
     }
 }

@@ -21,17 +21,17 @@ pub struct BackoffSettings {
     /// The first pause of a host that answers 429 and does not say for how long.
     pub limited_base: Duration,
     /// `Retry-After` is believed up to this.
-    pub retry_after_max: Duration,
-    /// So many links of one host blocked within [`BackoffSettings::host_window`] pause the host.
-    pub host_links: u32,
-    /// See [`BackoffSettings::host_links`].
-    pub host_window: Duration,
+    pub max_retry_after: Duration,
+    /// So many links of one host blocked within [`BackoffSettings::host_block_window`] pause the host.
+    pub host_block_threshold: u32,
+    /// See [`BackoffSettings::host_block_threshold`].
+    pub host_block_window: Duration,
     /// So many blocks in a row open a fetcher's breaker on a domain.
     pub breaker_blocks: u8,
     /// The breaker's first pause; each further block doubles it.
     pub breaker_base: Duration,
     /// The breaker's longest pause.
-    pub breaker_max: Duration,
+    pub max_breaker: Duration,
 }
 
 impl Default for BackoffSettings {
@@ -41,12 +41,12 @@ impl Default for BackoffSettings {
             blocked_base: Duration::from_secs(10 * MINUTE),
             failed_base: Duration::from_secs(5 * MINUTE),
             limited_base: Duration::from_secs(30),
-            retry_after_max: Duration::from_secs(24 * 60 * MINUTE),
-            host_links: 3,
-            host_window: Duration::from_secs(10 * MINUTE),
+            max_retry_after: Duration::from_secs(24 * 60 * MINUTE),
+            host_block_threshold: 3,
+            host_block_window: Duration::from_secs(10 * MINUTE),
             breaker_blocks: 3,
             breaker_base: Duration::from_secs(10 * MINUTE),
-            breaker_max: Duration::from_secs(24 * 60 * MINUTE),
+            max_breaker: Duration::from_secs(24 * 60 * MINUTE),
         }
     }
 }
@@ -117,13 +117,13 @@ impl LinkState {
             FetchEnd::Delivered => return Self { paused_until: None, risk_level: 0, hint: None, ..self },
             FetchEnd::Neutral => return self,
             FetchEnd::Limited => {
-                let pause = retry_after.map(|asked| now.saturating_add(asked.min(settings.retry_after_max)));
+                let pause = retry_after.map(|asked| now.saturating_add(asked.min(settings.max_retry_after)));
                 return Self { paused_until: pause.or(self.paused_until), ..self };
             }
             FetchEnd::Blocked => settings.blocked_base,
             FetchEnd::Failed | FetchEnd::Queued => settings.failed_base,
         };
-        let asked = retry_after.unwrap_or_default().min(settings.retry_after_max);
+        let asked = retry_after.unwrap_or_default().min(settings.max_retry_after);
         let pause = pause(base, self.risk_level).max(asked);
         Self {
             paused_until: Some(now.saturating_add(pause)),
@@ -144,7 +144,7 @@ impl BackoffSettings {
         match blocks.checked_sub(self.breaker_blocks) {
             None => Duration::ZERO,
             // 2^20 times any base that makes sense is past any cap that does.
-            Some(over) => self.breaker_base.saturating_mul(1 << over.min(20)).min(self.breaker_max),
+            Some(over) => self.breaker_base.saturating_mul(1 << over.min(20)).min(self.max_breaker),
         }
     }
 }

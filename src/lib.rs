@@ -43,11 +43,11 @@
 //! # A decision and nothing else
 //!
 //! ```
-//! use fetchwise::{Selector, fetchwise::attempt::Attempt, selector::Situation, fetchwise::time::Timestamp};
+//! use fetchwise::{Selector, fetchwise::attempt::Attempt, selector::SelectContext, fetchwise::time::Timestamp};
 //!
 //! let selector = Selector::builder().build()?;
 //! let url = url::Url::parse("https://example.org/report.pdf").unwrap();
-//! let take = selector.select(&url, &Situation::first(Timestamp::now()))?.taken().unwrap();
+//! let take = selector.select(&url, &SelectContext::first_attempt(Timestamp::now()))?.selected().unwrap();
 //! assert_eq!(selector.fetcher_name(take.fetcher), "direct_access");
 //! let attempt = Attempt::new(&url, "direct_access", Timestamp::now())?;
 //! selector.record(attempt.delivered(), Timestamp::now()).unwrap();

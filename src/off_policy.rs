@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::selector::{CandidateView, Selector, Situation};
+use crate::selector::{CandidateView, Selector, SelectContext};
 use fetchwise_types::attempt::{Arm, Attempt};
 use fetchwise_types::heuristic::url::parse;
 
@@ -168,7 +168,7 @@ impl OffPolicyEvaluator {
         let settings = self.selector.settings();
         let spec = self.selector.fetcher_id(&attempt.fetcher).and_then(|id| self.selector.fetcher(id));
         let (cost, quality) = spec.map_or((0.0, 1.0), |spec| (spec.cost, spec.quality));
-        let page = if attempt.success { quality * settings.value } else { 0.0 };
+        let page = if attempt.success { quality * settings.page_value } else { 0.0 };
         page - cost - if attempt.is_banned { settings.blocked_cost } else { 0.0 }
     }
 
@@ -176,9 +176,9 @@ impl OffPolicyEvaluator {
     fn begin(&self, attempt: &Attempt, worth: f64) -> Option<Open> {
         let propensity = attempt.propensity.filter(|p| *p > 0.0 && *p <= 1.0)?;
         let url = parse(&attempt.url).ok()?;
-        let situation = Situation { hint: attempt.hint, ..Situation::first(attempt.attempted_at) };
+        let situation = SelectContext { hint: attempt.hint, ..SelectContext::first_attempt(attempt.attempted_at) };
         let explained = self.selector.explain(&url, &situation).ok()?;
-        let decided = || explained.decision.taken().map(|take| self.selector.fetcher_name(take.fetcher));
+        let decided = || explained.decision.selected().map(|take| self.selector.fetcher_name(take.fetcher));
         let logged = attempt.shadow_fetcher.as_deref().map(fetchwise_types::registry::canonical);
         let wanted = if self.is_shadow { logged } else { decided() };
         let expected = |name: &str| {
@@ -202,7 +202,7 @@ impl OffPolicyEvaluator {
         let quality = spec.map_or(1.0, |spec| spec.quality);
         let (sum, count) = self.after_failure;
         let then = if count == 0 { 0.0 } else { sum / count as f64 };
-        quality * settings.value * candidate.success - candidate.cost - settings.blocked_cost * candidate.block
+        quality * settings.page_value * candidate.success - candidate.cost - settings.blocked_cost * candidate.block
             + (1.0 - candidate.success) * then
     }
 

@@ -221,7 +221,7 @@ pub enum RouterError {
 
 /// The learning arm was taken out of service, because it did worse than the table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FallBack {
+pub struct Fallback {
     /// When.
     pub at: Timestamp,
     /// The mode that was left.

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use url::Url;
 
-use crate::router::{FallBack, Router};
+use crate::router::{Fallback, Router};
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::decision::Take;
+use fetchwise_types::decision::Selection;
 use fetchwise_types::time::Timestamp;
 
 /// A piece of work that is under way. Cheap to make where nobody listens.
@@ -94,7 +94,7 @@ impl Span {
 
     /// An attempt within this visit: a request is handed out.
     #[inline]
-    pub(crate) fn attempt(&self, url: &Url, fetcher: &str, take: &Take, number: u32) -> Self {
+    pub(crate) fn attempt(&self, url: &Url, fetcher: &str, take: &Selection, number: u32) -> Self {
         span!(
             parent: &self.span,
             tracing::Level::INFO,
@@ -257,7 +257,7 @@ pub(crate) fn router(router: &Router) {
 
 /// Learning is taken out of service.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "events are compiled out"))]
-pub(crate) fn fell_back(why: &FallBack) {
+pub(crate) fn fell_back(why: &Fallback) {
     #[cfg(feature = "tracing")]
     tracing::error!(from = why.from.name(), reason = why.reason.as_str(), "fell back to the router table");
 }

@@ -4,7 +4,7 @@ use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::heuristic::Heuristic;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use url::Url;
@@ -25,7 +25,7 @@ fn select_allocates_nothing() {
         attempt.heuristics.push(shown.into());
         selector.record(attempt, now).unwrap();
     }
-    let situation = Situation::first(now);
+    let situation = SelectContext::first_attempt(now);
     let known = selector.explain(&Url::parse("https://www.site2.co.uk/").unwrap(), &situation).unwrap().shown;
     assert_eq!(known.len(), 2, "{known:?}");
     let urls: Vec<Url> = [
@@ -36,14 +36,14 @@ fn select_allocates_nothing() {
     .map(|text| Url::parse(text).unwrap())
     .to_vec();
     let situations =
-        [Situation::first(now), Situation { attempts: 1, hint: Some(Hint::Blocked), ..Situation::first(now) }];
+        [SelectContext::first_attempt(now), SelectContext { attempts: 1, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(now) }];
     // The first look at the map from a thread sets that thread up for reading.
     let _ = selector.select(&urls[0], &situations[0]);
     for url in &urls {
         for situation in &situations {
             let counted = allocation_counter::measure(|| {
                 let decision = selector.select(url, situation);
-                assert!(decision.is_ok_and(|decision| decision.taken().is_some()));
+                assert!(decision.is_ok_and(|decision| decision.selected().is_some()));
             });
             assert_eq!(counted.count_total, 0, "{url}");
         }

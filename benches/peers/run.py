@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Crawlers on the same town, one after the other, each as its own documentation sets it up.
 
-    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/peers.md]
+    benches/peers/run.py --fetchwise target/release/fetchwise --kept DIR [--pages N] [--seed N] [--seconds N] [--only NAME ...] [--write docs/reports/peers.md]
 
 Wants Scrapy, scrapy-playwright and Crawlee in the Python that runs this, and npm's crawlee and playwright below --node; what is missing is
 said and left out. What is good, wrong, blocked and rendered is counted by the town. Each one's ledger is kept as a file, so that one of them

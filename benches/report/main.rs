@@ -1,5 +1,5 @@
 //! The report: everything that matters about speed and memory, measured side by side in one run, written to
-//! `docs/benchmarks.md` and as plots beside it. `make bench-report` runs it.
+//! `docs/reports/benchmarks.md` and as plots beside it. `make bench-report` runs it.
 //!
 //! Each subject runs in a process of its own, so that one's heap and caches are not the next one's, and hands a [`book::Section`]
 //! back as JSON. Invariant: no figure in what is written comes from anywhere but this run. Nothing is asserted about time: a

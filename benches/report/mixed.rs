@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -23,7 +23,7 @@ trait Learner: Sync {
 
 impl Learner for Selector {
     fn select(&self, url: &Url, now: Timestamp) -> bool {
-        self.select(url, &Situation::first(now)).is_ok()
+        self.select(url, &SelectContext::first_attempt(now)).is_ok()
     }
 
     fn record(&self, attempt: &Attempt) {

@@ -14,7 +14,7 @@ use fetchwise::journal::Journal;
 use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Empty};
@@ -289,7 +289,7 @@ fn parts(section: &mut Section, scale: Scale) {
         ("parse of the URL", best(5, || batch(count, |_| _ = std::hint::black_box(Url::parse(url.as_str()))))),
         (
             "decision",
-            best(5, || batch(count, |_| _ = std::hint::black_box(selector.select(&url, &Situation::first(now))))),
+            best(5, || batch(count, |_| _ = std::hint::black_box(selector.select(&url, &SelectContext::first_attempt(now))))),
         ),
         (
             "verdict on the page",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::attempt::Attempt;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -107,7 +107,7 @@ fn cases(sites: usize, time: Duration) -> Vec<Case> {
     };
     let (spread, flat) = (of_depths(&|thread, n| 2 + thread * 4 + n % 4), of_depths(&|_, _| 2));
     let hot = deep(1, 2, now);
-    let situation = Situation::first(now);
+    let situation = SelectContext::first_attempt(now);
     let observe = |selector: &Selector, attempts: &[Attempt], n: usize| selector.observe(&attempts[n % attempts.len()]);
     let twice = |what, work: &(dyn Fn(usize, usize) + Sync)| {
         eprintln!("  {what}");

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use fetchwise::registry::{Class, FetcherSpec};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -49,7 +49,7 @@ fn at_size(section: &mut Section, sites: usize, scale: Scale) -> Vec<Vec<String>
     let selector = Selector::builder().build().unwrap();
     // By this thread alone, whose allocations are counted.
     let held = allocation_counter::measure(|| traffic::teach(&selector, 0..sites, Shape::Plain, now)).bytes_current;
-    let situation = Situation::first(now);
+    let situation = SelectContext::first_attempt(now);
     let mut rows = Vec::new();
     let (mut random, mut text) = (Random(1), String::new());
     let mut fresh = |latency: &mut Latency, first: usize, random: &mut Random| {
@@ -138,7 +138,7 @@ fn by_heuristics(section: &mut Section, sites: usize, scale: Scale) {
         let (mut latency, mut random) = (Latency::new(), Random(2));
         for _ in 0..count {
             let url = Url::parse(&text(random.below(sites))).unwrap();
-            latency.time(|| selector.select(&url, &Situation::first(now)));
+            latency.time(|| selector.select(&url, &SelectContext::first_attempt(now)));
         }
         rows.push(latency.row(format!("{} heuristics: `/{path}`", shown.len())));
     }
@@ -160,7 +160,7 @@ fn by_fetchers(section: &mut Section, sites: usize, scale: Scale) {
             for page in 0..count {
                 traffic::write_url(&mut text, random.below(sites / 10), page, Shape::Plain);
                 let url = Url::parse(&text).unwrap();
-                latency.time(|| selector.select(&url, &Situation::first(now)));
+                latency.time(|| selector.select(&url, &SelectContext::first_attempt(now)));
             }
             rows.push(latency.row(format!("{fetchers} candidates, {seen} seen at each site")));
         }

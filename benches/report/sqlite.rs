@@ -10,7 +10,7 @@ use std::path::Path;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::heuristic::url::{FLAGS, UrlFeatures};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use rusqlite::{Connection, params};
 use url::Url;
@@ -219,7 +219,7 @@ pub(crate) fn measure(scale: Scale) -> Section {
         let (mut ours, mut steps, mut joined) = (Latency::new(), Latency::new(), Latency::new());
         for _ in 0..2 {
             ours = Latency::new();
-            urls.iter().for_each(|url| ours.time(|| selector.select(url, &Situation::first(now))));
+            urls.iter().for_each(|url| ours.time(|| selector.select(url, &SelectContext::first_attempt(now))));
         }
         for url in &urls[..queries] {
             let by_steps = steps.timed(|| find_best_fetcher(&db, url, now));

@@ -627,7 +627,7 @@ export interface SelectorOptions {
   /** The policy's name; the library's own unless said. */
   policy?: string
   /** How many keys of evidence are kept in memory. */
-  keysMax?: number
+  maxKeys?: number
 }
 
 /** Counts of what was recorded. */

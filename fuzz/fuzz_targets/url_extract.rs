@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use fetchwise::Selector;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
-use fetchwise::selector::Situation;
+use fetchwise::selector::SelectContext;
 use fetchwise::time::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use url::Url;
@@ -37,9 +37,9 @@ fuzz_target!(|bytes: &[u8]| {
     for heuristic in features.heuristics() {
         assert!(!heuristic.kind.is_empty() && !heuristic.value.is_empty(), "{heuristic:?}");
     }
-    let situation = Situation::first(Timestamp::from_millis(0));
+    let situation = SelectContext::first_attempt(Timestamp::from_millis(0));
     match SELECTOR.select(&url, &situation).expect("what parse takes can be decided on") {
-        Decision::Take(take) => assert!((0.0..=1.0).contains(&take.confidence), "{take:?}"),
+        Decision::Selected(take) => assert!((0.0..=1.0).contains(&take.confidence), "{take:?}"),
         other => panic!("a first attempt is neither paused nor given up: {other:?}"),
     }
 });

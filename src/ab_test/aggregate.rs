@@ -99,11 +99,11 @@ struct Open {
 /// Takes attempts one by one, oldest first.
 ///
 /// ```
-/// use fetchwise::ab_test::{Fold, Window};
+/// use fetchwise::ab_test::{Aggregate, Window};
 /// use fetchwise::attempt::{Arm, Attempt};
 /// use fetchwise::time::Timestamp;
 ///
-/// let mut fold = Fold::new(Window::default(), [("playwright".to_owned(), 15.0)]);
+/// let mut fold = Aggregate::new(Window::default(), [("playwright".to_owned(), 15.0)]);
 /// let url = url::Url::parse("https://example.org/").unwrap();
 /// let mut attempt = Attempt::new(&url, "playwright", Timestamp::now()).unwrap().delivered();
 /// (attempt.arm, attempt.source) = (Some(Arm::Legacy), Some("hard_coded".into()));
@@ -112,7 +112,7 @@ struct Open {
 /// assert_eq!((legacy.arm, legacy.visits, legacy.cost_per_page.value), ("legacy", 1, Some(15.0)));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Fold {
+pub struct Aggregate {
     window: Window,
     costs: HashMap<String, f64>,
     pub(super) hosts: Vec<Host>,
@@ -129,7 +129,7 @@ pub struct Fold {
     pub(super) unknown: u64,
 }
 
-impl Fold {
+impl Aggregate {
     /// No attempts yet. `costs` are those of fetchers, in plain requests; others cost what their name stands for.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
         Self {

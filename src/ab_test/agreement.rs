@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ab_test::aggregate::{Fold, Host};
+use crate::ab_test::aggregate::{Aggregate, Host};
 
 /// How often the table and learning named the same fetcher, over visits in which both were asked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,9 +56,9 @@ pub struct HostAgreement {
     pub pairs: Vec<Differing>,
 }
 
-impl Fold {
-    /// How often both arms named the same fetcher; of the hosts where they did not, the first `hosts_max`.
-    pub fn agreement(&self, hosts_max: usize) -> Agreement {
+impl Aggregate {
+    /// How often both arms named the same fetcher; of the hosts where they did not, the first `max_hosts`.
+    pub fn agreement(&self, max_hosts: usize) -> Agreement {
         let (mut asked, mut agreed) = (0, 0);
         let mut pairs: Vec<(u16, u16, u64)> = Vec::new();
         for host in &self.hosts {
@@ -90,7 +90,7 @@ impl Fold {
             first_cost_learning: (asked > 0).then(|| learning / asked as f64),
             pairs: self.differing(&pairs),
             hosts_differing: differing.len() as u64,
-            hosts: differing.into_iter().take(hosts_max).map(of).collect(),
+            hosts: differing.into_iter().take(max_hosts).map(of).collect(),
         }
     }
 

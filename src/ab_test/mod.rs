@@ -14,7 +14,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use crate::ab_test::aggregate::{Fold, Window};
-pub use crate::ab_test::sequential_test::{GuardSettings, Look, Looks, Metric};
+pub use crate::ab_test::aggregate::{Aggregate, Window};
+pub use crate::ab_test::sequential_test::{GuardSettings, Look, InterimLooks, Metric};
 pub use crate::ab_test::summary::{ArmFigures, Comparison, Difference, FetcherShare, Figure, Method, Shares};
 pub use agreement::{Agreement, Differing, HostAgreement};

@@ -2,7 +2,7 @@
 //!
 //! Hosts were dealt out to the arms by a hash of their name, so the test deals them out anew: it asks how often a random deal of the
 //! same hosts makes learning look as bad as it does. That is exact whatever visits of a host have in common, and for few hosts and
-//! rare failures too, where a normal approximation is wrong by orders of magnitude. Looks come when the smaller arm has grown by a
+//! rare failures too, where a normal approximation is wrong by orders of magnitude. InterimLooks come when the smaller arm has grown by a
 //! quarter, and each may spend only its part of the whole error: alpha / (k (k + 1)) at look k, which adds up to alpha however many
 //! there are. So the chance that any look ever calls a learning arm worse that is not is at most 1 - confidence.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use strum::VariantNames;
 
-use crate::ab_test::aggregate::{Fold, Sums};
+use crate::ab_test::aggregate::{Aggregate, Sums};
 use crate::ab_test::confidence_interval::Dice;
 use fetchwise_types::attempt::Arm;
 use fetchwise_types::unknown_name::UnknownName;
@@ -135,8 +135,8 @@ impl Default for GuardSettings {
 
 /// How often it was looked, which later looks have to make up for. Belongs to the attempts of one stage, and outlives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looks {
-    /// Looks so far.
+pub struct InterimLooks {
+    /// InterimLooks so far.
     pub made: u32,
     /// The next one is due when the smaller arm has so many visits.
     pub next_at: u64,
@@ -196,18 +196,18 @@ impl fmt::Display for Look {
     }
 }
 
-impl Looks {
+impl InterimLooks {
     /// Whether a look is due.
-    pub fn is_due(&self, fold: &Fold, settings: &GuardSettings) -> bool {
+    pub fn is_due(&self, fold: &Aggregate, settings: &GuardSettings) -> bool {
         let arms = Arm::ALL.map(|arm| fold.comparable(arm));
         let smaller = arms.iter().map(|(visits, _)| *visits).min().unwrap_or_default();
         let hosts = arms.iter().map(|(_, hosts)| *hosts).min().unwrap_or_default();
         smaller >= self.next_at.max(settings.visits_min).max(1) && hosts >= settings.hosts_min.max(1)
     }
 
-    /// Looks, if a look is due. Cost: most looks end after some tens of deals of the smaller arm's hosts; one that finds learning
+    /// InterimLooks, if a look is due. Cost: most looks end after some tens of deals of the smaller arm's hosts; one that finds learning
     /// worse needs some thousands.
-    pub fn look(&mut self, fold: &Fold, settings: &GuardSettings) -> Option<Look> {
+    pub fn look(&mut self, fold: &Aggregate, settings: &GuardSettings) -> Option<Look> {
         if !self.is_due(fold, settings) {
             return None;
         }
@@ -240,7 +240,7 @@ fn weight(visits: f64) -> f64 {
     visits / (1.0 + (visits - 1.0) * LIKENESS)
 }
 
-fn mean(fold: &Fold, metric: Metric, arm: Arm) -> f64 {
+fn mean(fold: &Aggregate, metric: Metric, arm: Arm) -> f64 {
     let both = fold.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
     let (above, below) = both.fold((0.0, 0.0), |(above, below), sums| {
         let weight = weight(sums.visits);
@@ -261,7 +261,7 @@ struct Deal {
 }
 
 impl Deal {
-    fn new(fold: &Fold, metric: Metric, margin: f64) -> Self {
+    fn new(fold: &Aggregate, metric: Metric, margin: f64) -> Self {
         let [learning, legacy] = Arm::ALL.map(|arm| {
             let both = fold.units(arm).map(|unit| unit.both).filter(|sums| sums.visits > 0.0);
             let weighed = both.map(|sums| {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ab_test::aggregate::{Fold, Sums, Unit, time_of};
+use crate::ab_test::aggregate::{Aggregate, Sums, Unit, time_of};
 use crate::ab_test::confidence_interval;
 use crate::ab_test::confidence_interval::Interval;
 use fetchwise_types::attempt::Arm;
@@ -150,7 +150,7 @@ pub struct Comparison {
     pub warnings: Vec<String>,
 }
 
-impl Fold {
+impl Aggregate {
     /// Both arms side by side. Cost: some hundred passes over the hosts, for the bootstrap.
     pub fn comparison(&self) -> Comparison {
         let mut arms = Arm::ALL.map(|arm| self.figures(arm));

@@ -205,7 +205,7 @@ fn a_margin_is_what_it_may_be_worse_without_a_word() {
 }
 
 #[test]
-#[ignore = "takes minutes: the tables of docs/rollout.md"]
+#[ignore = "takes minutes: the tables of docs/guides/rollout.md"]
 fn the_table_of_false_alarms_and_delays() {
     const RUNS: u64 = 400;
     println!("| share of learning | false alarms of {RUNS} | each look by itself |\n|---|---|---|");

@@ -77,7 +77,7 @@ pub struct ImportanceFold {
     all: Counts,
     values: HashMap<Heuristic, Counts>,
     types: HashMap<String, Counts>,
-    values_max: Option<usize>,
+    max_values: Option<usize>,
 }
 
 impl ImportanceFold {
@@ -85,12 +85,12 @@ impl ImportanceFold {
     /// and so it is with types. Some 200 bytes for each.
     #[must_use]
     pub fn at_most(values: usize) -> Self {
-        Self { values_max: Some(values), ..Self::default() }
+        Self { max_values: Some(values), ..Self::default() }
     }
 
     /// Counts in what `other` has counted.
     pub fn merge(&mut self, other: Self) {
-        let most = self.values_max.unwrap_or(usize::MAX);
+        let most = self.max_values.unwrap_or(usize::MAX);
         self.all.merge(other.all);
         for (kind, counts) in other.types {
             let has_room = self.types.len() < most;
@@ -113,7 +113,7 @@ impl ImportanceFold {
     /// Counts an attempt in. Of several values of one type only the first counts for the type.
     pub fn observe(&mut self, attempt: &Attempt) {
         self.all.add(attempt.success);
-        let most = self.values_max.unwrap_or(usize::MAX);
+        let most = self.max_values.unwrap_or(usize::MAX);
         for (place, tag) in attempt.heuristics.iter().enumerate() {
             let is_same_kind = |earlier: &&fetchwise_types::attempt::Tag| earlier.heuristic.kind == tag.heuristic.kind;
             if attempt.heuristics[..place].iter().find(is_same_kind).is_none() {

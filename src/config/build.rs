@@ -32,7 +32,7 @@ impl Config {
             .settings(self.settings())
             .backoff(self.backoff())
             .half_life_days(self.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT))
-            .keys_max(self.keys_max)
+            .max_keys(self.max_keys)
             .file_suffixes(self.suffixes())
             .extractor(VideoPlatform);
         if let Some(policy) = self.policy.as_deref().and_then(|name| policy::by_name(name).ok()) {
@@ -67,19 +67,19 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let (set, base) = (&self.scoring, Settings::default());
         Settings {
-            value: set.value.unwrap_or(base.value),
+            page_value: set.page_value.unwrap_or(base.page_value),
             blocked_cost: set.blocked_cost.unwrap_or(base.blocked_cost),
-            phi: set.phi.unwrap_or(base.phi),
+            success_discount: set.success_discount.unwrap_or(base.success_discount),
             min_confidence: set.min_confidence.unwrap_or(base.min_confidence),
             // Attempts of last week have decayed to nine tenths of their number, and still count as that many.
             min_sample: set.min_attempts.map_or(base.min_sample, |attempts| attempts * 0.9),
-            explore: set.explore.unwrap_or(base.explore),
-            explore_rested: set.explore_rested.unwrap_or(base.explore_rested),
-            explore_most: set.explore_most.unwrap_or(base.explore_most),
+            explore_rate: set.explore_rate.unwrap_or(base.explore_rate),
+            explore_stale_rate: set.explore_stale_rate.unwrap_or(base.explore_stale_rate),
+            max_explore_rate: set.max_explore_rate.unwrap_or(base.max_explore_rate),
             last_ditch: set.last_ditch.unwrap_or(base.last_ditch),
-            met_weight: set.met_weight.unwrap_or(base.met_weight),
-            tag_weight: set.tag_weight.unwrap_or(base.tag_weight),
-            try_all_the_same: set.try_all_the_same.unwrap_or(base.try_all_the_same),
+            plain_outcome_weight: set.plain_outcome_weight.unwrap_or(base.plain_outcome_weight),
+            host_signal_weight: set.host_signal_weight.unwrap_or(base.host_signal_weight),
+            impassable_try_rate: set.impassable_try_rate.unwrap_or(base.impassable_try_rate),
             max_attempts: set.max_attempts.unwrap_or(base.max_attempts),
             importance: match self.importance.mode.unwrap_or_default() {
                 ImportanceMode::Off => ImportanceUse::Off,
@@ -100,12 +100,12 @@ impl Config {
         };
         PaceSettings {
             mode: set.mode.unwrap_or(base.mode),
-            start: set.start.unwrap_or(base.start),
-            rate_max: set.rate_max.unwrap_or(base.rate_max),
-            parallel_max: set.parallel_max.unwrap_or(base.parallel_max),
+            initial_rate: set.initial_rate.unwrap_or(base.initial_rate),
+            max_rate: set.max_rate.unwrap_or(base.max_rate),
+            max_parallel: set.max_parallel.unwrap_or(base.max_parallel),
             crawl_delay: set.crawl_delay.unwrap_or(base.crawl_delay),
-            crawl_delay_max_s: seconds(set.crawl_delay_max, base.crawl_delay_max_s),
-            retry_after_max_s: self.backoff().retry_after_max.as_secs_f64(),
+            max_crawl_delay_s: seconds(set.max_crawl_delay, base.max_crawl_delay_s),
+            max_retry_after_s: self.backoff().max_retry_after.as_secs_f64(),
             hosts: set.hosts.iter().map(host).collect(),
             ..base
         }
@@ -131,9 +131,9 @@ impl Config {
         BackoffSettings {
             blocked_base: set.blocked_base.unwrap_or(base.blocked_base),
             failed_base: set.failed_base.unwrap_or(base.failed_base),
-            retry_after_max: set.retry_after_max.unwrap_or(base.retry_after_max),
-            host_links: set.host_links.unwrap_or(base.host_links),
-            host_window: set.host_window.unwrap_or(base.host_window),
+            max_retry_after: set.max_retry_after.unwrap_or(base.max_retry_after),
+            host_block_threshold: set.host_block_threshold.unwrap_or(base.host_block_threshold),
+            host_block_window: set.host_block_window.unwrap_or(base.host_block_window),
             ..base
         }
     }
@@ -162,7 +162,7 @@ pub enum Means<'c> {
     /// From a service that has a browser of its own.
     Solver(&'c Secret<Url>),
     /// Somebody else fetches with it: its attempts are imported.
-    Elsewhere,
+    Provenance,
 }
 
 impl Means<'_> {
@@ -174,7 +174,7 @@ impl Means<'_> {
             Self::Solver(_) => Some(Class::Stealth),
             Self::Remote(_) => Some(Class::Rendering),
             Self::Like(name) => BUILT_IN.iter().find(|(known, _)| known == name).map(|&(_, class)| class),
-            Self::Direct | Self::Browser | Self::Command(_) | Self::Elsewhere => None,
+            Self::Direct | Self::Browser | Self::Command(_) | Self::Provenance => None,
         }
     }
 }
@@ -211,7 +211,7 @@ impl FetcherConfig {
             _ if self.proxy.is_some() => Means::Like(PROBE_FETCHER),
             PROBE_FETCHER => Means::Direct,
             "playwright" | "playwright_stealth" => Means::Browser,
-            _ => Means::Elsewhere,
+            _ => Means::Provenance,
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::error::BadValue;
-use super::value::{CompactAt, CostConfig};
+use super::value::{CompactThreshold, CostConfig};
 use super::{Config, FetcherConfig, PriorConfig};
 use fetchwise_types::registry::{CANDIDATES_MAX, canonical};
 
@@ -38,23 +38,23 @@ impl Config {
         found.within("importance.min", self.importance.min, 0.0..=1.0, share);
         found.within("importance.full", self.importance.full, f64::MIN_POSITIVE..=1.0, "it can be above 0, up to 1");
         found.within("detect.block_threshold", self.detect.block_threshold, 0.05..=1.0, "it can be 0.05 to 1");
-        found.within("scoring.phi", scoring.phi, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1");
+        found.within("scoring.success_discount", scoring.success_discount, 0.0..=1.0 - f64::EPSILON, "it can be 0 to just under 1");
         found.within("scoring.max_attempts", scoring.max_attempts, 1..=u32::MAX, "it can be 1 or more");
         for (key, value) in [
             ("scoring.min_confidence", scoring.min_confidence),
-            ("scoring.explore", scoring.explore),
-            ("scoring.explore_most", scoring.explore_most),
+            ("scoring.explore_rate", scoring.explore_rate),
+            ("scoring.max_explore_rate", scoring.max_explore_rate),
             ("scoring.last_ditch", scoring.last_ditch),
-            ("scoring.try_all_the_same", scoring.try_all_the_same),
+            ("scoring.impassable_try_rate", scoring.impassable_try_rate),
         ] {
             found.within(key, value, 0.0..=1.0, share);
         }
         for (key, value) in [
-            ("scoring.value", scoring.value),
+            ("scoring.page_value", scoring.page_value),
             ("scoring.blocked_cost", scoring.blocked_cost),
-            ("scoring.explore_rested", scoring.explore_rested),
-            ("scoring.met_weight", scoring.met_weight),
-            ("scoring.tag_weight", scoring.tag_weight),
+            ("scoring.explore_stale_rate", scoring.explore_stale_rate),
+            ("scoring.plain_outcome_weight", scoring.plain_outcome_weight),
+            ("scoring.host_signal_weight", scoring.host_signal_weight),
             ("scoring.min_attempts", scoring.min_attempts),
         ] {
             found.within(key, value, 0.0..=1e9, "it can be any number from 0 up");
@@ -67,10 +67,10 @@ impl Config {
         found.within("http.timeout", self.http.timeout, DEADLINES, deadline);
         found.within("http.probe_timeout", self.http.probe_timeout, DEADLINES, deadline);
         found.within("http.max_body", self.http.max_body, 1..=u64::MAX, "it can be 1 or more");
-        found.within("keys_max", self.keys_max, 1..=usize::MAX, "it can be 1 or more");
+        found.within("max_keys", self.max_keys, 1..=usize::MAX, "it can be 1 or more");
         let (rates, rate) = (1.0..=1e9, "it can be 1 to 1000000000 a second");
-        found.within("fleet.facts_max", self.fleet.facts_max, rates.clone(), rate);
-        found.within("fleet.new_keys_max", self.fleet.new_keys_max, rates, rate);
+        found.within("fleet.max_attempts_per_second", self.fleet.max_attempts_per_second, rates.clone(), rate);
+        found.within("fleet.max_new_keys_per_second", self.fleet.max_new_keys_per_second, rates, rate);
         found.within("browser.tabs", self.browser.tabs, 1..=usize::MAX, "it can be 1 or more");
     }
 
@@ -79,18 +79,18 @@ impl Config {
         // A segment takes a good number of attempts; a file for each would be the end of any directory.
         found.within("log.segment_bytes", log.segment_bytes, 64 << 10..=u64::MAX, "it can be \"64KiB\" or more");
         found.within("log.retain_days", log.retain_days, 0..=36_500, "it can be 0 to 36500");
-        found.within("log.disk_max", log.disk_max, 1 << 20..=u64::MAX, "it can be \"1MiB\" or more");
-        let share = log.compact_at.and_then(CompactAt::share);
-        found.within("log.compact_at", share, 0.01..=1.0, "it can be 0.01 to 1, or \"never\"");
+        found.within("log.max_disk_bytes", log.max_disk_bytes, 1 << 20..=u64::MAX, "it can be \"1MiB\" or more");
+        let share = log.compact_threshold.and_then(CompactThreshold::share);
+        found.within("log.compact_threshold", share, 0.01..=1.0, "it can be 0.01 to 1, or \"never\"");
     }
 
     fn check_pace(&self, found: &mut Found) {
         let pace = &self.pace;
         let (rates, rate) = (1e-4..=1e4, "it can be 0.0001 to 10000 requests a second");
         let (at_once, number) = (1..=u8::MAX, "it can be 1 to 255");
-        found.within("pace.start", pace.start, rates.clone(), rate);
-        found.within("pace.rate_max", pace.rate_max, rates.clone(), rate);
-        found.within("pace.parallel_max", pace.parallel_max, at_once.clone(), number);
+        found.within("pace.initial_rate", pace.initial_rate, rates.clone(), rate);
+        found.within("pace.max_rate", pace.max_rate, rates.clone(), rate);
+        found.within("pace.max_parallel", pace.max_parallel, at_once.clone(), number);
         for (name, host) in &pace.hosts {
             found.within_at(&["pace", "host", name, "rate"], host.rate, rates.clone(), rate);
             found.within_at(&["pace", "host", name, "parallel"], host.parallel, at_once.clone(), number);

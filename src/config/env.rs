@@ -13,7 +13,7 @@ pub(super) const PREFIX: &str = "FETCHWISE_";
 /// The variable that means the key at the end of `way`.
 ///
 /// ```
-/// assert_eq!(fetchwise::config::variable_of(&["log", "disk_max"]), "FETCHWISE_LOG__DISK_MAX");
+/// assert_eq!(fetchwise::config::variable_of(&["log", "max_disk_bytes"]), "FETCHWISE_LOG__MAX_DISK_BYTES");
 /// ```
 pub fn variable_of<S: AsRef<str>>(way: &[S]) -> String {
     let steps: Vec<String> = way.iter().map(|step| folded(step.as_ref())).collect();
@@ -122,8 +122,8 @@ mod tests {
         for (name, want) in [
             ("FETCHWISE_MODE", "mode"),
             ("FETCHWISE_DATA_DIR", "data_dir"),
-            ("FETCHWISE_LOG__DISK_MAX", "log.disk_max"),
-            ("FETCHWISE__LOG__DISK_MAX", "log.disk_max"),
+            ("FETCHWISE_LOG__MAX_DISK_BYTES", "log.max_disk_bytes"),
+            ("FETCHWISE__LOG__MAX_DISK_BYTES", "log.max_disk_bytes"),
             ("FETCHWISE_NETWORK__ALLOW", "network.allow"),
             ("FETCHWISE_FETCHER__BY_RESIDENTIAL__PROXY", "fetcher.0.proxy"),
             ("FETCHWISE_FETCHER__1__COST", "fetcher.1.cost"),
@@ -131,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(way(name), Ok(want.to_owned()));
         }
-        assert_eq!(way("FETCHWISE_LOG__DISC_MAX"), Err(Unmeant::NoKey(Some("FETCHWISE_LOG__DISK_MAX".to_owned()))));
+        assert_eq!(way("FETCHWISE_LOG__DISC_MAX"), Err(Unmeant::NoKey(Some("FETCHWISE_LOG__MAX_DISK_BYTES".to_owned()))));
         let Err(Unmeant::NoElement(text)) = way("FETCHWISE_FETCHER__C__COST") else { panic!("there is no fetcher c") };
         assert_eq!(text, "fetcher has BY_RESIDENTIAL, B; FETCHWISE_FETCHER sets all of it, as TOML");
     }

@@ -26,7 +26,7 @@ pub use sections::{
     ScoringConfig,
 };
 pub use sections::{PaceConfig, PaceHostConfig};
-pub use value::{CompactAt, CostConfig};
+pub use value::{CompactThreshold, CostConfig};
 
 mod build;
 mod check;
@@ -48,8 +48,8 @@ pub const EXAMPLE: &str = include_str!("../../fetchwise.example.toml");
 /// Everything that a config file can say. Absent keys keep their defaults.
 ///
 /// ```
-/// let config = fetchwise::config::Config::from_toml("mode = 'shadow'\n[scoring]\nvalue = 50.0", "x.toml".as_ref()).unwrap();
-/// assert_eq!(config.scoring.value, Some(50.0));
+/// let config = fetchwise::config::Config::from_toml("mode = 'shadow'\n[scoring]\npage_value = 50.0", "x.toml".as_ref()).unwrap();
+/// assert_eq!(config.scoring.page_value, Some(50.0));
 /// let error = fetchwise::config::Config::from_toml("colour = 'red'", "x.toml".as_ref()).unwrap_err();
 /// assert!(error.to_string().contains("colour"));
 /// ```
@@ -73,7 +73,7 @@ pub struct Config {
     /// Half-life of evidence in days, 7 to 365.
     pub half_life_days: Option<f64>,
     /// Beyond so many keys (domains, sites, suffixes ...) in memory the least attempted go.
-    pub keys_max: Option<usize>,
+    pub max_keys: Option<usize>,
     /// Suffixes that mean a file, in addition to the shipped ones.
     #[serde(deserialize_with = "value::suffixes")]
     pub file_suffixes: Vec<String>,
@@ -152,12 +152,12 @@ mod tests {
         for (text, want) in [
             ("\nhalf_life_days = 3", "c.toml, line 2: half_life_days is 3.0; it can be 7 to 365"),
             ("half_life_days = nan", "line 1: half_life_days is NaN"),
-            ("[scoring]\nvalue = 1\nphi = 1.0", "line 3: scoring.phi is 1.0"),
+            ("[scoring]\npage_value = 1\nphi = 1.0", "line 3: scoring.success_discount is 1.0"),
             ("[importance]\nfull = 0.0", "line 2: importance.full is 0.0"),
             ("[rollout]\nconfidence = 1.0", "line 2: rollout.confidence is 1.0; it can be 0.5 to 0.9999"),
             ("[http]\n# none\ntimeout_s = 0.0", "line 3: http.timeout is 0ns"),
             ("[http]\nmax_body = 0", "line 2: http.max_body is 0"),
-            ("[pace]\nstart = 0.0", "line 2: pace.start is 0.0"),
+            ("[pace]\ninitial_rate = 0.0", "line 2: pace.initial_rate is 0.0"),
             ("[pace.host.\"x.org\"]\nrate = 2.0\nparallel = 0", "line 3: pace.host.x.org.parallel is 0"),
             (
                 "[[fetcher]]\nname = 'a'\n[[fetcher]]\nname = 'b'\ncost = -1",
@@ -257,9 +257,9 @@ mod tests {
         assert_eq!(resolved.origin(&["log", "retain_days"]), Origin::Variable("FETCHWISE_LOG__RETAIN_DAYS".to_owned()));
 
         let mut layers = Layers::default();
-        layers.variables(variables(&[("FETCHWISE_SCORING__PHI", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]), &[]);
+        layers.variables(variables(&[("FETCHWISE_SCORING__SUCCESS_DISCOUNT", "much"), ("FETCHWISE_SPLIT_SHARE", "3")]), &[]);
         let error = layers.resolve().unwrap_err().to_string();
-        assert!(error.contains("the variable FETCHWISE_SCORING__PHI: scoring.phi: invalid type"), "{error}");
+        assert!(error.contains("the variable FETCHWISE_SCORING__SUCCESS_DISCOUNT: scoring.success_discount: invalid type"), "{error}");
         assert!(error.contains("the variable FETCHWISE_SPLIT_SHARE: split_share is 3.0; it can be 0 to 1"), "{error}");
     }
 

@@ -23,29 +23,29 @@ use fetchwise_types::robots_use::RobotsUse;
 #[serde(deny_unknown_fields, default)]
 pub struct ScoringConfig {
     /// V, in plain requests.
-    pub value: Option<f64>,
+    pub page_value: Option<f64>,
     /// What a blocked response costs on top.
     pub blocked_cost: Option<f64>,
     /// φ.
-    pub phi: Option<f64>,
+    pub success_discount: Option<f64>,
     /// A fetcher is confident above this.
     pub min_confidence: Option<f64>,
     /// A fetcher is confident with so many attempts.
     pub min_attempts: Option<f64>,
     /// The share of first attempts that explore.
-    pub explore: Option<f64>,
+    pub explore_rate: Option<f64>,
     /// How eagerly something cheaper that failed is looked at again once a host has had a rest.
-    pub explore_rested: Option<f64>,
+    pub explore_stale_rate: Option<f64>,
     /// The share of first attempts that explore at most.
-    pub explore_most: Option<f64>,
+    pub max_explore_rate: Option<f64>,
     /// The chance of a last-ditch try.
     pub last_ditch: Option<f64>,
     /// What the plain fetcher met on a site against the other fetchers' general estimates; 0 leaves it out.
-    pub met_weight: Option<f64>,
+    pub plain_outcome_weight: Option<f64>,
     /// An estimate against what is known of other hosts that showed the same vendor or framework; 0 leaves that out.
-    pub tag_weight: Option<f64>,
+    pub host_signal_weight: Option<f64>,
     /// The share of first attempts that are made although nobody gets past the host's vendor.
-    pub try_all_the_same: Option<f64>,
+    pub impassable_try_rate: Option<f64>,
     /// Attempts for a URL in all.
     pub max_attempts: Option<u32>,
 }
@@ -95,13 +95,13 @@ pub struct BackoffConfig {
     #[serde(alias = "failed_base_s", deserialize_with = "value::seconds")]
     pub failed_base: Option<Duration>,
     /// `Retry-After` is believed up to this.
-    #[serde(alias = "retry_after_max_s", deserialize_with = "value::seconds")]
-    pub retry_after_max: Option<Duration>,
+    #[serde(alias = "max_retry_after_s", deserialize_with = "value::seconds")]
+    pub max_retry_after: Option<Duration>,
     /// So many blocked links pause their host.
-    pub host_links: Option<u32>,
+    pub host_block_threshold: Option<u32>,
     /// Within this time.
-    #[serde(alias = "host_window_s", deserialize_with = "value::seconds")]
-    pub host_window: Option<Duration>,
+    #[serde(alias = "host_block_window_s", deserialize_with = "value::seconds")]
+    pub host_block_window: Option<Duration>,
     /// Whether another fetcher is tried after a block.
     pub escalate_after_block: Option<bool>,
 }
@@ -157,20 +157,20 @@ pub struct PaceConfig {
     #[serde(deserialize_with = "value::pace_mode")]
     pub mode: Option<PaceMode>,
     /// Requests a second at first.
-    pub start: Option<f64>,
+    pub initial_rate: Option<f64>,
     /// Requests a second at most.
-    pub rate_max: Option<f64>,
+    pub max_rate: Option<f64>,
     /// Requests at once at most.
-    pub parallel_max: Option<u8>,
+    pub max_parallel: Option<u8>,
     /// What a `Crawl-delay` does.
     #[serde(deserialize_with = "value::crawl_delay")]
     pub crawl_delay: Option<CrawlDelay>,
     /// A longer `Crawl-delay` counts as this.
-    #[serde(alias = "crawl_delay_max_s", deserialize_with = "value::seconds")]
-    pub crawl_delay_max: Option<Duration>,
+    #[serde(alias = "max_crawl_delay_s", deserialize_with = "value::seconds")]
+    pub max_crawl_delay: Option<Duration>,
     /// A link waits so long for its host.
-    #[serde(alias = "wait_max_s", deserialize_with = "value::seconds")]
-    pub wait_max: Option<Duration>,
+    #[serde(alias = "max_wait_s", deserialize_with = "value::seconds")]
+    pub max_wait: Option<Duration>,
     /// What is known of single hosts.
     #[serde(rename = "host")]
     pub hosts: BTreeMap<String, PaceHostConfig>,
@@ -227,13 +227,13 @@ pub struct FleetConfig {
     /// Those who share what they learn.
     pub pool: Option<String>,
     /// A name for the addresses that requests come from: pauses hold for those who share it.
-    pub egress: Option<String>,
+    pub egress_group: Option<String>,
     /// What is read of the others.
     pub scope: Option<FleetScope>,
     /// A `.creds` file, or one with the seed of an NKey.
     pub credentials: Option<PathBuf>,
     /// Certificates of those who vouch for the brokers, PEM.
-    pub roots: Option<PathBuf>,
+    pub tls_ca_file: Option<PathBuf>,
     /// This node's own certificate, PEM.
     pub certificate: Option<PathBuf>,
     /// The key of that, PEM.
@@ -246,12 +246,12 @@ pub struct FleetConfig {
     #[serde(alias = "max_age_s", deserialize_with = "value::seconds")]
     pub max_age: Option<Duration>,
     /// Facts a second that are taken of one other node.
-    pub facts_max: Option<f64>,
+    pub max_attempts_per_second: Option<f64>,
     /// New keys a second that one other node may bring.
-    pub new_keys_max: Option<f64>,
+    pub max_new_keys_per_second: Option<f64>,
     /// What images of others take together, in bytes.
     #[serde(deserialize_with = "value::bytes")]
-    pub images_max: Option<u64>,
+    pub max_snapshot_bytes: Option<u64>,
 }
 
 /// `[browser]`
@@ -295,11 +295,11 @@ pub struct LogConfig {
     /// How many days raw attempts are kept by a compaction.
     pub retain_days: Option<u32>,
     /// The share of raw attempts older than that from which a crawl compacts in the background; 0.25 unless said otherwise.
-    #[serde(deserialize_with = "value::compact_at")]
-    pub compact_at: Option<value::CompactAt>,
+    #[serde(deserialize_with = "value::compact_threshold")]
+    pub compact_threshold: Option<value::CompactThreshold>,
     /// What the log may take on the disk, in bytes; unbounded unless set.
     #[serde(deserialize_with = "value::bytes")]
-    pub disk_max: Option<u64>,
+    pub max_disk_bytes: Option<u64>,
 }
 
 /// `[[fetcher]]`

@@ -30,14 +30,14 @@ pub enum CostConfig {
 /// From when on a crawl compacts in the background.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum CompactAt {
+pub enum CompactThreshold {
     /// Never.
     Never,
     /// When so large a share of the log is older than attempts are kept.
     Share(f64),
 }
 
-impl CompactAt {
+impl CompactThreshold {
     /// The share, if any.
     pub fn share(self) -> Option<f64> {
         match self {
@@ -83,7 +83,7 @@ pub(super) fn pace_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Pac
 
 /// What a `Crawl-delay` does.
 pub(super) fn crawl_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CrawlDelay>, D::Error> {
-    one_of(from, "use of Crawl-delay", &["floor", "start", "ignore"])
+    one_of(from, "use of Crawl-delay", &["minimum", "initial", "ignore"])
 }
 
 fn one_of<'de, D: Deserializer<'de>, T: FromStr>(
@@ -114,7 +114,7 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CostConf
 }
 
 /// A share, or `"never"`.
-pub(super) fn compact_at<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactAt>, D::Error> {
+pub(super) fn compact_threshold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CompactThreshold>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a share of the log, as in 0.25, or \"never\"")]
     enum At {
@@ -122,8 +122,8 @@ pub(super) fn compact_at<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Co
         Name(String),
     }
     match At::deserialize(from)? {
-        At::Number(share) => Ok(Some(CompactAt::Share(share))),
-        At::Name(name) if name == "never" => Ok(Some(CompactAt::Never)),
+        At::Number(share) => Ok(Some(CompactThreshold::Share(share))),
+        At::Name(name) if name == "never" => Ok(Some(CompactThreshold::Never)),
         At::Name(name) => Err(D::Error::custom(format_args!("{name:?} is no share, as 0.25 is, and not \"never\""))),
     }
 }

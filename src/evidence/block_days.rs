@@ -1,6 +1,8 @@
-//! How many of a domain's attempts were blocked, day by day: what evidence keeps of it beside weights.
+//! The daily counts of attempts and blocks per domain, which evidence keeps besides weights.
 //!
-//! Invariant: every attempt that is tagged with a domain is counted once, whatever it moves. Must not know how days are kept.
+//! Invariants: every attempt with a domain is counted once, whether it changes weights or not.
+//!
+//! Must not know: how days are stored.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +11,7 @@ use crate::evidence::daily_block_counts::{BanRate, DAYS_KEPT, Day, day_number};
 use fetchwise_types::time::Timestamp;
 
 impl Evidence {
-    /// Counts an attempt that moves no weight among the days of its domain.
+    /// Counts an attempt that changes no weight on its day.
     #[cold]
     pub(super) fn count_day_of(&self, attempt: &impl Observed) {
         let facts = attempt.facts();
@@ -18,14 +20,15 @@ impl Evidence {
         }
     }
 
-    /// Counts an attempt among the days of a domain, and nowhere else.
+    /// Counts an attempt on its day for a domain, and changes nothing else.
     pub(crate) fn count_day(&self, domain: &str, at: Timestamp, is_banned: bool) {
         if let Some(day) = Day::of(at, is_banned) {
             self.entry_or_new(Key::domain(domain), at, &self.guard()).days.add(day);
         }
     }
 
-    /// What the last `days` UTC days, that of `now` included, have seen of a domain. Source: `observe`.
+    /// Returns the attempts and blocks of a domain over the last `days` UTC days, including that of `now`. Source:
+    /// `observe`.
     pub(crate) fn ban_rate(&self, domain: &str, days: u32, now: Timestamp) -> BanRate {
         let (Some(today), days) = (day_number(now), days.min(u32::from(DAYS_KEPT))) else { return BanRate::default() };
         let Some(first) = days.checked_sub(1).map(|before| today.saturating_sub(before as u16)) else {
@@ -35,13 +38,13 @@ impl Evidence {
             .map_or_else(BanRate::default, |entry| entry.days.sum(first, today))
     }
 
-    /// Attempts before this may be missing among the days of domains; none when none are.
+    /// Returns the time before which attempts may be missing in the daily counts; `None` if none are missing.
     pub(crate) fn days_since(&self) -> Option<Timestamp> {
-        // Relaxed: one value that stands for itself.
+        // Relaxed: an independent value.
         Some(self.days_since_ms.load(Ordering::Relaxed)).filter(|ms| *ms != i64::MIN).map(Timestamp::from_millis)
     }
 
-    /// Attempts before `since` are missing.
+    /// Records that attempts before `since` are missing.
     #[cfg(feature = "journal")]
     pub(crate) fn set_days_since(&self, since: Option<Timestamp>) {
         self.days_since_ms.fetch_max(since.map_or(i64::MIN, Timestamp::as_millis), Ordering::Relaxed);

@@ -1,56 +1,64 @@
-//! How many requests a domain got on each UTC day and how many of them it blocked, for the last ninety days.
+//! Daily counts of requests and blocks per domain, for the last ninety UTC days.
 //!
-//! Owns the packing of a day into eight bytes, and which days are kept. Invariant: what is kept is the same whatever order attempts
-//! come in: the counts of each day that is less than [`DAYS_KEPT`] before the newest. Only days with attempts take room: two of them
-//! stand in the entry itself, each seven more ask for a chunk, and a day that is over for good gives its place to a new one. So a
-//! domain never has more than [`SLOTS_MAX`] of them. Reading and counting are atomic loads and steps; a chunk is made under a
-//! `OnceLock`, once in seven days. Must not know which attempts there are.
+//! Only days with attempts take memory. The entry holds two days inline; each further seven need a chunk, and an
+//! expired day gives its slot to a new one. A domain therefore has at most [`MAX_SLOTS`] slots. Readers and writers use
+//! atomic loads and steps; a `OnceLock` guards the creation of a chunk, once in seven days.
+//!
+//! Owns: the packing of a day into eight bytes, the choice of the days that are kept, and the counts of each domain in
+//! [`Evidence`].
+//!
+//! Invariants: the days that are kept do not depend on the order of attempts: the counts of each day less than
+//! [`RETENTION_DAYS`] before the newest. Every attempt with a domain is counted once, whether it changes weights or
+//! not.
+//!
+//! Must not know: how an attempt ended, other than whether it was a block.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fetchwise_types::time::Timestamp;
 
-/// So many days are kept of a domain, its newest included.
+/// Number of days that are kept of a domain, including its newest.
 pub(crate) const DAYS_KEPT: u16 = 90;
 
 const INLINE: usize = 2;
 const CHUNK: usize = 7;
 const CHUNKS_MAX: usize = (DAYS_KEPT as usize - INLINE).div_ceil(CHUNK);
-/// A domain has no more places for days than this.
+/// Upper bound of a domain's slots.
 #[cfg(test)]
 const SLOTS_MAX: usize = INLINE + CHUNK * CHUNKS_MAX;
 
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// Attempts in some days, and how many of them were blocked.
+/// Counts of attempts and of blocks over some days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BanRate {
-    /// Requests, whatever came of them.
+    /// Requests with any outcome.
     pub attempts: u64,
-    /// Those that the site blocked.
+    /// Requests that the site blocked.
     pub banned: u64,
 }
 
 impl BanRate {
-    /// So many days are kept of each domain that is asked; [`Selector::ban_rate`](crate::Selector::ban_rate) knows of no others.
+    /// Number of days that are kept of each domain. [`Selector::ban_rate`](crate::Selector::ban_rate) has no older
+    /// ones.
     pub const DAYS_KEPT: u32 = DAYS_KEPT as u32;
 
-    /// The share that was blocked; none without attempts.
+    /// Returns the ratio of blocked requests; `None` without attempts.
     pub fn rate(self) -> Option<f64> {
         (self.attempts > 0).then(|| self.banned as f64 / self.attempts as f64)
     }
 
-    /// Both counts together.
+    /// Returns the sum of both counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { attempts: self.attempts + other.attempts, banned: self.banned + other.banned }
     }
 }
 
-/// The days of one domain.
+/// The daily counts of one domain.
 #[derive(Debug, Default)]
 pub(crate) struct Days {
     slots: [AtomicU64; INLINE],
@@ -63,29 +71,29 @@ struct Chunk {
     next: OnceLock<Box<Chunk>>,
 }
 
-/// What happened on one day.
+/// The counts of one day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Day {
     /// Days since the epoch.
     pub(crate) day: u16,
-    /// Requests, whatever came of them; 16 777 215 at most.
+    /// Requests with any outcome, at most 16 777 215.
     pub(crate) attempts: u32,
-    /// Those that were blocked.
+    /// Requests that were blocked.
     pub(crate) banned: u32,
 }
 
-/// The number of the day of a time; none for days that no attempt can be of.
+/// Returns the day number of a time; `None` for a day that no attempt can have.
 pub(crate) fn day_number(at: Timestamp) -> Option<u16> {
     u16::try_from(at.utc_day()).ok()
 }
 
 impl Day {
-    /// One attempt at a time; none for a time that no attempt can be of.
+    /// Returns the counts of a single attempt; `None` for a time that no attempt can have.
     pub(crate) fn of(at: Timestamp, is_banned: bool) -> Option<Self> {
         Some(Self { day: day_number(at)?, attempts: 1, banned: u32::from(is_banned) })
     }
 
-    /// Counts as they were kept elsewhere; none where they make no sense.
+    /// Returns counts read from a snapshot; `None` if they are inconsistent.
     #[cfg(feature = "journal")]
     pub(crate) fn new(day: u32, attempts: u32, banned: u32) -> Option<Self> {
         let is_sane = banned <= attempts && attempts > 0 && u64::from(attempts) <= COUNT_MAX;
@@ -102,7 +110,7 @@ impl Day {
         (attempts > 0).then_some(Self { day: (packed >> (2 * COUNT_BITS)) as u16, attempts, banned })
     }
 
-    /// With these counts more, as far as they can be counted.
+    /// Returns the sum with `other`, limited to the largest count.
     fn plus(self, other: Self) -> Self {
         let room = COUNT_MAX as u32 - self.attempts;
         let attempts = other.attempts.min(room);
@@ -117,9 +125,9 @@ impl Day {
 }
 
 impl Days {
-    /// Adds counts to their day, unless that is over for good.
+    /// Adds counts to their day, unless it has expired.
     pub(crate) fn add(&self, what: Day) {
-        // Who loses a place to another looks again: each round somebody has found one.
+        // A thread that loses a race for a slot tries again: each round at least one thread succeeds.
         while !self.try_add(what) {}
     }
 
@@ -127,7 +135,7 @@ impl Days {
         let (mut newest, mut oldest) = (what.day, None::<(&AtomicU64, u64)>);
         let (mut own, mut free) = (None, None);
         self.each_slot(|slot| {
-            // Relaxed everywhere: a day's counts are one value that stands for itself.
+            // Relaxed everywhere: a day's counts are one independent value.
             let seen = slot.load(Ordering::Relaxed);
             match Day::unpack(seen) {
                 None => free = free.or(Some((slot, seen))),
@@ -155,13 +163,14 @@ impl Days {
         let place = oldest.filter(|(_, seen)| Day::unpack(*seen).is_some_and(|known| is_over(known.day, newest)));
         match place.or(free) {
             Some((slot, seen)) => swap(slot, seen, what),
-            // With every chunk that there may be, no day that is to be kept lacks a place but by a race: then the oldest gives way.
+            // With all chunks allocated, a day that must be kept lacks a slot only because of a race. Then the oldest
+            // day is replaced.
             None if !self.grow() => oldest.is_none_or(|(slot, seen)| swap(slot, seen, what)),
             None => false,
         }
     }
 
-    /// Takes counts back from their day.
+    /// Subtracts counts from their day.
     #[cfg(any(test, feature = "journal"))]
     pub(crate) fn take_back(&self, what: Day) {
         self.each_slot(|slot| {
@@ -172,7 +181,7 @@ impl Days {
         });
     }
 
-    /// The days that are kept, in order.
+    /// Returns the kept days in order.
     #[cfg(any(test, feature = "journal"))]
     pub(crate) fn all(&self) -> Vec<Day> {
         let mut days: Vec<Day> = Vec::new();
@@ -180,7 +189,7 @@ impl Days {
         days.sort_unstable();
         let newest = days.last().map_or(0, |last| last.day);
         days.retain(|known| !is_over(known.day, newest));
-        // Two threads that began a day at once have a place each.
+        // Two threads that began a day at once have a slot each.
         days.dedup_by(|next, known| {
             let same = next.day == known.day;
             if same {
@@ -191,7 +200,7 @@ impl Days {
         days
     }
 
-    /// The sum of the days from `first` to `last`.
+    /// Returns the sum of the days from `first` to `last`.
     pub(crate) fn sum(&self, first: u16, last: u16) -> BanRate {
         let (mut newest, mut sum) = (0, BanRate::default());
         self.each_slot(|slot| newest = newest.max(Day::unpack(slot.load(Ordering::Relaxed)).map_or(0, |day| day.day)));
@@ -205,7 +214,7 @@ impl Days {
         sum
     }
 
-    /// Forgets all of them.
+    /// Removes all days.
     pub(crate) fn clear(&self) {
         self.each_slot(|slot| slot.store(0, Ordering::Relaxed));
     }
@@ -219,7 +228,7 @@ impl Days {
         }
     }
 
-    /// Makes room for more days; false when there is as much as may be.
+    /// Allocates a chunk for more days; returns false when all chunks are allocated.
     fn grow(&self) -> bool {
         let mut next = &self.more;
         for _ in 0..CHUNKS_MAX {
@@ -235,7 +244,7 @@ impl Days {
     }
 }
 
-/// Whether a day is no longer kept once there is a `newest`.
+/// Returns whether a day has expired, given the `newest` day.
 fn is_over(day: u16, newest: u16) -> bool {
     newest.saturating_sub(day) >= DAYS_KEPT
 }
@@ -259,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_is_asked_on_two_days_takes_no_more_memory() {
+    fn a_site_with_requests_on_two_days_needs_no_allocation() {
         let days = Days::default();
         for n in 0..1000 {
             days.add(day(20_000 + n % 2, 1, u32::from(n % 5 == 0)));
@@ -269,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_is_asked_every_day_for_years_has_a_bounded_number_of_places() {
+    fn a_site_with_requests_every_day_for_years_has_a_bounded_number_of_slots() {
         let days = Days::default();
         for n in 0..1000 {
             days.add(day(20_000 + n, 2, 1));
@@ -277,11 +286,11 @@ mod tests {
         assert!(slots(&days) <= SLOTS_MAX, "{}", slots(&days));
         assert_eq!(days.all(), (910..1000).map(|n| day(20_000 + n, 2, 1)).collect::<Vec<_>>());
         assert_eq!(days.sum(20_993, 20_999), BanRate { attempts: 14, banned: 7 });
-        assert_eq!((size_of::<Days>(), size_of::<Chunk>()), (32, 72), "what the docs say");
+        assert_eq!((size_of::<Days>(), size_of::<Chunk>()), (32, 72), "sizes that the docs state");
     }
 
     #[test]
-    fn more_than_can_be_counted_is_not_counted_and_spoils_nothing() {
+    fn counts_saturate_without_overflow() {
         let days = Days::default();
         days.add(day(7, COUNT_MAX as u32 - 1, 5));
         (0..3).for_each(|_| days.add(day(7, 1, 1)));
@@ -289,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_count_at_once_lose_nothing() {
+    fn concurrent_counts_lose_nothing() {
         for _ in 0..50 {
             let days = Days::default();
             std::thread::scope(|scope| {
@@ -310,7 +319,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_kept_does_not_depend_on_the_order(
+        fn kept_days_do_not_depend_on_the_order(
             events in prop::collection::vec((0..260u16, any::<bool>()), 1..300),
             back_to in 0..90u16,
             back in 0..20usize,
@@ -328,7 +337,7 @@ mod tests {
                 let known = model.get_mut(number).unwrap();
                 *known = (known.0 - 1, known.1 - u64::from(*banned));
             }
-            // What is taken back may have been the newest.
+            // The subtracted day may have been the newest.
             let still = model.iter().filter(|(_, (attempts, _))| *attempts > 0).map(|(day, _)| *day).max().unwrap_or(0);
             model.retain(|day, (attempts, _)| *attempts > 0 && newest - day < DAYS_KEPT);
             prop_assert!(slots(&days) <= SLOTS_MAX);

@@ -1,9 +1,9 @@
-//! One entry: all cells of one domain and of the site named like it (or of another key), and what else belongs to a domain.
+//! One entry: all cells of a domain and of the site of the same name (or of another key), and the domain's other state.
 //!
-//! The first cells are in the entry itself, taken in order, which is all that most domains need. Further ones live in an
-//! append-only chain of chunks that double in size. A group of cells (one level, kind and path) has its window of eight in
-//! each chunk, so a look-up reads a few lines however many paths a domain has. Reading is a walk over initialised chunks: atomic
-//! loads, no lock. A new chunk is made under a `OnceLock`, by whoever records.
+//! The first cells are inline and taken in order; most domains need no more. Further cells live in an append-only chain
+//! of chunks that double in size. A group of cells (one level, kind and path) has a window of eight in each chunk, so a
+//! look-up reads a few cache lines however many paths a domain has. A reader walks over initialised chunks with atomic
+//! loads and takes no lock. The recording thread creates a new chunk under a `OnceLock`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// Cells in the entry itself: enough for a domain, a path and a suffix, each with two fetchers.
+/// Number of inline cells: enough for a domain, a path and a suffix, each with two fetchers.
 pub(super) const INLINE_CELLS: usize = 6;
-/// As many of them as are fetched from memory before they are needed: those that a decision reads, with two fetchers and a path.
+/// Number of inline cells that are prefetched: those that a decision reads, with two fetchers and a path.
 const TOUCHED_CELLS: usize = 4;
-/// Cells of one group that stand together in a chunk.
+/// Number of cells of one group that are adjacent in a chunk.
 const WINDOW: usize = 8;
-/// A chain is not made longer than this; 8 + 16 + 32 + ... cells are over a million by then.
+/// Upper bound of a chain's chunks; 8 + 16 + 32 + ... cells are more than a million by then.
 const CHUNKS_MAX: usize = 18;
 
-/// What a group of cells stands for within an entry.
+/// The kind of key that a group of cells has within an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Level {
@@ -34,8 +34,8 @@ pub(crate) enum Level {
     Path = 1,
     /// A suffix on the domain.
     Suffix = 2,
-    /// The other domains of the site that is named like the domain. The site's own weights are these and the domain's: most sites
-    /// are one domain, whose cells need not be kept twice.
+    /// The other domains of the site that has the domain's name. The site's weights are the sum of these and the
+    /// domain's: most sites are one domain, whose cells need not be stored twice.
     Site = 3,
 }
 
@@ -47,24 +47,25 @@ const CLAIMED: u64 = 1 << 63;
 const FETCHER_BITS: u32 = 12;
 
 impl Group {
-    /// The group of `level` and `kind`; `hash` tells paths (or suffixes) apart.
+    /// Returns the group of `level` and `kind`; `hash` distinguishes paths (or suffixes).
     pub(crate) fn new(level: Level, kind: ContentKind, hash: u64) -> Self {
         let key = (level as u64) << 61 | (kind as u64) << 60 | (hash >> 16) << FETCHER_BITS;
         Self(CLAIMED | key)
     }
 
-    /// Whether it is of a site's other domains; all others are their domain's own.
+    /// Returns whether the group belongs to a site's other domains. All other groups belong to the entry's domain.
     pub(crate) fn is_of_others(self) -> bool {
         (self.0 >> 61) & 3 == Level::Site as u64
     }
 
-    /// Whether it is of the entry's own key: each attempt is in one such cell of it.
+    /// Returns whether the group belongs to the entry's own key. Each attempt changes exactly one such cell of the
+    /// entry.
     #[cfg(feature = "journal")]
     pub(crate) fn is_own(self) -> bool {
         (self.0 >> 61) & 3 == Level::Own as u64
     }
 
-    /// What it is of.
+    /// Returns the group's level.
     #[cfg(feature = "journal")]
     pub(crate) fn level(self) -> Level {
         [Level::Own, Level::Path, Level::Suffix, Level::Site][(self.0 >> 61) as usize & 3]
@@ -74,18 +75,18 @@ impl Group {
         self.0 | u64::from(fetcher.0)
     }
 
-    /// Where the group's window starts in a chunk of `len` cells.
+    /// Returns the position of the group's window in a chunk of `len` cells.
     fn start(self, len: usize) -> usize {
-        // Fibonacci hashing spreads neighbouring groups; a chunk's length is a power of two.
+        // Fibonacci hashing spreads adjacent groups; a chunk's length is a power of two.
         (self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
     }
 }
 
 /// The cells and the domain state under one key.
 ///
-/// The cells in the entry itself are taken from the first on: a look-up ends at the first that is free.
+/// Inline cells are taken in order: a look-up ends at the first free one.
 #[derive(Debug, Default)]
-// In this order: what every decision reads is in as few cache lines as can be.
+// The order puts the fields that every decision reads into as few cache lines as possible.
 #[repr(C)]
 pub(crate) struct Entry {
     more: OnceLock<Box<Chunk>>,
@@ -95,19 +96,21 @@ pub(crate) struct Entry {
     pub(crate) attempts: AtomicU32,
     /// Whether other domains of the site have a cell here.
     has_others: AtomicBool,
-    /// What the domain's answers showed, and what any domain of the site of its name last showed. With them the cells of a
-    /// [`Shared`] entry begin with a cache line.
+    /// The signals that the domain showed, and those that any domain of the site of its name showed last. With them the
+    /// cells of a [`SharedEntry`] begin at a cache line.
     pub(crate) shown: Slots,
     pub(crate) site_shown: Slots,
     cells: [Cell; INLINE_CELLS],
-    /// How many of the domain's attempts were blocked, by days. Behind the cells, since no decision reads it.
+    /// Daily counts of the domain's attempts and blocks. They follow the cells, since no decision reads them.
     pub(crate) days: Days,
-    /// The hash of the site that the domain is of; 0 where that is the domain itself, or nobody has said. Beside the days.
+    /// The hash of the domain's site; 0 if that is the domain itself or unknown. It follows the days for the same
+    /// reason.
     site: AtomicU64,
 }
 
-/// An entry that all domains share and all threads write to. Each of its cells has a cache line of its own, so that adding to one
-/// fetcher's cell does not slow down adding to another's. It is aligned to two lines, since processors fetch them in pairs.
+/// An entry that all domains share and all threads write to. Each of its cells has its own cache line, so that a write
+/// to one fetcher's cell does not slow down a write to another's. It is aligned to two lines, since processors fetch
+/// them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shared(Entry);
@@ -134,7 +137,7 @@ impl Chunk {
     }
 }
 
-/// The cells of `group` in one chunk, in probe order.
+/// Returns the cells of `group` in one chunk, in probe order.
 fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
     let start = group.start(cells.len());
     let (before, after) = cells.split_at(start);
@@ -142,11 +145,11 @@ fn window(cells: &[Cell], group: Group) -> impl Iterator<Item = &Cell> {
 }
 
 impl Entry {
-    /// Reads a little of the cells in the entry itself, so that the processor fetches them from memory. With a million domains none
-    /// of them is in a cache, and to ask for all of them at once takes the time of one.
+    /// Prefetches the inline cells into the processor's cache. With a million domains they are in no cache, and
+    /// fetching all of them at once takes as long as fetching one.
     #[inline]
     pub(crate) fn touch(&self) {
-        // Relaxed: what is read is thrown away.
+        // Relaxed: the value read is discarded.
         let cells = self.cells[..TOUCHED_CELLS].iter();
         let lines = cells.fold(self.attempts.load(Ordering::Relaxed), |sum, cell| sum ^ cell.touch());
         std::hint::black_box(lines);
@@ -173,7 +176,7 @@ impl Entry {
         }
     }
 
-    /// Calls `f` with the weights of each fetcher in `group`; with those of `also`, which is of other domains, added to them.
+    /// Calls `f` with the weights of each fetcher in `group`, plus those of `also`, which belongs to other domains.
     #[inline]
     pub(crate) fn each_weights(
         &self,
@@ -182,7 +185,7 @@ impl Entry {
         down: f64,
         mut f: impl FnMut(FetcherId, &Weights),
     ) {
-        // Acquire pairs with the Release in `claim`. A reader that comes before it reads the weights of a moment before.
+        // Acquire pairs with the Release in `claim`. An earlier reader gets the weights of a moment before.
         match also.filter(|_| self.has_others.load(Ordering::Acquire)) {
             None => self.for_each(group, |id, cell| f(id, &cell.read(down))),
             Some(also) => self.each_sum(group, also, down, &mut f),
@@ -209,9 +212,10 @@ impl Entry {
         });
     }
 
-    /// The cell of `fetcher` in `group`, claimed now if there was none. None when the entry is full.
+    /// Returns the cell of `fetcher` in `group`, claimed now if there was none; `None` when the entry is full.
     pub(crate) fn claim(&self, group: Group, fetcher: FetcherId) -> Option<&Cell> {
-        // All who claim a tag try the same places in the same order, and no place is ever given back, so a tag gets one cell only.
+        // All threads that claim a tag probe the same positions in the same order, and no position is ever freed, so a
+        // tag gets one cell only.
         let tag = group.tag(fetcher);
         if group.is_of_others() && !self.has_others.load(Ordering::Relaxed) {
             // Release pairs with the Acquire in `each_weights`.
@@ -233,7 +237,7 @@ impl Entry {
         None
     }
 
-    /// Calls `f` for each cell there is.
+    /// Calls `f` for each cell.
     pub(crate) fn each_cell(&self, mut f: impl FnMut(Group, FetcherId, &Cell)) {
         let mut visit = |cells: &[Cell]| {
             for cell in cells {
@@ -252,27 +256,28 @@ impl Entry {
         }
     }
 
-    /// The hash of the site that the domain is of, where it is another one than the domain's.
+    /// Returns the hash of the domain's site if that is not the domain itself.
     #[cfg(feature = "journal")]
     pub(crate) fn site(&self) -> u64 {
         self.site.load(Ordering::Relaxed)
     }
 
-    /// Notes the site that the domain is of.
+    /// Records the domain's site.
     pub(crate) fn set_site(&self, site: u64) {
-        // Relaxed: one value that stands for itself, and stays. Looked at first, so that nobody's cache is troubled.
+        // Relaxed: an independent value that does not change again. The load first avoids invalidating the cache line
+        // of other processors.
         if self.site.load(Ordering::Relaxed) != site {
             self.site.store(site, Ordering::Relaxed);
         }
     }
 
-    /// The domain shows another vendor from now on: each fetcher may speak once more.
+    /// Records that the domain shows another vendor from now on: each fetcher may contribute once more.
     pub(crate) fn unmark(&self) {
         self.each_cell(|_, _, cell| cell.unmark());
     }
 
-    /// Forgets the domain; what is known of other domains of the site of its name stays. An attempt that is recorded in the same moment may
-    /// leave a part of itself behind.
+    /// Clears the domain; evidence about other domains of the site of its name stays. An attempt that is recorded at
+    /// the same moment may leave a part of itself behind.
     pub(crate) fn forget_domain(&self) {
         self.each_cell(|group, _, cell| {
             if !group.is_of_others() {
@@ -291,54 +296,54 @@ impl Entry {
         self.set_paused_until(None);
     }
 
-    /// A tag's group and fetcher.
+    /// Returns a tag's group and fetcher.
     pub(crate) fn split_tag(tag: u64) -> (Group, u64) {
         let fetcher = tag & ((1 << FETCHER_BITS) - 1);
         (Group(tag - fetcher), fetcher)
     }
 
-    /// The undecayed weight of all its cells.
+    /// Returns the undecayed weight of all cells.
     pub(crate) fn weight(&self) -> f64 {
         let mut sum = 0.0;
         self.each_cell(|_, _, cell| sum += cell.weight());
         sum
     }
 
-    /// The time until which the host is paused, if it ever was.
+    /// Returns the time until which the host is paused, if it ever was.
     pub(crate) fn paused_until(&self) -> Option<Timestamp> {
-        // Relaxed: one value that stands for itself; a reader that misses it lets one more request through.
+        // Relaxed: an independent value; a reader that misses it lets one more request through.
         match self.paused_until_ms.load(Ordering::Relaxed) {
             0 => None,
             ms => Some(Timestamp::from_millis(ms)),
         }
     }
 
-    /// Sets or lifts the host's pause.
+    /// Sets or clears the host's pause.
     pub(crate) fn set_paused_until(&self, until: Option<Timestamp>) {
         self.paused_until_ms.store(until.map_or(0, Timestamp::as_millis), Ordering::Relaxed);
     }
 
-    /// Replaces the pause if it is still `seen`: whoever wins may make the trial request.
+    /// Replaces the pause if it is still `seen`. The caller that succeeds may make the trial request.
     pub(crate) fn swap_paused_until(&self, seen: Timestamp, next: Timestamp) -> bool {
         self.paused_until_ms
             .compare_exchange(seen.as_millis(), next.as_millis(), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// The breaker of `fetcher`, closed when it never met a block.
+    /// Returns the breaker of `fetcher`, which is closed if no block was ever recorded.
     pub(crate) fn breaker(&self, fetcher: FetcherId) -> Breaker {
         self.breaker_slot(fetcher, false).map_or(Breaker::CLOSED, |slot| Breaker::unpack(slot.load(Ordering::Relaxed)))
     }
 
-    /// Whether any fetcher met a block here at all.
+    /// Returns whether any fetcher was ever blocked here.
     pub(crate) fn has_breakers(&self) -> bool {
         self.breakers.get().is_some()
     }
 
-    /// Counts a block, or closes the breaker at a success.
+    /// Counts a block, or closes the breaker after a success.
     pub(crate) fn update_breaker(&self, fetcher: FetcherId, at: Timestamp, blocked: bool) {
         let Some(slot) = self.breaker_slot(fetcher, blocked) else { return };
-        // Relaxed: the pair of count and time is one atomic, and nothing else is read by it.
+        // Relaxed: the pair of count and time is one atomic, and no other data depends on it.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |packed| {
             let seen = Breaker::unpack(packed);
             let blocks = if blocked { seen.blocks.saturating_add(1) } else { 0 };
@@ -347,8 +352,8 @@ impl Entry {
         });
     }
 
-    /// Exchanges the breaker that somebody has `seen` for `next`, unless it has changed since. Setting `last` to now takes the
-    /// half-open trial: the breaker is open again until the trial ends. True for one caller only.
+    /// Replaces the breaker `seen` by `next`, unless it has changed since. Setting `last` to now claims the half-open
+    /// trial: the breaker is open again until the trial ends. Returns true for one caller only.
     pub(crate) fn claim_breaker(&self, fetcher: FetcherId, seen: Breaker, next: Breaker) -> bool {
         self.breaker_slot(fetcher, false).is_some_and(|slot| {
             slot.compare_exchange(seen.pack(fetcher), next.pack(fetcher), Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -394,15 +399,15 @@ impl Entry {
     }
 }
 
-/// What a snapshot needs.
+/// Access for snapshots.
 #[cfg(feature = "journal")]
 impl Entry {
-    /// The tag of a group and a fetcher's number, of which there are at most 4096.
+    /// Returns the tag of a group and a fetcher's number, of which there are at most 4096.
     pub(crate) fn join_tag(group: Group, fetcher: u64) -> u64 {
         group.0 | fetcher & ((1 << FETCHER_BITS) - 1)
     }
 
-    /// Calls `f` for each breaker there is.
+    /// Calls `f` for each breaker.
     pub(crate) fn each_breaker(&self, mut f: impl FnMut(FetcherId, Breaker)) {
         self.each_breaker_slot(|slot| {
             let packed = slot.load(Ordering::Relaxed);
@@ -412,7 +417,7 @@ impl Entry {
         });
     }
 
-    /// Sets the breaker of `fetcher`, as a snapshot has it.
+    /// Sets the breaker of `fetcher` to the state in a snapshot.
     pub(crate) fn set_breaker(&self, fetcher: FetcherId, breaker: Breaker) {
         if let Some(slot) = self.breaker_slot(fetcher, true) {
             slot.store(breaker.pack(fetcher), Ordering::Relaxed);
@@ -426,7 +431,7 @@ struct BreakerChunk {
     next: OnceLock<Box<BreakerChunk>>,
 }
 
-/// The state of one (domain, fetcher) breaker: blocks in a row, and when the last one was.
+/// The state of one (domain, fetcher) breaker: consecutive blocks and the time of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Breaker {
     pub(crate) blocks: u8,
@@ -437,7 +442,8 @@ impl Breaker {
     const CLOSED: Self = Self { blocks: 0, last: Timestamp::from_millis(0) };
     const TIME_BITS: u32 = 44;
 
-    /// Fetcher + 1 in the top 12 bits, then 8 bits of blocks and 44 bits of milliseconds, which end in the year 2527.
+    /// Returns fetcher + 1 in the top 12 bits, then 8 bits of blocks and 44 bits of milliseconds, which end in the year
+    /// 2527.
     fn pack(self, fetcher: FetcherId) -> u64 {
         let ms = self.last.as_millis().clamp(0, (1 << Self::TIME_BITS) - 1) as u64;
         (u64::from(fetcher.0) + 1) << (64 - FETCHER_BITS) | u64::from(self.blocks) << Self::TIME_BITS | ms
@@ -456,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_of_many_paths_finds_each_cell_again() {
+    fn a_domain_with_many_paths_finds_each_cell_again() {
         let entry = Entry::default();
         let groups: Vec<Group> = (0..5000u64)
             .map(|n| Group::new(Level::Path, ContentKind::Page, xxhash_rust::xxh3::xxh3_64(&n.to_le_bytes())))
@@ -495,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breaker_counts_blocks_in_a_row_and_content_closes_it() {
+    fn a_breaker_counts_consecutive_blocks_and_content_closes_it() {
         let (entry, at) = (Entry::default(), Timestamp::from_millis(1_800_000_000_000));
         for fetcher in 0..7 {
             for n in 0..=fetcher {

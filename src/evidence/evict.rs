@@ -11,7 +11,7 @@ use fetchwise_types::time::Timestamp;
 /// How many keys there may be, and how many had to go.
 #[derive(Debug)]
 pub(super) struct Cap {
-    keys_max: usize,
+    max_keys: usize,
     evicting: AtomicBool,
     evicted: AtomicU64,
     #[cfg(feature = "journal")]
@@ -19,9 +19,9 @@ pub(super) struct Cap {
 }
 
 impl Cap {
-    pub(super) fn new(keys_max: Option<usize>) -> Self {
+    pub(super) fn new(max_keys: Option<usize>) -> Self {
         Self {
-            keys_max: keys_max.unwrap_or(usize::MAX),
+            max_keys: max_keys.unwrap_or(usize::MAX),
             evicting: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
             #[cfg(feature = "journal")]
@@ -32,7 +32,7 @@ impl Cap {
     /// How many there may be, if there is a limit.
     #[cfg(feature = "journal")]
     pub(super) fn max(&self) -> Option<usize> {
-        Some(self.keys_max).filter(|max| *max < usize::MAX)
+        Some(self.max_keys).filter(|max| *max < usize::MAX)
     }
 
     #[cfg(feature = "journal")]
@@ -56,9 +56,9 @@ impl Evidence {
     /// Makes room after `newest` was added: a tenth of the cap, so that the next keys cost nothing. `at` is the present: hosts
     /// paused beyond it stay.
     pub(super) fn make_room(&self, newest: Key, at: Timestamp) {
-        let keys_max = self.cap.keys_max;
+        let max_keys = self.cap.max_keys;
         // Acquire pairs with the Release at the end: the next thread to evict sees what this one has removed.
-        if keys_max == usize::MAX || self.entries.len() <= keys_max || self.cap.evicting.swap(true, Ordering::Acquire) {
+        if max_keys == usize::MAX || self.entries.len() <= max_keys || self.cap.evicting.swap(true, Ordering::Acquire) {
             return;
         }
         let guard = self.guard();
@@ -69,7 +69,7 @@ impl Evidence {
             .map(|(key, entry)| (*key, entry.weight()))
             .map(|(key, weight)| (!self.is_doubted(key, weight), weight, key))
             .collect();
-        let surplus = self.entries.len().saturating_sub(keys_max - keys_max / 10).min(weights.len());
+        let surplus = self.entries.len().saturating_sub(max_keys - max_keys / 10).min(weights.len());
         if surplus > 0 {
             weights.select_nth_unstable_by(surplus - 1, |a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
             for (_, _, key) in &weights[..surplus] {

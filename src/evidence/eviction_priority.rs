@@ -34,7 +34,7 @@ impl Evidence {
     }
 
     /// How many keys are kept at most, if there is a limit.
-    pub(crate) fn keys_max(&self) -> Option<usize> {
+    pub(crate) fn max_keys(&self) -> Option<usize> {
         self.cap.max()
     }
 

@@ -1,7 +1,11 @@
-//! One tag and fetcher: how attempts ended on hosts that had shown the tag before.
+//! Counts of one signal and fetcher: how attempts ended on hosts that had shown the signal before.
 //!
-//! Owns the cell, what one attempt adds to it, and what it says of hosts: how alike they are, and whether their vendor has changed
-//! its mind. Invariant: each pair is one atomic, so whoever reads sees no more successes than attempts. Must not know names.
+//! Owns: the cell, the change that one attempt makes, and two estimates: how similar hosts with the signal are, and
+//! whether their vendor has changed its policy.
+//!
+//! Invariants: each pair is one atomic, so a reader never sees more successes than attempts.
+//!
+//! Must not know: names.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,68 +16,70 @@ use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
-/// A cell remembers so many attempts.
+/// Number of attempts that a cell remembers.
 const HEARD_MAX: f64 = 200.0;
-/// The short memory: how many attempts it holds, how many it takes to be believed, and from which difference on it replaces the rest.
+/// The recent pair: its capacity in attempts, the attempts it needs to be trusted, and the difference from which on it
+/// replaces the long-term pair.
 const SHORT_MAX: f64 = 10.0;
 const SHORT_MIN: f32 = 5.0;
 const TURN_FROM: f32 = 0.4;
-/// A tag counts for so many attempts against a host's own, from hosts of which each is its own to hosts that are all alike. Before
-/// anything is known it counts for four, by as many made-up comparisons.
+/// The weight of a signal against a host's own attempts: the minimum if hosts differ entirely, the maximum if they are
+/// all alike. A new signal weighs four attempts, by pseudo-comparisons.
 const ALIKE_MIN: f64 = 2.0;
 const ALIKE_MAX: f64 = 12.0;
 const ALIKE_PSEUDO: f64 = 10.0;
 const ALIKE_START: f64 = 5.0;
 
-/// What one attempt says about the tags that its host had shown before it.
+/// One attempt as an observation about the signals that its host had shown before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Voice {
-    /// What blocks had shown, and what pages had.
+    /// The signal of blocks and the signal of pages.
     pub(crate) tags: [Option<TagId>; 2],
     pub(crate) fetcher: FetcherId,
     pub(crate) kind: ContentKind,
     pub(crate) at: Timestamp,
-    /// Its weight: a host speaks once a day for each fetcher.
+    /// The weight: each fetcher contributes once a day per host.
     pub(crate) weight: f32,
     pub(crate) success: bool,
-    /// How the fetcher's last attempt on the host had ended, where that was half an hour ago or longer.
+    /// Result of the fetcher's previous attempt on the host, if that was at least half an hour ago.
     pub(crate) last: Option<bool>,
-    /// It is the first one since the host shows what it shows.
+    /// Whether this is the first observation since the host shows its current signals.
     pub(crate) is_first: bool,
 }
 
-/// What a cell says at one time.
+/// The values of a cell at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) success: f64,
     pub(crate) total: f64,
-    /// For how many attempts the tag counts against a host's own.
+    /// The weight of the signal against a host's own attempts, in attempts.
     pub(crate) alike: f64,
-    /// When the vendor changed its mind about this fetcher, in seconds since 1970; 0 for never.
+    /// Time at which the vendor changed its policy for this fetcher, in seconds since 1970; 0 for never.
     pub(crate) turned_s: u32,
-    /// Hosts that have spoken.
+    /// Hosts that have contributed.
     pub(crate) hosts: u32,
 }
 
-/// The atomics.
+/// Atomic counts of one signal and fetcher.
 #[derive(Debug, Default)]
 pub(crate) struct TagCell {
     /// Successes and attempts, on the scale of the evidence.
     pair: AtomicU64,
-    /// The same over the last ten attempts or so.
+    /// The same over about the last ten attempts.
     short: AtomicU64,
-    /// Attempts that ended as the one before on the host, and attempts that had one before.
+    /// Attempts that ended like the one before on the host, and attempts that had one before.
     alike: AtomicU64,
-    /// The successes of both.
+    /// Successes among both attempts of these comparisons.
     both: AtomicU32,
-    /// What follows from these three: for how many attempts the tag counts against a host's own, as f32; 0 before anything is known.
+    /// The weight that follows from these three, in attempts against a host's own, as f32; 0 before the first
+    /// comparison.
     weight: AtomicU32,
     newest_s: AtomicU32,
     turned_s: AtomicU32,
     hosts: AtomicU32,
 }
 
-/// What a cell holds, as plain numbers on its evidence's scale.
+/// The content of a cell as plain numbers, on its evidence's scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RawTag {
     pub(crate) pair: (f32, f32),
@@ -86,12 +92,12 @@ pub(crate) struct RawTag {
 }
 
 impl TagCell {
-    /// Adds what one attempt says; `turns` says whether a vendor is watched for a change of mind.
+    /// Adds one observation; `turns` says whether to detect a policy change of the vendor.
     pub(super) fn hear(&self, decay: &Decay, voice: &Voice, turns: bool) {
         let up = decay.up(voice.at);
         let weight = (up * f64::from(voice.weight)) as f32;
         let at_s = seconds(voice.at);
-        // Relaxed throughout: each pair stands for itself, and a stale newest time scales one by a hair too little.
+        // Relaxed throughout: each pair is independent, and a stale newest time scales one slightly too low.
         let newest_s = self.newest_s.fetch_max(at_s, Ordering::Relaxed).max(at_s);
         let unit = if newest_s == at_s { up } else { decay.up(Timestamp::from_millis(i64::from(newest_s) * 1000)) };
         if voice.is_first {
@@ -101,7 +107,7 @@ impl TagCell {
             self.compare(voice.success, last);
         }
         if !(unit as f32).is_finite() || !weight.is_finite() {
-            // Past what f32 holds, 120 half-lives after the landmark.
+            // The value exceeds f32, 120 half-lives after the landmark.
             return;
         }
         let add = |to: &AtomicU64, most: f64| {
@@ -121,7 +127,7 @@ impl TagCell {
             return;
         }
         let (short_success, short_total) = add(&self.short, SHORT_MAX);
-        // A hair less than five, since sums of weights are rounded.
+        // Slightly less than five, since sums of weights are rounded.
         let is_sure = short_total >= (SHORT_MIN - 1e-3) * unit as f32;
         if is_sure && (short_success / short_total - success / total).abs() > TURN_FROM {
             self.pair.store(pack(short_success, short_total), Ordering::Relaxed);
@@ -144,14 +150,14 @@ impl TagCell {
         self.weight.store((self.alikeness() as f32).to_bits(), Ordering::Relaxed);
     }
 
-    /// Decayed successes and attempts at the time that `down` belongs to.
+    /// Returns decayed successes and attempts at the time that `down` belongs to.
     #[inline]
     pub(crate) fn pair(&self, down: f64) -> (f64, f64) {
         let (success, total) = unpack(self.pair.load(Ordering::Relaxed));
         (f64::from(success) * down, f64::from(total) * down)
     }
 
-    /// For how many attempts the tag counts against a host's own.
+    /// Returns the weight of the signal against a host's own attempts, in attempts.
     #[inline]
     pub(crate) fn weight(&self) -> f64 {
         match self.weight.load(Ordering::Relaxed) {
@@ -160,13 +166,13 @@ impl TagCell {
         }
     }
 
-    /// When the vendor changed its mind about the fetcher, in seconds since 1970; 0 for never.
+    /// Returns the time at which the vendor changed its policy for the fetcher, in seconds since 1970; 0 for never.
     #[inline]
     pub(crate) fn turned_s(&self) -> u32 {
         self.turned_s.load(Ordering::Relaxed)
     }
 
-    /// All that it says at the time that `down` belongs to.
+    /// Returns all values at the time that `down` belongs to.
     pub(crate) fn read(&self, down: f64) -> Heard {
         let (success, total) = self.pair(down);
         Heard {
@@ -178,9 +184,11 @@ impl TagCell {
         }
     }
 
-    /// How much the tag weighs against a host's own attempts, in attempts. Two attempts at one host, half an hour apart or more, end
-    /// alike more often than two at any two hosts do where hosts differ: what they do so more often is twice the variance between
-    /// hosts, and the smaller that is, the more the tag says about each of them.
+    /// Returns the weight of the signal against a host's own attempts, in attempts.
+    ///
+    /// Two attempts on one host, at least half an hour apart, end alike more often than two attempts on any two hosts
+    /// if hosts differ. The excess is twice the variance between hosts. The smaller it is, the more the signal says
+    /// about each host.
     fn alikeness(&self) -> f64 {
         let (alike, n) = unpack(self.alike.load(Ordering::Relaxed));
         let (alike, n) = (f64::from(alike), f64::from(n));
@@ -191,12 +199,13 @@ impl TagCell {
         (spread / shrunk - 1.0).clamp(ALIKE_MIN, ALIKE_MAX)
     }
 
-    /// Forgets everything.
+    /// Clears all counts.
     pub(super) fn clear(&self) {
         self.set(&RawTag::default());
     }
 
-    /// Adds what another cell had, its weights multiplied by `scale`. Each memory holds a little more than it may until it is added to.
+    /// Adds the content of another cell, with its weights multiplied by `scale`. Each pair may exceed its capacity
+    /// until the next addition.
     #[cfg(feature = "journal")]
     pub(crate) fn absorb(&self, raw: &RawTag, scale: f64) {
         let own = self.raw();
@@ -213,7 +222,7 @@ impl TagCell {
         });
     }
 
-    /// Everything in it.
+    /// Returns the whole content.
     #[cfg(any(test, feature = "journal"))]
     pub(crate) fn raw(&self) -> RawTag {
         let pair = |of: &AtomicU64| unpack(of.load(Ordering::Relaxed));
@@ -228,7 +237,7 @@ impl TagCell {
         }
     }
 
-    /// Makes it hold `raw`.
+    /// Replaces the content by `raw`.
     pub(crate) fn set(&self, raw: &RawTag) {
         let store = |of: &AtomicU64, (a, b): (f32, f32)| of.store(pack(a, b), Ordering::Relaxed);
         store(&self.pair, raw.pair);
@@ -243,7 +252,7 @@ impl TagCell {
     }
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 pub(crate) fn seconds(at: Timestamp) -> u32 {
     u32::try_from(at.as_millis().div_euclid(1000).max(0)).unwrap_or(u32::MAX)
 }
@@ -276,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_two_hundred_attempts_are_remembered_and_they_fade() {
+    fn at_most_two_hundred_attempts_are_remembered_and_they_decay() {
         let (cell, decay) = (TagCell::default(), decay());
         (0..1000).for_each(|n| cell.hear(&decay, &voice(0, n % 4 == 0, None), false));
         let heard = read(&cell, &decay, 0);
@@ -286,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn five_attempts_that_contradict_all_before_turn_a_vendor_and_nothing_else_does() {
+    fn five_contradicting_attempts_reveal_a_policy_change_and_fewer_do_not() {
         let (vendor, other, decay) = (TagCell::default(), TagCell::default(), decay());
         for n in 0..100 {
             [(&vendor, true), (&other, false)]
@@ -308,11 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_alike_weigh_more_than_hosts_of_which_each_is_its_own() {
+    fn a_signal_of_similar_hosts_weighs_more_than_one_of_different_hosts() {
         let (alike, apart, decay) = (TagCell::default(), TagCell::default(), decay());
         assert_eq!(read(&alike, &decay, 0).alike, 4.0);
         for n in 0..400 {
-            // Of one kind every host succeeds in half of the attempts, of the other half of the hosts in all of them.
+            // In `alike` every host succeeds in half of its attempts; in `apart` half of the hosts succeed in all of
+            // them.
             alike.hear(&decay, &voice(0, n % 2 == 0, Some(n % 4 < 2)), false);
             apart.hear(&decay, &voice(0, n % 2 == 0, Some(n % 2 == 0)), false);
         }
@@ -321,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cell_holds_can_be_put_into_another() {
+    fn the_content_of_a_cell_can_be_copied_to_another() {
         let (one, other, decay) = (TagCell::default(), TagCell::default(), decay());
         for n in 0..30 {
             one.hear(&decay, &voice(n, n % 3 == 0, (n > 4).then_some(n % 2 == 0)), true);

@@ -1,16 +1,19 @@
-//! What a host's answers showed, as its entry remembers it: two tags, each with the day it was last shown.
+//! The two signals that an entry remembers of its host, each with the day it was last shown.
 //!
-//! Owns the packing of both into eight bytes, and how long they hold. Invariant: reading is one atomic load; a tag whose name has
-//! been given up since is nobody's. Must not know what tags are called.
+//! Owns: the packing of both into eight bytes, and their expiry.
+//!
+//! Invariants: reading is one atomic load. A signal whose row was given to another name is ignored.
+//!
+//! Must not know: the names of signals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fetchwise_types::time::Timestamp;
 
-/// A tag that was not shown for so many days is forgotten.
+/// Days without a showing after which a signal expires.
 const FORGOTTEN_AFTER_DAYS: u16 = 60;
 
-/// A tag's number: its place in the table, and how often that place was given to another name. 0 is none.
+/// A signal's id: its row, and the number of times that the row was given to another name. 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TagId(u16);
 
@@ -32,7 +35,7 @@ impl TagId {
     }
 }
 
-/// What a tag was shown by, which decides what it may tell.
+/// The kind of response that shows a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Blocks.
@@ -52,20 +55,20 @@ impl Side {
     }
 }
 
-/// The two tags of a host, or the last ones of a site.
+/// The two signals of a host, or the last ones of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Slots(AtomicU64);
 
 impl Slots {
-    /// The tag of one side that still holds on `today`, and the day it was last shown.
+    /// Returns the signal of one side, unless it has expired by `today`, and the day it was last shown.
     #[inline]
     pub(crate) fn get(&self, side: Side, today: u16) -> Option<(TagId, u16)> {
-        // Relaxed: one value that stands for itself.
+        // Relaxed: an independent value.
         let (id, day) = unpack(self.0.load(Ordering::Relaxed), side)?;
         (today.saturating_sub(day) <= FORGOTTEN_AFTER_DAYS).then_some((id, day))
     }
 
-    /// Sets the tag of one side, or forgets it. An older showing than the one that is known changes nothing.
+    /// Sets or clears the signal of one side. An older showing than the known one changes nothing.
     pub(crate) fn set(&self, side: Side, id: Option<TagId>, day: u16) {
         let packed = id.map_or(0, |id| u64::from(id.0) | u64::from(day) << 16);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
@@ -74,12 +77,12 @@ impl Slots {
         });
     }
 
-    /// Forgets both.
+    /// Clears both.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Both as they are, with the days: for an image.
+    /// Returns both as they are, with their days, for a snapshot.
     #[cfg(feature = "journal")]
     pub(crate) fn all(&self) -> [Option<(TagId, u16)>; 2] {
         let bits = self.0.load(Ordering::Relaxed);
@@ -92,7 +95,7 @@ fn unpack(bits: u64, side: Side) -> Option<(TagId, u16)> {
     TagId::unpack(half).map(|id| (id, (half >> 16) as u16))
 }
 
-/// The UTC day of `at`, as slots count it.
+/// Returns the UTC day of `at`, as slots count it.
 pub(crate) fn day_of(at: Timestamp) -> u16 {
     u16::try_from(at.utc_day().max(0)).unwrap_or(u16::MAX)
 }
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_tag_replaces_its_side_only_and_is_forgotten_after_sixty_days() {
+    fn a_newer_signal_replaces_its_side_only_and_expires_after_sixty_days() {
         let (slots, one, other) = (Slots::default(), TagId::new(3, 1), TagId::new(200, 7));
         slots.set(Side::Blocked, Some(one), 20_000);
         slots.set(Side::Served, Some(other), 20_010);
@@ -110,7 +113,7 @@ mod tests {
         assert_eq!(slots.get(Side::Blocked, 20_061), None);
         assert_eq!(slots.get(Side::Served, 20_061), Some((other, 20_010)));
         slots.set(Side::Blocked, Some(other), 19_999);
-        assert_eq!(slots.get(Side::Blocked, 20_000), Some((one, 20_000)), "older news change nothing");
+        assert_eq!(slots.get(Side::Blocked, 20_000), Some((one, 20_000)), "an older showing changes nothing");
         slots.set(Side::Blocked, Some(other), 20_000);
         assert_eq!(slots.get(Side::Blocked, 20_000), Some((other, 20_000)));
         slots.set(Side::Served, None, 20_011);

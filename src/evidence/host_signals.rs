@@ -1,8 +1,13 @@
-//! The tags that hosts are remembered by: their names, a row of cells for each, and how much each tells about success.
+//! The table of host signals: their names, a row of cells for each, and the information that each gives about success.
 //!
-//! Owns which tag takes a host's slot. There are 256 places, two of them for what all blocks and all pages have in common; when a new
-//! name needs a place, the one that tells least gives up its own. Invariant: reading a row takes no lock; names are behind one, and
-//! only who records or explains asks for them. Must not know hosts.
+//! There are 256 rows, two of them for what all blocks and all pages have in common. When a new name needs a row, the
+//! least informative signal loses its own.
+//!
+//! Owns: the choice of the signal that takes a host's slot.
+//!
+//! Invariants: reading a row takes no lock. Names are behind a lock, which only recording and explaining take.
+//!
+//! Must not know: hosts.
 
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,28 +23,29 @@ use crate::evidence::host_signal_slots::{Side, TagId};
 use fetchwise_types::heuristic::url::ContentKind;
 use fetchwise_types::registry::{CANDIDATES_MAX, FetcherId};
 
-/// What is remembered of a host whose blocks show a vendor that tells no more than that there is a wall.
+/// Signal of a host whose blocks show a vendor that is no more informative than the block itself.
 pub(crate) const WALLED: &str = "walled";
-/// The same of pages; such a host's slot is free.
+/// Signal of a host with pages that show nothing else; the host's slot is empty.
 pub(crate) const SERVED: &str = "served";
-/// What a tag of blocks is called that is not a vendor's.
+/// Prefix of a signal of blocks that is not a vendor's.
 const WALL: &str = "wall:";
 const BLOCK: &str = "block_";
 const FRAMEWORK: &str = "spa_framework=";
 
 const PLACES: usize = 256;
-/// A tag that was heard so often is judged by what it tells. One cell remembers 200 attempts, and they begin to fade at once.
+/// Attempts from which on a signal is rated by its information. One cell remembers 200 attempts, and they begin to
+/// decay at once.
 const JUDGED_FROM: f32 = 190.0;
-/// A tag that tells less than this, in bits, takes no slot.
+/// Information in bits below which a signal takes no slot.
 const TELLS_MIN: f32 = 0.005;
-/// Another tag takes the slot of a vendor or a framework when it tells so much more.
+/// Factor by which another signal must be more informative to take the slot of a vendor or a framework.
 const TELLS_MORE: f32 = 1.5;
-/// One host in so many tries out a tag that is not known enough to be judged.
+/// One host in this number tries out a signal that has too few attempts to be rated.
 const TRIED_ON: u64 = 16;
-/// After so many voices what a tag tells is worked out again.
+/// Number of observations after which a signal's information is computed again.
 const JUDGED_EACH: u32 = 32;
 
-/// Types that say how an answer was read, which the outcome says already.
+/// Heuristics that say how a response was classified, which the outcome says already.
 const READINGS: [&str; 9] = [
     "has_captcha",
     "has_spa",
@@ -52,12 +58,12 @@ const READINGS: [&str; 9] = [
     fetchwise_types::heuristic::SHORT_PAGE,
 ];
 
-/// A tag's cells: pages and files of each candidate.
+/// A signal's cells: pages and files of each candidate.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// How often its place has been given away.
+    /// Number of times that the row was given to another name.
     generation: AtomicU32,
-    /// What it tells, in bits, and attempts heard, as of the last time that was worked out.
+    /// Information in bits and decayed attempts, as of the last computation.
     told: AtomicU64,
     voices: AtomicU32,
     cells: Box<[TagCell]>,
@@ -69,13 +75,13 @@ impl Row {
         Box::new(Self { generation: AtomicU32::new(1), told: AtomicU64::new(0), voices: AtomicU32::new(0), cells })
     }
 
-    /// The cell of a candidate.
+    /// Returns the cell of a candidate.
     #[inline]
     pub(crate) fn cell(&self, fetcher: FetcherId, kind: ContentKind) -> Option<&TagCell> {
         self.cells.get(CANDIDATES_MAX * kind as usize + fetcher.index())
     }
 
-    /// What it tells in bits, and decayed attempts heard.
+    /// Returns the information in bits and the decayed attempts.
     fn told(&self) -> (f32, f32) {
         unpack(self.told.load(Ordering::Relaxed))
     }
@@ -88,9 +94,10 @@ impl Row {
         self.is_judged() && self.told().0 < TELLS_MIN
     }
 
-    /// How much of the uncertainty about success goes away for whoever knows the tag, and not only its category: the mean
-    /// over its attempts of the divergence between its rate and the category's, cell by cell, less what as many attempts of a
-    /// tag that tells nothing would show by chance. And its decayed attempts.
+    /// Returns the information that the signal adds to its category, in bits, and its decayed attempts.
+    ///
+    /// The information is the mean, over the signal's attempts, of the divergence between its rate and the category's,
+    /// cell by cell. The value that an uninformative signal would show by chance in as many attempts is subtracted.
     fn tells(&self, category: &Self, down: f64) -> (f32, f32) {
         let rate = |cell: &TagCell| {
             let heard = cell.read(down);
@@ -113,29 +120,29 @@ impl Row {
     }
 }
 
-/// Names by place.
+/// Names by row number.
 #[derive(Debug, Default)]
 struct Names {
     list: Vec<Box<str>>,
 }
 
-/// All tags.
+/// All signals.
 #[derive(Debug)]
 pub(crate) struct Tags {
     rows: Box<[OnceLock<Box<Row>>]>,
-    /// By the hash of the name.
+    /// Ids by the hash of the name.
     ids: papaya::HashMap<u64, TagId, BuildHasherDefault<Hashed>>,
     names: RwLock<Names>,
 }
 
-/// Which tag a host is remembered by from now on.
+/// The signal that takes a host's slot from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// What was shown says nothing.
+    /// The response showed no signal; the slot stays as it is.
     None,
-    /// Nothing any more.
+    /// The slot becomes empty.
     Nothing,
-    /// This one.
+    /// The signal of this name.
     Name(String),
 }
 
@@ -152,7 +159,8 @@ impl Tags {
         tags
     }
 
-    /// The name that a heuristic of an answer has as a tag of one side; none for what only says how the answer was read.
+    /// Returns the name of a response's heuristic as a signal of one side; `None` if it only says how the response was
+    /// classified.
     pub(super) fn name(side: Side, kind: &str, value: &str) -> Option<String> {
         if READINGS.contains(&kind) || kind.is_empty() {
             return None;
@@ -164,23 +172,23 @@ impl Tags {
         })
     }
 
-    /// The side that a name belongs to.
+    /// Returns the side that a name belongs to.
     pub(super) fn side(name: &str) -> Side {
         let of_blocks = name.starts_with(BLOCK) || name.starts_with(WALL) || name == WALLED;
         if of_blocks { Side::Blocked } else { Side::Served }
     }
 
-    /// Whether the name is of a tag that is watched from the first attempt on: a vendor or a framework.
+    /// Returns whether the name is of a signal that is used from the first attempt on: a vendor or a framework.
     pub(super) fn is_primary(name: &str) -> bool {
         name.starts_with(BLOCK) || name.starts_with(FRAMEWORK)
     }
 
-    /// The number of a name, if it has one.
+    /// Returns the id of a name, if it has one.
     pub(crate) fn find(&self, name: &str) -> Option<TagId> {
         self.ids.pin().get(&xxh3_64(name.as_bytes())).copied()
     }
 
-    /// The number of a name, which gets a place if it has none.
+    /// Returns the id of a name. A name without an id gets a row.
     pub(crate) fn id(&self, name: &str) -> TagId {
         if let Some(id) = self.find(name) {
             return id;
@@ -194,7 +202,7 @@ impl Tags {
         let ids = self.ids.pin();
         if let Some(old) = names.list.get_mut(place) {
             ids.remove(&xxh3_64(old.as_bytes()));
-            // Hosts that remember the old name see by the generation that it is gone.
+            // Hosts with the old name see by the generation that it is gone.
             let generation = row.generation.load(Ordering::Relaxed) % 255 + 1;
             row.generation.store(generation, Ordering::Relaxed);
             row.cells.iter().for_each(TagCell::clear);
@@ -209,7 +217,8 @@ impl Tags {
         id
     }
 
-    /// The place whose tag is missed least: first those that tell nothing, then those that are hardly known, then what tells least.
+    /// Returns the row that is missed least: first uninformative signals, then those with few attempts, then the least
+    /// informative one.
     fn least(&self) -> usize {
         let missed = |place: &usize| match self.rows[*place].get() {
             None => (0, 0.0),
@@ -221,37 +230,37 @@ impl Tags {
         places.min_by(|a, b| missed(a).partial_cmp(&missed(b)).unwrap_or(std::cmp::Ordering::Equal)).unwrap_or(2)
     }
 
-    /// What a number stands for, if its name was not given up.
+    /// Returns the row of an id, unless it was given to another name.
     #[inline]
     pub(crate) fn row(&self, id: TagId) -> Option<&Row> {
         let row = self.rows[id.place()].get()?;
         (row.generation.load(Ordering::Relaxed) == u32::from(id.generation())).then_some(&**row)
     }
 
-    /// The row of all hosts that showed a vendor, or anything by pages.
+    /// Returns the row of all hosts that showed a vendor, or anything by pages.
     #[inline]
     pub(crate) fn category(&self, side: Side) -> Option<&Row> {
         self.rows[side_place(side)].get().map(|row| &**row)
     }
 
-    /// Whether the number is a category's.
+    /// Returns whether the id is a category's.
     pub(crate) fn is_category(id: TagId) -> bool {
         id.place() < 2
     }
 
-    /// The name of a number, if it was not given up.
+    /// Returns the name of an id, unless its row was given to another name.
     pub(crate) fn name_of(&self, id: TagId) -> Option<Box<str>> {
         self.row(id)?;
         self.names.read().unwrap_or_else(PoisonError::into_inner).list.get(id.place()).cloned()
     }
 
-    /// All names, by place.
+    /// Returns all names by row number.
     #[cfg(feature = "journal")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
         self.names.read().unwrap_or_else(PoisonError::into_inner).list.clone()
     }
 
-    /// Calls `f` for each cell of the tag at a place.
+    /// Calls `f` for each cell of the signal in a row.
     #[cfg(feature = "journal")]
     pub(super) fn each_cell(&self, place: usize, mut f: impl FnMut(FetcherId, ContentKind, &TagCell)) {
         let Some(row) = self.rows.get(place).and_then(OnceLock::get) else { return };
@@ -262,7 +271,7 @@ impl Tags {
         }
     }
 
-    /// Works out anew what each tag tells, as of the time that `down` belongs to.
+    /// Computes the information of each signal again, as of the time that `down` belongs to.
     #[cfg(feature = "journal")]
     pub(super) fn judge(&self, down: f64) {
         for (place, name) in self.names().iter().enumerate().skip(2) {
@@ -274,7 +283,7 @@ impl Tags {
         }
     }
 
-    /// Adds what one attempt says, to the tags of its host and to their categories.
+    /// Adds one observation to the signals of its host and to their categories.
     pub(crate) fn hear(&self, decay: &Decay, voice: &Voice) {
         for (side, id) in Side::BOTH.into_iter().zip(voice.tags) {
             let (Some(id), Some(all)) = (id, self.category(side)) else { continue };
@@ -291,8 +300,9 @@ impl Tags {
         }
     }
 
-    /// Which of the tags that an answer showed its host is remembered by: a vendor or a framework, unless it tells nothing or
-    /// another one tells much more. A few hosts, by their hash, try out what is not known yet.
+    /// Returns which of the signals of a response takes the host's slot: a vendor or a framework, unless it is
+    /// uninformative or another signal is much more informative. A few hosts, chosen by their hash, try out unrated
+    /// signals.
     pub(super) fn choose<'t>(&self, side: Side, shown: impl Iterator<Item = (&'t str, &'t str)>, host: u64) -> Choice {
         let (mut primary, mut best, mut tried) = (None, None::<(f32, String)>, None);
         for (kind, value) in shown {
@@ -313,7 +323,8 @@ impl Tags {
         let other = |primary: Option<f32>| best.filter(|(tells, _)| primary.is_none_or(|p| *tells > TELLS_MORE * p));
         let chosen = match (tried, &primary) {
             (Some(name), _) => return Choice::Name(name),
-            // A vendor that tells no more than any wall does may change its mind, and then it does: only frameworks are left out.
+            // A vendor that is no more informative than any block may change its policy, and then it is: only
+            // frameworks are left out.
             (None, Some((_, Some(row)))) if side == Side::Served && row.tells_nothing() => {
                 return match other(None) {
                     Some((_, name)) => Choice::Name(name),
@@ -349,7 +360,7 @@ mod tests {
         Decay::new(30.0, Timestamp::from_millis(BEGIN_MS)).unwrap()
     }
 
-    /// Lets so many attempts speak of a tag, of which a share delivers.
+    /// Adds `count` observations of a signal, of which a `share` are successes.
     fn hear(tags: &Tags, name: &str, count: usize, share: f64) {
         let id = tags.id(name);
         for n in 0..count {
@@ -379,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vendor_is_kept_whatever_it_tells_and_a_framework_that_tells_nothing_is_not() {
+    fn a_vendor_always_keeps_its_slot_and_an_uninformative_framework_does_not() {
         let tags = Tags::new();
         for _ in 0..8 {
             hear(&tags, "block_a", 40, 0.5);
@@ -393,12 +404,12 @@ mod tests {
         assert_eq!(framework("next"), named("spa_framework=next"));
         assert_eq!(framework("vue"), named("spa_framework=vue"));
         assert_eq!(framework("plain"), Choice::Nothing);
-        assert_eq!(framework("new"), named("spa_framework=new"), "one that is not known yet is watched");
+        assert_eq!(framework("new"), named("spa_framework=new"), "a new framework is used");
         assert_eq!(choose(&tags, Side::Blocked, &[("has_captcha", "true")], 1), Choice::None);
     }
 
     #[test]
-    fn a_callers_tag_is_tried_out_on_a_few_hosts_and_takes_the_slot_where_it_tells_more() {
+    fn a_callers_signal_is_tried_on_a_few_hosts_and_takes_the_slot_when_it_is_more_informative() {
         let tags = Tags::new();
         let shown = [("block_a", "true"), ("cookie_wall", "strict")];
         let tries = (0..1600).filter(|host| choose(&tags, Side::Blocked, &shown, *host) != named("block_a")).count();
@@ -417,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_tells_least_gives_its_place_up_and_hosts_that_remember_it_know() {
+    fn the_least_informative_name_loses_its_row_and_its_hosts_notice() {
         let tags = Tags::new();
         let first = tags.id("block_first");
         for _ in 0..10 {
@@ -439,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tag_says_goes_to_its_category_too() {
+    fn observations_of_a_signal_also_count_for_its_category() {
         let tags = Tags::new();
         hear(&tags, "block_a", 10, 1.0);
         hear(&tags, "block_b", 30, 0.0);

@@ -1,9 +1,12 @@
-//! Evidence: what attempts have shown, per heuristic and fetcher, as decayed weights in a lock-free map.
+//! Evidence: the outcomes of attempts per heuristic and fetcher, as decayed weights in a lock-free map.
 //!
-//! Owns `Evidence::observe`, the one place where attempts are learned from: live ones, those of a replay and imported ones. Reading
-//! takes no lock: a map look-up that never waits (papaya with blocking resize, whose readers go on in the old table) and atomic
-//! loads. Not promised: that a reader sees an attempt whole; it may see its domain's cell before its site's. Must not know how
-//! weights become a decision.
+//! Readers take no lock: a map look-up never waits (papaya with blocking resize, whose readers go on in the old table),
+//! and weights are atomic loads. Evidence does not promise that a reader sees an attempt whole: it may see the domain's
+//! cell before the site's.
+//!
+//! Owns: `Evidence::observe`, the one place that learns from attempts, whether live, replayed or imported.
+//!
+//! Must not know: how weights become a decision.
 
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::AtomicI64;
@@ -60,14 +63,14 @@ mod signal_attribution;
 /// Path depths that have their entry in an array; deeper ones are looked up.
 const DEPTHS: usize = 16;
 
-/// The hash that a heuristic is found by. Two that share one share their evidence: with a million domains the chance that
-/// any two do is one in thirty million.
+/// The hash that identifies a heuristic. Two heuristics with the same hash share their evidence: with a million domains
+/// the chance of any collision is one in thirty million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(u64);
 
 impl Key {
-    /// A domain, and the site of that name: one entry has the cells of both. A record of the log is filed under its site's hash,
-    /// which is this one.
+    /// Returns the key of a domain and of the site of that name: one entry has the cells of both. The log files a
+    /// record under its site's hash, which is this one.
     pub(crate) fn domain(value: &str) -> Self {
         Self(xxh3_64(value.as_bytes()))
     }
@@ -76,7 +79,7 @@ impl Key {
         Self(xxh3_64_with_seed(value.as_bytes(), 3))
     }
 
-    /// Any heuristic, the built-in types under the key they have above.
+    /// Returns the key of any heuristic. Built-in types get the keys of the functions above.
     pub(crate) fn of(kind: &str, value: &str) -> Self {
         match kind {
             "domain" | "site" => Self::domain(value),
@@ -86,7 +89,7 @@ impl Key {
         }
     }
 
-    /// A depth by its number, so that `select` need not write it out.
+    /// Returns the key of a path depth by its number, so that `select` need not format it.
     pub(crate) fn depth(depth: u32) -> Self {
         Self(xxh3_64_with_seed(&depth.to_le_bytes(), 4))
     }
@@ -100,39 +103,40 @@ impl Key {
     }
 }
 
-/// The hash of a section or suffix within a domain's entry.
+/// Returns the hash of a section or suffix within a domain's entry.
 pub(crate) fn part_hash(part: &str) -> u64 {
     xxh3_64(part.as_bytes())
 }
 
-/// What a cell stands for, seen from an attempt that changes it.
+/// The kind of key that a cell belongs to, as an attempt that changes it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The domain's own.
+    /// The domain.
     Domain,
-    /// Its path's on the domain.
+    /// The path on the domain.
     Path,
-    /// Its suffix's on the domain.
+    /// The suffix on the domain.
     Suffix,
-    /// That of its site, when the domain is not the site itself.
+    /// The site, if the domain is not the site itself.
     Site,
-    /// One that every domain shares.
+    /// A key that all domains share.
     Plain,
 }
 
 impl Role {
-    /// Whether the credit for a short page changes it: a site's short pages say nothing about other sites.
+    /// Returns whether the credit for a short page changes the cell: a site's short pages say nothing about other
+    /// sites.
     fn is_credited(self) -> bool {
         self != Self::Plain
     }
 
-    /// Whether the recent pair is kept, so that a change of the site shows within a few attempts.
+    /// Returns whether the cell keeps the recent pair, so that a change of the site shows within a few attempts.
     fn is_recent(self) -> bool {
         matches!(self, Self::Domain | Self::Path | Self::Site)
     }
 }
 
-/// What an attempt changes and by how much, worked out once.
+/// The change that an attempt makes to its cells, computed once.
 struct Moved {
     fetcher: FetcherId,
     kind: ContentKind,
@@ -140,7 +144,7 @@ struct Moved {
     what: Increment,
 }
 
-/// What attempts have shown.
+/// Evidence of all attempts.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     decay: decay::Decay,
@@ -152,36 +156,37 @@ pub(crate) struct Evidence {
     tags: Tags,
     cap: evict::Cap,
     suffixes: FileSuffixes,
-    /// Attempts before this may be missing among the days, in milliseconds; `i64::MIN` when none are.
+    /// Time in milliseconds before which attempts may be missing in the daily counts; `i64::MIN` if none are missing.
     days_since_ms: AtomicI64,
 }
 
-/// What one key (a domain, a suffix ...) takes in memory, by the sizes of its types; the map's slot comes on top.
+/// Memory of one key (a domain, a suffix ...), by the sizes of its types, without the map's own slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// Bytes of a cell: what is known of one fetcher under one key.
+    /// Bytes of a cell: the evidence about one fetcher under one key.
     pub cell_bytes: usize,
-    /// Bytes of an entry with the cells in itself.
+    /// Bytes of an entry, including its inline cells.
     pub entry_bytes: usize,
-    /// How many cells an entry has in itself before it asks for more memory.
+    /// Number of inline cells of an entry. Further cells need an allocation.
     pub entry_cells: usize,
 }
 
-/// The layout of this build, for whoever plans or measures memory.
+/// Returns the layout of this build, for planning and measuring memory.
 pub const fn layout() -> Layout {
     Layout { cell_bytes: size_of::<Cell>(), entry_bytes: size_of::<Entry>(), entry_cells: entry::INLINE_CELLS }
 }
 
-/// Keeps the entries that were found from being freed while they are read. Cheap to take, and no lock.
+/// A guard that keeps entries alive while they are read. It is cheap and takes no lock.
 pub(crate) type Guard<'e> = papaya::LocalGuard<'e>;
 
 impl Evidence {
-    /// Without anything in it. With `keys_max`, the least attempted keys go beyond so many.
-    pub(crate) fn new(decay: decay::Decay, keys_max: Option<usize>, suffixes: FileSuffixes) -> Self {
+    /// Returns empty evidence. With `max_keys`, the least attempted keys are evicted beyond that number.
+    pub(crate) fn new(decay: decay::Decay, max_keys: Option<usize>, suffixes: FileSuffixes) -> Self {
         let entries = HashMap::builder()
             .hasher(BuildHasherDefault::default())
-            // Incremental resizing makes each read check two tables for as long as it lasts; measured ten times slower.
+            // Incremental resizing makes each read check two tables while it lasts, which was measured to be ten times
+            // slower.
             .resize_mode(ResizeMode::Blocking)
             .build();
         Self {
@@ -192,7 +197,7 @@ impl Evidence {
             hints: Default::default(),
             depths: Default::default(),
             tags: Tags::new(),
-            cap: evict::Cap::new(keys_max),
+            cap: evict::Cap::new(max_keys),
             suffixes,
             days_since_ms: AtomicI64::new(i64::MIN),
         }
@@ -207,7 +212,7 @@ impl Evidence {
         &self.suffixes
     }
 
-    /// File or page: which of the two kinds of cells tell of a URL.
+    /// Returns whether the URL is a file or a page: each has its own cells.
     #[inline]
     pub(crate) fn kind(&self, features: &UrlFeatures<'_>) -> ContentKind {
         self.suffixes.kind(features.suffix)
@@ -221,7 +226,7 @@ impl Evidence {
         self.entries.get(&key.0, guard)
     }
 
-    /// The entry of `key`, made if there is none; `at` is the present.
+    /// Returns the entry of `key`, created if there is none; `at` is the present.
     pub(crate) fn entry_or_new<'g>(&self, key: Key, at: Timestamp, guard: &'g Guard<'_>) -> &'g Entry {
         if let Some(entry) = self.entry(key, guard) {
             return entry;
@@ -250,17 +255,21 @@ impl Evidence {
         }
     }
 
-    /// Adds what `attempt` shows. An attempt of weight 0 moves no weight; the days of its domain count it. Cost: a map look-up for each heuristic and an atomic addition
-    /// for each weight; allocates only where it is the first of its key.
+    /// Learns from `attempt`. An attempt of weight 0 changes no weight, but the daily counts of its domain include it.
+    ///
+    /// Cost: a map look-up for each heuristic and an atomic addition for each weight. It allocates only for the first
+    /// attempt of a key.
     pub(crate) fn observe(&self, attempt: &impl Observed, registry: &Registry) {
         if let Some(voice) = self.learn(self, attempt, registry, Writers::Many) {
             self.hear(&voice);
         }
     }
 
-    /// As [`observe`](Self::observe), for one of several threads that learn much at once, each from all attempts of its domains
-    /// and nobody else from any: the cells that domains share are in `shared`, and little has to be done in one step. What the attempt
-    /// says about the tags of its host is returned: tags listen to attempts in the order of the log.
+    /// Learns from `attempt` as [`observe`](Self::observe) does, for one of several threads that learn in bulk.
+    ///
+    /// Each thread has all attempts of its domains, and no other thread has any of them, so few steps need to be
+    /// atomic. The cells that domains share are in `shared`. Returns the attempt's observation for the signals of its
+    /// host, because signals learn from attempts in the order of the log.
     #[cfg(feature = "journal")]
     pub(crate) fn observe_apart(&self, shared: &Self, attempt: &impl Observed, registry: &Registry) -> Option<Voice> {
         self.learn(shared, attempt, registry, Writers::One)
@@ -280,7 +289,7 @@ impl Evidence {
             &moved,
             |_| true,
             |entry, cell, role| {
-                // Which site a domain is of may have been known otherwise when the attempt was recorded.
+                // The domain may have belonged to another site when the attempt was recorded.
                 let writers = if role == Role::Site { Writers::Many } else { writers };
                 let is_late = is_foreign && cell.is_past(at);
                 if role == Role::Domain && showing.was_tagged() && !is_late {
@@ -291,7 +300,7 @@ impl Evidence {
                     if let Some(day) = Day::of(at, is_banned) {
                         entry.days.add(day);
                     }
-                    // A counter that seeds a hash; a stale value seeds it with the value before.
+                    // Relaxed: the counter seeds a hash, and a stale value gives the seed before.
                     writers.count(&entry.attempts);
                     if (is_banned || success) && !is_late {
                         entry.update_breaker(moved.fetcher, at, is_banned);
@@ -309,8 +318,8 @@ impl Evidence {
         voice
     }
 
-    /// As [`observe`](Self::observe), of what belongs to no one domain alone: neither the attempt's domain nor its site learns, nor do
-    /// tags, which speak of what a host showed before.
+    /// Learns from `attempt` only what belongs to no single domain. The attempt's domain and site learn nothing, and
+    /// neither do host signals, which concern what the host showed before.
     #[cfg(feature = "journal")]
     pub(crate) fn observe_general(&self, attempt: &impl Observed, registry: &Registry) {
         let Some(moved) = self.moved_by(attempt, registry) else { return };
@@ -323,9 +332,9 @@ impl Evidence {
         );
     }
 
-    /// Who is credited by an attempt that rendered a page and found no more text than the plain answer before it: the fetcher that had
-    /// brought that answer. Its attempt was recorded as a failure, and is turned into a success on this domain, path, suffix and
-    /// site.
+    /// Returns the credit for the fetcher whose response a later rendering proved complete: the attempt rendered a
+    /// short page and found no more text. The earlier attempt was recorded as a failure; the credit makes it a success
+    /// on this domain, path, suffix and site.
     fn credited(attempt: &impl Observed, registry: &Registry, moved: &Moved) -> Option<Moved> {
         let mut credited = None;
         attempt.each_heuristic(&mut |kind, value| {
@@ -338,8 +347,8 @@ impl Evidence {
         Some(Moved { fetcher, what, ..*moved })
     }
 
-    /// Reads a little of the entries of the domains (and sites) with these hashes, so that the processor fetches them from memory.
-    /// With many domains they are in no cache, and to ask for all of them at once takes the time of one.
+    /// Prefetches the entries of the domains (and sites) with these hashes into the processor's cache. With many
+    /// domains they are in no cache, and fetching all of them at once takes as long as fetching one.
     #[cfg(feature = "journal")]
     pub(crate) fn touch(&self, hashes: &[u64]) {
         let guard = self.guard();
@@ -365,7 +374,7 @@ impl Evidence {
         })
     }
 
-    /// Calls `f` with each cell that `attempt` moves and whose role `wants` it, made where there is none yet.
+    /// Calls `f` with each cell that `attempt` changes and whose role `wants` it. Creates missing cells.
     fn each_cell_of(
         &self,
         shared: &Self,
@@ -386,7 +395,7 @@ impl Evidence {
                 visit(shared.hint(hint), Level::Own, 0, Role::Plain);
             }
         }
-        // Domain, path and suffix are in one entry, which a map of many is slow to find.
+        // Domain, path and suffix share one entry, because looking up a large map is slow.
         let domain = domain_of(attempt);
         let own = domain.filter(|_| wants(Role::Domain)).map(|name| self.entry_or_new(Key::domain(name), at, &guard));
         if let Some(entry) = own {
@@ -394,7 +403,7 @@ impl Evidence {
         }
         let mut site = None;
         attempt.each_heuristic(&mut |kind, value| {
-            // Sections and suffixes of another domain than the attempt's, which only an import can have, teach nothing.
+            // Only an import can have sections and suffixes of another domain than the attempt's; they are ignored.
             let mut part = |level, role| {
                 if let (Some(entry), Some((of, part))) = (own, value.split_once('|'))
                     && domain == Some(of)
@@ -407,7 +416,7 @@ impl Evidence {
                 "domain_path" => part(Level::Path, Role::Path),
                 "domain_suffix" => part(Level::Suffix, Role::Suffix),
                 "site" => site = Some(value),
-                // What a host showed is kept in its entry and in the rows of tags.
+                // The host's entry and the signal rows hold these.
                 HOST_SHOWED | HOST_SHOWS => {}
                 _ if !wants(Role::Plain) => {}
                 _ => match shared.fixed(kind, value) {
@@ -418,7 +427,7 @@ impl Evidence {
                 },
             }
         });
-        // A site's weights are kept in two parts: those of the domain of its name, and those of its other domains.
+        // A site's weights are in two parts: those of the domain of its name, and those of its other domains.
         if let Some(site) = site.filter(|_| site != domain && wants(Role::Site)) {
             let key = Key::domain(site);
             visit(self.entry_or_new(key, at, &guard), Level::Site, 0, Role::Site);
@@ -428,7 +437,7 @@ impl Evidence {
         }
     }
 
-    /// The entry at a fixed place, for the few keys that have one.
+    /// Returns the statically allocated entry of the few keys that have one.
     fn fixed(&self, kind: &str, value: &str) -> Option<&Entry> {
         let shared = match kind {
             "domain" | "site" => None,
@@ -438,7 +447,7 @@ impl Evidence {
         shared.map(|shared| &**shared)
     }
 
-    /// The exact weights of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
+    /// Returns the exact weights of one heuristic and fetcher as of `now`, over files or pages. Source: `observe`.
     pub(crate) fn weights(
         &self,
         heuristic: (&str, &str),
@@ -458,7 +467,7 @@ impl Evidence {
         weights
     }
 
-    /// The entry and group that a heuristic's cells are in.
+    /// Returns the entry and group of a heuristic's cells.
     fn locate<'g>(
         &'g self,
         (kind, value): (&str, &str),

@@ -1,4 +1,6 @@
-//! A selector that remembers: opening a journal, learning what is in it, and recording into it from then on.
+//! Builder method that gives a selector a persistent journal.
+//!
+//! It opens the journal, loads what is in it and records into it from then on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,10 +9,10 @@ use super::{Journal, JournalOptions, OpenCheck, load};
 use crate::selector::SelectorBuilder;
 
 impl SelectorBuilder {
-    /// Keeps what is learned in the directory `dir`, which is made when there is none: [`build`](SelectorBuilder::build) opens the
-    /// journal there, learns everything in it, pauses of links and hosts included, and records from then on. Dropping the selector
-    /// writes and syncs what is left. For a journal with options, or to wait until attempts are on disk, open a [`Journal`] and
-    /// give it to [`sink`](SelectorBuilder::sink).
+    /// Persists evidence and pauses in the directory `dir`, which is created if it does not exist.
+    /// [`build`](SelectorBuilder::build) opens the journal there, loads all of it, including pauses of links and hosts,
+    /// and records from then on. Dropping the selector writes and syncs what is left. To open a journal with options,
+    /// or to wait until attempts are on disk, open a [`Journal`] and pass it to [`sink`](SelectorBuilder::sink).
     ///
     /// ```
     /// use fetchwise::Selector;
@@ -36,7 +38,7 @@ impl SelectorBuilder {
     pub fn journal(self, dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
         self.opened_by(move |selector| {
-            // Everything is replayed right after the open, which reads it all.
+            // `load` reads everything right after the open, so that the open need only check the tail.
             let (journal, _) = Journal::open(&dir, JournalOptions::default().check(OpenCheck::Tail))?;
             load(&dir, selector, selector.now())?;
             let journal = Arc::new(journal);

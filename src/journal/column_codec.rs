@@ -1,9 +1,11 @@
-//! Plain little-endian columns: what the sections of a snapshot are made of.
+//! Plain little-endian columns, which the sections of a snapshot consist of.
 //!
-//! Invariants: what was written reads back; any bytes read or are refused, and no more is allocated for them than they are long. Must
-//! not know what a column means.
+//! Invariants: a written column reads back unchanged. Any bytes decode or are rejected, and decoding allocates no more
+//! than their length.
+//!
+//! Must not know: what a column means.
 
-/// A section being written: the number of rows, then its columns, each at a multiple of 8.
+/// Section under construction: the number of rows, then the columns, each aligned to 8 bytes.
 pub(super) struct Columns {
     pub(super) bytes: Vec<u8>,
 }
@@ -30,7 +32,7 @@ impl Columns {
         self.pad();
     }
 
-    /// Lengths, the sum of them, then the bytes one behind the other.
+    /// Appends the lengths, their sum, then the concatenated bytes.
     pub(super) fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str> + Clone) {
         self.u32s(texts.clone().map(|text| text.len() as u32));
         self.u64s([texts.clone().map(|text| text.len() as u64).sum()]);
@@ -39,7 +41,7 @@ impl Columns {
     }
 }
 
-/// A section being read.
+/// Section that is being read.
 pub(super) struct Rows<'b> {
     pub(super) rows: usize,
     rest: &'b [u8],
@@ -49,7 +51,7 @@ impl<'b> Rows<'b> {
     pub(super) fn open(bytes: &'b [u8]) -> Option<Self> {
         let (rows, rest) = bytes.split_first_chunk()?;
         let rows = usize::try_from(u64::from_le_bytes(*rows)).ok()?;
-        // Each row takes at least one byte. A larger number of rows is refused before anything is allocated for it.
+        // Each row takes at least one byte. This rejects a larger number of rows before anything is allocated for it.
         (rows <= bytes.len()).then_some(Self { rows, rest })
     }
 
@@ -72,7 +74,7 @@ impl<'b> Rows<'b> {
 
     pub(super) fn texts(&mut self) -> Option<Vec<String>> {
         if self.rows == 0 && self.rest.is_empty() {
-            // A section that an older release did not write.
+            // An older release did not write this section.
             return Some(Vec::new());
         }
         let lens = self.u32s()?;
@@ -88,7 +90,7 @@ impl<'b> Rows<'b> {
         bytes.is_empty().then_some(texts)
     }
 
-    /// So many bytes, and the padding behind them.
+    /// Returns the next `len` bytes and skips their padding.
     fn take(&mut self, len: usize) -> Option<&'b [u8]> {
         let (taken, _) = self.rest.split_at_checked(len)?;
         self.rest = self.rest.get(len.checked_next_multiple_of(8)?..)?;

@@ -1,35 +1,37 @@
-//! What the journal holds, as the rest of the crate sees it.
+//! Entry types of the journal, as the rest of the crate uses them.
 //!
-//! Owns the entry types. Must not know how an entry becomes bytes: that is `schema`.
+//! Owns: the entry types.
+//!
+//! Must not know: how an entry becomes bytes, which `schema` does.
 
 use crate::backoff::LinkState;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::time::Timestamp;
 
-/// Something that was recorded.
+/// Recorded entry.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(clippy::large_enum_variant, reason = "nearly all entries are attempts, and each is handed on at once")]
 pub enum Entry {
     /// An attempt.
     Attempt(Attempt),
-    /// A link's state after a fetch.
+    /// State of a link after a fetch.
     Link(LinkEntry),
-    /// A host's pause.
+    /// Pause of a host.
     Host(HostEntry),
-    /// What analytics worked out about a heuristic.
+    /// Importance that analytics computed for a heuristic.
     Importance(ImportanceEntry),
-    /// What shall be forgotten.
+    /// Order to forget a domain or a link.
     Tombstone(Tombstone),
-    /// How fast a host may be asked.
+    /// Learned request rate of a host.
     Pace(PaceEntry),
-    /// A pause that an operator has ended before its time.
+    /// Pause that an operator ended early.
     Release(Release),
 }
 
 impl Entry {
-    /// The time that it bears.
+    /// Returns the time of the entry.
     pub fn at(&self) -> Timestamp {
         match self {
             Self::Attempt(attempt) => attempt.attempted_at,
@@ -43,101 +45,101 @@ impl Entry {
     }
 }
 
-/// A link's state as of a time.
+/// State of a link as of a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkEntry {
-    /// The link: the caller's name for it.
+    /// Link: the caller's id for it.
     pub link: String,
-    /// The domain of its URL.
+    /// Domain of the link's URL.
     pub domain: String,
-    /// Its state.
+    /// State of the link.
     pub state: LinkState,
-    /// When it came to be so.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
-/// A host's pause as of a time.
+/// Pause of a host as of a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostEntry {
-    /// The domain, as the heuristic has it.
+    /// Domain, as the heuristic has it.
     pub domain: String,
-    /// Until when it is paused; none lifts a pause.
+    /// End of the pause; `None` ends it at once.
     pub paused_until: Option<Timestamp>,
-    /// When it came to be so.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
-/// What is remembered of a host's pace, or of a site's or an address's, as of a time. What the bytes mean is `pace`'s to know.
+/// Persisted pace of a host, a site or an address as of a time. Only `pace` knows what the bytes mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaceEntry {
-    /// Whose it is: 0 a host's, 1 a site's, 2 an address's.
+    /// Level: 0 for a host, 1 for a site, 2 for an address.
     pub level: u8,
-    /// The host, the site or the address.
+    /// Host, site or address.
     pub name: String,
-    /// What is remembered.
+    /// Persisted state.
     pub state: [u8; 64],
-    /// Why it was recorded.
+    /// Reason for the record.
     pub cause: u8,
-    /// When it came to be so.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
-/// A heuristic's importance as of a time.
+/// Importance of a heuristic as of a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportanceEntry {
-    /// The heuristic's type.
+    /// Type of the heuristic.
     pub kind: String,
-    /// Its value; none for the whole type.
+    /// Value of the heuristic; `None` for the whole type.
     pub value: Option<String>,
-    /// From 0 to 1.
+    /// Importance, from 0 to 1.
     pub importance: f32,
-    /// When it was worked out.
+    /// Time of the computation.
     pub at: Timestamp,
 }
 
-/// Attempts, link and host states before this record are not to be known any more.
+/// Order to forget the attempts, link states and host states of a target before this record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
-    /// Whose.
+    /// Domain or link to forget.
     pub target: TombstoneTarget,
-    /// When it was asked for.
+    /// Time of the request.
     pub at: Timestamp,
 }
 
-/// An operator has ended a pause before its time: the host or link is not paused from here on.
+/// End of a pause by an operator: the host or link is not paused from here on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Whose.
+    /// Host or link whose pause ended.
     pub target: ReleaseTarget,
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
 }
 
-/// Whose pause is ended.
+/// Target whose pause ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseTarget {
-    /// That of a domain's host.
+    /// Host of a domain.
     Host(String),
-    /// That of a link.
+    /// Link.
     Link(String),
 }
 
-/// Whose attempts are forgotten.
+/// Target whose attempts are forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TombstoneTarget {
-    /// Those of a domain.
+    /// All attempts of a domain.
     Domain(String),
-    /// Those of a link.
+    /// All attempts of a link.
     Link(String),
 }
 
-/// The domain of a URL.
+/// Returns the domain of a URL.
 pub(super) fn domain_of_url(url: &str) -> Option<String> {
     let url = url::Url::parse(url).ok()?;
     Some(domain_of(url.host_str()?).to_owned())
 }
 
-/// Whether a link's state is more than that of one that was never seen.
+/// Returns whether a link's state differs from that of an unknown link.
 pub(super) fn is_at_risk(state: &LinkState) -> bool {
     state.risk_level > 0 || state.paused_until.is_some() || state.hint.is_some()
 }

@@ -1,6 +1,8 @@
-//! What can go wrong with a journal, told apart by what a caller has to do about it.
+//! Errors of the journal, grouped by what a caller has to do about them.
 //!
-//! Owns: the error type of the journal's boundary. Must not know: how any of it is found.
+//! Owns: the error type of the journal's boundary.
+//!
+//! Must not know: how errors are detected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,15 +13,15 @@ use fetchwise_log::{AppendError, Error as LogError};
 use super::schema::SchemaError;
 use fetchwise_types::attempt::bounds::Unrecordable;
 
-/// What does not bear out a clock that is far ahead of a log.
+/// Observation that contradicts a clock which is far ahead of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClockWitness {
     /// The file system's clock is far behind.
     FileSystem,
-    /// No file of the log has been written for longer than a log is taken for an idle one.
+    /// No file of the log has been written for longer than an idle log would explain.
     Idle {
-        /// Which is so long.
+        /// Days without a write.
         days: u64,
     },
 }
@@ -33,52 +35,52 @@ impl fmt::Display for ClockWitness {
     }
 }
 
-/// Why the journal cannot be written or read.
+/// Error of a journal that cannot be written or read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The log says no: locked, damaged, of a newer format, or the system failed it.
+    /// The log failed: it is locked, damaged, of a newer format, or the system reported an I/O error.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A record whose bytes are whole does not hold what this release can read.
+    /// The bytes of a record are intact, but this release cannot read what they hold.
     #[error("record {seq} of the log: {source}")]
     Record {
-        /// Its sequence number.
+        /// Sequence number of the record.
         seq: u64,
-        /// What is wrong with it.
+        /// Schema error.
         source: Arc<SchemaError>,
     },
-    /// A snapshot whose bytes are whole does not hold what this release can read.
+    /// The bytes of a snapshot are intact, but this release cannot read what they hold.
     #[error("the snapshot {file}: {what}")]
     Snapshot {
-        /// The file.
+        /// File of the snapshot.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Problem that was found.
         what: &'static str,
     },
-    /// The newest record is so old, by a clock that nothing else bears out, that the clock is probably wrong, and with it what "too
-    /// old" means.
+    /// The newest record is so old by an unconfirmed clock that the clock is probably wrong. Then the retention period
+    /// would be wrong, too.
     #[error("the newest record is {hours} hours old, and {witness}: has the clock jumped?")]
     ClockJump {
-        /// How old.
+        /// Age of the newest record in hours.
         hours: u64,
-        /// What does not bear it out.
+        /// Observation that contradicts the clock.
         witness: ClockWitness,
     },
-    /// An attempt says nothing that could be recorded.
+    /// An attempt holds nothing that could be recorded.
     #[error("cannot be recorded: {0}")]
     Unrecordable(#[from] Unrecordable),
-    /// An entry cannot be encoded: it is too large.
+    /// An entry is too large to be encoded.
     #[error("cannot be recorded: {0}")]
     Encode(Arc<SchemaError>),
-    /// The log did not take an entry.
+    /// The log did not accept an entry.
     #[error(transparent)]
     Append(#[from] AppendError),
 }
 
 impl JournalError {
-    /// True when trying again without doing something about it is useless: locked, damaged, of a newer format. Commands end
-    /// with exit code 3.
+    /// Returns whether retrying is useless until somebody fixes the cause: locked, damaged, of a newer format. Commands
+    /// end with exit code 3.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Log(error) => error.is_refusal(),

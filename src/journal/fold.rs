@@ -1,7 +1,11 @@
-//! Folding records into evidence: what snapshots are taken of, and what a start goes on with.
+//! Fold of records into evidence, which snapshots are taken of and which a start continues.
 //!
-//! Owns: the fold. Invariants: records of one site are folded in order, by one thread; a fold goes on from where it stopped; what
-//! a tombstone covers is taken back from wherever it has gone. Must not know how a snapshot becomes bytes.
+//! Owns: the fold.
+//!
+//! Invariants: one thread folds the records of a site, in order. A fold continues where it stopped. Whatever a
+//! tombstone covers is retracted from all evidence that it entered.
+//!
+//! Must not know: how a snapshot becomes bytes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -25,41 +29,41 @@ use crate::selector::Selector;
 use fetchwise_types::registry::FETCHERS_MAX;
 use fetchwise_types::time::Timestamp;
 
-/// Threads of a fold; beyond these the one that reads and checks is what it waits for.
+/// Largest number of threads of a fold. With more, the single thread that reads and checks is the bottleneck.
 const THREADS_MAX: usize = 8;
 
-/// A fold under way: what it has learned besides evidence, which is in its selector.
+/// Fold in progress: everything that it has learned, except for evidence, which its selector holds.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
-    /// As in [`Start`], until it has been read.
+    /// Reader of the [`Start`], until it has been read.
     reader: Option<Reader>,
-    /// What the records up to here taught.
+    /// Last record that has been folded.
     pub(super) covers_seq: u64,
-    /// The time of the newest record.
+    /// Time of the newest record.
     pub(super) newest: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
-    /// The snapshot that it began with was taken by a release that knew nothing of days.
+    /// Set if the release that took the snapshot kept no daily counts.
     lacks_days: bool,
-    /// What bears a later time is left out, and it may begin behind records that are gone.
+    /// Entries with a later time are left out, and the fold may begin after records that are gone.
     past: Option<Timestamp>,
     is_past: bool,
-    /// Names of fetchers, in attempts that moved evidence or not.
+    /// Names of all fetchers, including those whose attempts moved no evidence.
     pub(super) fetchers: Vec<String>,
-    /// With the sequence numbers of their last records.
+    /// Last link states, with the sequence numbers of their records.
     pub(super) links: Last<String, LinkEntry>,
     pub(super) hosts: Last<String, HostEntry>,
     pub(super) importance: Last<(String, Option<String>), ImportanceEntry>,
     pub(super) paces: Last<(u8, String), PaceEntry>,
     pub(super) replayed: Replayed,
     pub(super) tally: Tally,
-    /// The snapshot that it began with has no tally.
+    /// Set if the snapshot has no outcome counts.
     lacks_tally: bool,
-    /// Whoever folds beside a running crawl does it with one thread, and rests.
+    /// Throttle of a fold that runs alongside a live crawl. Such a fold uses one thread and pauses now and then.
     pub(super) brake: Option<Arc<Brake>>,
 }
 
-/// The last of each, with its sequence number; 0 for what comes from a snapshot.
+/// Last value of each key, with its sequence number; 0 for values from a snapshot.
 pub(super) type Last<K, V> = HashMap<K, (u64, V)>;
 
 fn keep_last<K: Eq + Hash, V>(all: &mut Last<K, V>, key: K, seq: u64, value: V) {
@@ -73,7 +77,7 @@ fn keep_last<K: Eq + Hash, V>(all: &mut Last<K, V>, key: K, seq: u64, value: V) 
 }
 
 impl Fold {
-    /// Begins with a snapshot, or with nothing; `selector` learns what is in it.
+    /// Begins with a snapshot, or with nothing. Loads the snapshot into `selector`.
     pub(super) fn begin(start: Start, selector: &Selector) -> Self {
         let reader = start.reader;
         let Some(contents) = start.contents else { return Self { reader, ..Self::default() } };
@@ -102,12 +106,12 @@ impl Fold {
         }
     }
 
-    /// Looks at an earlier time, whose records may be gone in part: leaves out what came after `until`.
+    /// Restricts the fold to an earlier time, whose records may be gone in part. Leaves out everything after `until`.
     pub(super) fn look_at_the_past(&mut self, until: Option<Timestamp>) {
         (self.past, self.is_past) = (until, true);
     }
 
-    /// What it and its selector have learned, as a snapshot holds it.
+    /// Returns what the fold and its selector have learned, as a snapshot holds it.
     pub(super) fn contents(&self, selector: &Selector, now: Timestamp) -> Contents {
         let mut links: Vec<LinkEntry> = self.links.values().map(|(_, link)| link.clone()).collect();
         links.retain(|link| is_at_risk(&link.state));
@@ -134,7 +138,7 @@ impl Fold {
         }
     }
 
-    /// Goes on up to the record `upto`. What bears a time after `now` counts as of now.
+    /// Continues up to the record `upto`. Times after `now` count as `now`.
     pub(super) fn advance(
         &mut self,
         dir: &Path,
@@ -153,7 +157,7 @@ impl Fold {
         let mut stones = Vec::new();
         let mut torn = self.advance_once(dir, selector, upto, now, &mut stones, progress)?;
         if torn.is_some() && upto == u64::MAX {
-            // A writer that is alive will have finished its write by then. What a dead one left does not change.
+            // A live writer finishes its write within this time. The torn tail of a dead one stays.
             std::thread::sleep(SETTLE);
             torn = self.advance_once(dir, selector, upto, now, &mut stones, &mut |_| {})?;
         }
@@ -164,7 +168,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Forgets what tombstones cover that it did not come to.
+    /// Forgets what is covered by tombstones that the fold did not reach.
     pub(super) fn forget(
         &mut self,
         dir: &Path,
@@ -213,7 +217,7 @@ impl Fold {
         let ahead = |_: &Shard, keys: &[u64]| selector.expect(keys);
         let (shards, summary) = reader.for_each_sharded(self.covers_seq + 1, shards, ahead, take, progress)?;
         if brake.is_some_and(Brake::is_stopped) {
-            // Records were passed over: what is in here is of no use any more.
+            // The pass skipped records, so that this fold is useless from here on.
             return Err(LogError::Stopped.into());
         }
         if !summary.damage.is_empty() {
@@ -237,8 +241,8 @@ impl Fold {
         Ok(summary.torn)
     }
 
-    /// Counts the attempts of a snapshot that has not done so, as far as they are still there: one pass over the log, until the next
-    /// snapshot is taken.
+    /// Rebuilds the outcome counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
+    /// over the log at each start until the next snapshot.
     fn count_anew(&mut self, dir: &Path) -> Result<(), JournalError> {
         let covers_seq = self.covers_seq;
         let (mut tally, mut forgotten) = (Tally::default(), Forgotten::default());
@@ -256,8 +260,8 @@ impl Fold {
         Ok(())
     }
 
-    /// Ends the pauses that were begun before somebody ended them; a link's record may have been another thread's than that of its
-    /// release.
+    /// Ends the pauses that began before an operator ended them. The pause and its end may have been read by different
+    /// threads.
     fn release(&mut self, releases: &[(u64, ReleaseTarget)]) {
         for (seq, target) in releases {
             match target {
@@ -275,8 +279,8 @@ impl Fold {
         }
     }
 
-    /// Counts again what a snapshot lacks of days, from the attempts that are still there: two passes over the log, once, until the
-    /// next snapshot.
+    /// Rebuilds the daily counts that a snapshot lacks from the attempts that are still in the log. Costs two passes
+    /// over the log, once, until the next snapshot.
     fn count_days(&self, dir: &Path, selector: &Selector, now: Timestamp) -> Result<(), JournalError> {
         let covered = |seq: u64| seq <= self.covers_seq;
         let mut forgotten = Forgotten::default();
@@ -316,9 +320,9 @@ impl Fold {
         stones.extend(shard.stones);
     }
 
-    /// Takes back what the tombstones `new` cover. What they cover of a domain's own evidence went when the fold met them; its
-    /// share of evidence that domains have in common is found by reading its attempts again, as far as they are still there.
-    /// Those that an older tombstone covers, in the snapshot already, were taken back then.
+    /// Retracts what the tombstones `new` cover. The evidence of a forgotten domain was removed when the fold met its
+    /// tombstone. The domain's part of shared evidence is found by reading its attempts again, as far as they are still
+    /// there. Attempts that an older tombstone covers are not in the snapshot any more.
     fn take_back(
         &mut self,
         dir: &Path,
@@ -362,20 +366,20 @@ impl Fold {
         });
         self.hosts.retain(|domain, (seq, _)| !recent.covers_domain(*seq, Some(domain)));
         self.replayed.forgotten += (before - self.links.len() - self.hosts.len()) as u64;
-        // What a domain had in common with others stays: it is no more its own than evidence of suffixes is.
+        // Paces that a domain shares with others stay: they belong to it no more than evidence about suffixes does.
         self.paces.retain(|(level, name), (seq, _)| *level != 0 || !recent.covers_domain(*seq, Some(name)));
         Ok(())
     }
 }
 
-/// What one thread of a fold has seen.
+/// State of one thread of a fold.
 struct Shard {
-    /// What its attempts show of keys that the other threads' domains have too.
+    /// Evidence about keys that the domains of other threads share.
     shared: Evidence,
-    /// What bears a later time is left out.
+    /// Entries with a later time are left out.
     until: Option<Timestamp>,
-    /// What they say about the tags of their hosts. Tags remember the last attempts of all domains in order, so they wait for the other
-    /// threads'.
+    /// Host signals of the attempts, with their sequence numbers. Signals depend on the order of the attempts of all
+    /// domains, so they are applied when all threads are done.
     voices: Vec<(u64, Voice)>,
     last_seq: u64,
     newest: Timestamp,
@@ -436,7 +440,7 @@ impl Shard {
             return Ok(());
         }
         let entry = schema::decode(record.kind, record.schema, record.payload)?;
-        // What is forgotten stays so, whatever time is looked at.
+        // Forgotten entries stay forgotten, whatever time the fold is restricted to.
         if !matches!(entry, Entry::Tombstone(_)) && is_later(entry.at()) {
             return Ok(());
         }
@@ -464,7 +468,8 @@ impl Shard {
             }
             Entry::Tombstone(stone) => {
                 if let TombstoneTarget::Domain(domain) = &stone.target {
-                    // This thread folds all of the domain, in order: what comes later is learned anew.
+                    // This thread folds the whole domain, in order. It learns from the records after the tombstone
+                    // again.
                     selector.forget_domain(domain);
                 }
                 self.stones.push((seq, stone.target));
@@ -474,14 +479,14 @@ impl Shard {
     }
 }
 
-/// Remembers a fetcher's name.
+/// Adds a fetcher's name to `names`.
 pub(super) fn note(names: &mut Vec<String>, name: &str) {
     if names.len() < FETCHERS_MAX && !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
     }
 }
 
-/// How many threads fold.
+/// Returns the number of threads of a fold.
 pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
 }

@@ -1,19 +1,23 @@
-//! Entry points for a fuzzer: bytes in that a checksum has passed, no panic and no contradiction out.
+//! Fuzzing entry points of the decoders: any bytes in, no panic and no contradiction out.
 //!
-//! Owns: the way from any bytes to records and snapshots. Must not know: which fuzzer calls it.
+//! They stand for bytes that have passed a checksum.
+//!
+//! Owns: the way from any bytes to records and snapshots.
+//!
+//! Must not know: which fuzzer calls it.
 
 use rkyv::util::AlignedVec;
 
 use super::schema;
 use super::snapshot;
 use crate::evidence::Observed;
-use crate::selector::{Selector, Situation};
+use crate::selector::{Selector, SelectContext};
 use fetchwise_types::time::Timestamp;
 use schema::Clamped;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// Takes `data` for a record: its first byte for the kind, the rest for its bytes, in each version that there is.
+/// Decodes `data` as a record in each version of the schema. The first byte is the kind, the rest the payload.
 pub fn decode_record(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else { return };
     let mut payload = AlignedVec::<16>::new();
@@ -37,11 +41,12 @@ fn decode_version(kind: u16, version: u16, payload: &[u8]) {
     let Ok(entry) = schema::decode(kind, version, payload) else { return };
     let Ok(encoded) = schema::encode(&entry) else { return };
     let again = schema::decode(encoded.kind, schema::version_of(encoded.kind), &encoded.payload);
-    // They are compared as text, because a NaN is not equal to itself.
+    // Compared as text, because a NaN is not equal to itself.
     assert_eq!(again.ok().map(|again| format!("{again:?}")), Some(format!("{entry:?}")));
 }
 
-/// Takes `data` for the sections of a snapshot: each a kind, a length in 8-byte words, and so many words.
+/// Decodes `data` as the sections of a snapshot. Each section is a kind, a length in 8-byte words, and that number of
+/// words.
 pub fn decode_snapshot(mut data: &[u8]) {
     let mut sections = Vec::new();
     while let [kind, words, rest @ ..] = data {
@@ -50,7 +55,7 @@ pub fn decode_snapshot(mut data: &[u8]) {
         data = rest;
     }
     let Some(mut contents) = snapshot::decode_sections(&sections, 1) else { return };
-    // One of an early release kept no days. What is written again has those that there are.
+    // The first releases kept no daily counts. Encoding writes whatever there is.
     contents.lacks_days = false;
     let encoded = contents.encode();
     let again: Vec<(u32, &[u8])> = encoded.iter().map(|(kind, bytes)| (*kind, bytes.as_slice())).collect();
@@ -58,7 +63,7 @@ pub fn decode_snapshot(mut data: &[u8]) {
     let selector = selector();
     selector.absorb(&contents.image);
     let url = url::Url::parse("https://example.org/a/b.pdf").ok();
-    let _ = url.map(|url| selector.select(&url, &Situation::first(NOW)));
+    let _ = url.map(|url| selector.select(&url, &SelectContext::first_attempt(NOW)));
     let _ = selector.image(NOW, &contents.image.fetchers);
 }
 

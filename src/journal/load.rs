@@ -1,7 +1,10 @@
-//! What the log teaches a new process: the newest good snapshot, and every record behind it.
+//! Restore of a selector from the log: the newest good snapshot, and every record after it.
 //!
-//! Owns: [`load`], and the look at the log that goes before it. Invariant: damage is never skipped in silence. Must not know how
-//! records are folded.
+//! Owns: [`load`], and the inspection of the log before it.
+//!
+//! Invariants: damage is never skipped silently.
+//!
+//! Must not know: how records are folded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -16,54 +19,54 @@ use super::fold::{Fold, note, threads};
 use super::read::{Replayed, pass, replay};
 use super::schema::{self, SchemaError};
 use crate::backoff::{LinkState, RISK_LEVEL_MAX, pause};
-use crate::journal::recovery_point::{Start, Started};
+use crate::journal::recovery_point::{Start, RecoveryPoint};
 use crate::selector::Selector;
 use fetchwise_pace::{Level, State};
 use fetchwise_types::time::Timestamp;
 
-/// What [`load`] brought back.
+/// Result of [`load`].
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Loaded {
-    /// Counts of what was read behind the snapshot.
+pub struct LoadReport {
+    /// Counts of the records read after the snapshot.
     pub replayed: Replayed,
-    /// The snapshot that it began with, if any.
-    pub snapshot: Option<Started>,
-    /// The state of every link that is at risk or was paused.
+    /// Snapshot that the load began with, if any.
+    pub snapshot: Option<RecoveryPoint>,
+    /// State of every link that is at risk or was paused.
     pub links: HashMap<String, LinkState>,
-    /// How often each host has been paused in a row.
+    /// Number of consecutive pauses of each host.
     pub host_levels: HashMap<String, u8>,
-    /// Until when each host is, or was, paused.
+    /// End of the current or last pause of each host.
     pub host_pauses: HashMap<String, Timestamp>,
-    /// What analytics last wrote back about heuristics.
+    /// Importance of heuristics that analytics last wrote back.
     pub importance: Vec<ImportanceEntry>,
-    /// Of an earlier time only: attempts before this were compacted away, and no snapshot is old enough to have what they taught, so
-    /// that it is missing. None when everything is there.
+    /// For a load of an earlier time: attempts before this were compacted away, and no snapshot is old enough to cover
+    /// them, so that their effect is missing. `None` if everything is there.
     pub missing_before: Option<Timestamp>,
 }
 
-/// What a first look at the log shows, before there is a selector.
+/// Result of a first inspection of the log, before there is a selector.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Survey {
+pub struct LogInfo {
     start: Start,
-    /// The fetchers of all attempts, in alphabetical order.
+    /// Fetchers of all attempts, in alphabetical order.
     pub fetchers: Vec<String>,
 }
 
-/// Looks through the log in `dir` for the names that a selector's candidates may need.
+/// Collects from the log in `dir` the names of fetchers that a selector's candidates may need.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn survey(dir: &Path) -> Result<Survey, JournalError> {
-    survey_showing(dir, &mut |_| {})
+pub fn survey(dir: &Path) -> Result<LogInfo, JournalError> {
+    inspect_with_progress(dir, &mut |_| {})
 }
 
-/// As [`survey`], telling `progress` how far it is.
+/// Collects the same and reports progress to `progress`.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Survey, JournalError> {
+pub fn inspect_with_progress(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<LogInfo, JournalError> {
     let start = Start::newest(dir)?;
     let mut names: BTreeSet<String> = start.contents.iter().flat_map(|c| c.image.fetchers.iter().cloned()).collect();
     let from = start.contents.as_ref().map_or(0, |contents| contents.covers_seq + 1);
@@ -79,13 +82,13 @@ pub fn survey_showing(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<
         }
         names.extend(shard.names);
     }
-    Ok(Survey { start, fetchers: names.into_iter().collect() })
+    Ok(LogInfo { start, fetchers: names.into_iter().collect() })
 }
 
-/// Importance by type and value; without a value that of the type.
+/// Importance by type and value. The entry without a value is that of the whole type.
 pub type Importances = HashMap<(String, Option<String>), f32>;
 
-/// The importance of each type and heuristic in `dir`, as it was written back last.
+/// Returns the last written importance of each type and heuristic in `dir`.
 ///
 /// # Errors
 /// As [`replay`].
@@ -120,8 +123,8 @@ impl Names {
     }
 }
 
-impl Survey {
-    /// As [`load`], without a further look at what this survey of `dir` has found.
+impl LogInfo {
+    /// Does the same as [`load`], and reuses what this inspection of `dir` has found.
     ///
     /// # Errors
     /// As [`replay`].
@@ -131,30 +134,31 @@ impl Survey {
         selector: &Selector,
         now: Timestamp,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Loaded, JournalError> {
+    ) -> Result<LoadReport, JournalError> {
         load_from(self.start, dir, selector, now, progress)
     }
 }
 
-/// Teaches `selector` everything in `dir`: evidence, and the pauses of hosts. What bears a time after `now` counts as of now.
-/// Nobody may record attempts in `selector` meanwhile: the threads of a load share nothing, so none of them waits for another.
+/// Loads everything in `dir` into `selector`: evidence, and the pauses of hosts. Times after `now` count as `now`. No
+/// attempts may be recorded in `selector` meanwhile: the threads of a load share nothing, so that none waits for
+/// another.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<Loaded, JournalError> {
-    load_showing(dir, selector, now, &mut |_| {})
+pub fn load(dir: &Path, selector: &Selector, now: Timestamp) -> Result<LoadReport, JournalError> {
+    load_with_progress(dir, selector, now, &mut |_| {})
 }
 
-/// As [`load`], telling `progress` how far it is.
+/// Does the same as [`load`] and reports progress to `progress`.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn load_showing(
+pub fn load_with_progress(
     dir: &Path,
     selector: &Selector,
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Loaded, JournalError> {
+) -> Result<LoadReport, JournalError> {
     load_from(Start::newest(dir)?, dir, selector, now, progress)
 }
 
@@ -164,13 +168,13 @@ fn load_from(
     selector: &Selector,
     now: Timestamp,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Loaded, JournalError> {
+) -> Result<LoadReport, JournalError> {
     let started = start.started.clone();
     let mut fold = Fold::begin(start, selector);
     fold.advance(dir, selector, u64::MAX, now, progress)?;
     if selector.policy_remembers() {
-        // A snapshot holds evidence, but not what a policy has remembered of attempts. So the policy is shown all attempts that are
-        // still in the log.
+        // A snapshot holds evidence, but not what a policy remembers of attempts. So the policy observes all attempts
+        // that are still in the log.
         replay(dir, |_, entry| {
             if let Entry::Attempt(mut attempt) = entry {
                 attempt.attempted_at = attempt.attempted_at.min(now);
@@ -186,16 +190,17 @@ fn load_from(
     Ok(loaded)
 }
 
-/// What a fold brings back, with the pauses of hosts set in `selector`.
-pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Started>, now: Timestamp) -> Loaded {
+/// Converts a fold into its report, and sets the pauses of hosts in `selector`.
+pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<RecoveryPoint>, now: Timestamp) -> LoadReport {
     let backoff = selector.backoff();
-    // Times in the future come from a wrong clock. They count as of now, and no pause may be longer than the settings allow.
-    let longest = backoff.retry_after_max.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
+    // Times in the future come from a wrong clock. They count as `now`, and no pause may be longer than the settings
+    // allow.
+    let longest = backoff.max_retry_after.max(pause(backoff.blocked_base.max(backoff.failed_base), RISK_LEVEL_MAX));
     let within = |until: Timestamp| until.min(now.saturating_add(longest));
     let mut links = HashMap::new();
     for (link, (_, LinkEntry { mut state, .. })) in fold.links {
         state.paused_until = state.paused_until.map(within);
-        // A link without risk is treated as one that was never seen, so it need not be kept.
+        // A link without risk is treated as an unknown one, so it need not be kept.
         if is_at_risk(&state) {
             links.insert(link, state);
         }
@@ -210,7 +215,7 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Star
     }
     if let Some(pace) = selector.pace() {
         for ((level, name), (_, entry)) in &fold.paces {
-            // A level that a newer release has made up is nobody's here.
+            // A newer release may have added a level that this one does not know.
             if let Some(level) = Level::from_repr(*level) {
                 pace.restore(level, name, &State(entry.state), now);
             }
@@ -221,10 +226,10 @@ pub(super) fn into_loaded(fold: Fold, selector: &Selector, snapshot: Option<Star
     for of in &importance {
         selector.set_importance(&of.kind, of.value.as_deref(), f64::from(of.importance));
     }
-    Loaded { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance, missing_before: None }
+    LoadReport { replayed: fold.replayed, snapshot, links, host_levels, host_pauses, importance, missing_before: None }
 }
 
-/// The level of a host after a pause of `paused`: it was `base * 2^level`, and the level rose after it.
+/// Returns the level of a host after a pause of `paused`. The pause was `base * 2^level`, and the level rose after it.
 fn level_after(paused: Duration, base: Duration) -> u8 {
     let times = (paused.as_millis() / base.as_millis().max(1)).max(1);
     (times.ilog2() as u8 + 1).min(RISK_LEVEL_MAX)

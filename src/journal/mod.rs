@@ -1,10 +1,15 @@
-//! The journal: attempts, pauses and what else must outlive the process, bound to the log.
+//! Journal: attempts, pauses and everything else that must outlive the process, bound to the log.
 //!
-//! Owns: writing entries ([`Journal`], a [`Sink`](crate::selector::Sink) of the selector), reading them back ([`replay`]), starting from what they
-//! taught ([`load`]), maintenance ([`maintain`]) and telling apart what a caller has to do about a failure. Invariant: what is
-//! read back is what was taken, in order, without what a tombstone covers; damage is never skipped in silence. Reading takes
-//! no lock and repairs nothing, so that commands work beside a running crawler. Must not know how bytes get to disk (that is
-//! `fetchwise-log`) nor what attempts teach.
+//! Reading takes no lock and repairs nothing, so that commands work alongside a running crawler.
+//!
+//! Owns: writing entries ([`Journal`], a [`Sink`](crate::selector::Sink) of the selector), reading them back
+//! ([`replay`]), rebuilding a selector from them ([`load`]), [maintenance], and errors grouped by what a caller has to
+//! do about them.
+//!
+//! Invariants: entries read back as they were accepted, in order, without those that a tombstone covers. Damage is
+//! never skipped silently.
+//!
+//! Must not know: how bytes get to disk, which `fetchwise-log` does, nor what attempts teach.
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
@@ -51,9 +56,9 @@ mod tests;
 mod tombstones;
 mod write;
 
-pub use crate::journal::point_in_time::{Moment, load_at};
-pub use crate::journal::query::{Ended, LookedBack, Order, Wanted, attempt, attempts, fetch_of};
-pub use crate::journal::recovery_point::Started;
+pub use crate::journal::point_in_time::{AsOf, load_at};
+pub use crate::journal::query::{OutcomeFilter, QueryStats, Order, AttemptQuery, attempt, attempts, fetch_of};
+pub use crate::journal::recovery_point::RecoveryPoint;
 pub use entry::{
     Entry, HostEntry, ImportanceEntry, LinkEntry, PaceEntry, Release, ReleaseTarget, Tombstone, TombstoneTarget,
 };
@@ -62,7 +67,7 @@ pub use fetchwise_log::{
     Acknowledgement, AppendError, Damage, Durability, Error as LogError, Health, Lost, Metrics, OnFull, OpenCheck,
     Progress, Recovery, SEGMENT_BYTES_DEFAULT, Ticket, TornTail, UnknownName, WaitError,
 };
-pub use load::{Importances, Loaded, Survey, importances, load, load_showing, survey, survey_showing};
+pub use load::{Importances, LoadReport, LogInfo, importances, load, load_with_progress, survey, inspect_with_progress};
 pub use read::{Replayed, ids, replay};
 pub use schema::SchemaError;
 pub use write::{Journal, JournalOptions};

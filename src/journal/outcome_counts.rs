@@ -1,7 +1,9 @@
-//! How many attempts of each fetcher ended how: all that the log has taken, those that a compaction has dropped since included, and
-//! those that somebody wanted forgotten left out.
+//! Lifetime counts of attempts by fetcher and outcome.
 //!
-//! Must not know what attempts teach.
+//! They cover every attempt that the log accepted, including those that a compaction has dropped since. Forgotten
+//! attempts are not counted.
+//!
+//! Must not know: what attempts teach.
 
 use crate::metrics::recorder::outcomes::OUTCOMES;
 #[cfg(feature = "metrics")]
@@ -14,9 +16,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts so many more attempts of `fetcher` that ended so.
+    /// Counts `attempts` more attempts of `fetcher` with this outcome.
     pub(super) fn add(&mut self, fetcher: &str, outcome: usize, attempts: u64) {
-        // A fetcher without any has no row: what is written and read again is the same.
+        // A fetcher without attempts has no row, so that counts survive encoding and decoding unchanged.
         if attempts == 0 {
             return;
         }
@@ -29,7 +31,7 @@ impl Tally {
         *count = count.saturating_add(attempts);
     }
 
-    /// Counts one less.
+    /// Counts one attempt less.
     pub(super) fn take_back(&mut self, fetcher: &str, outcome: usize) {
         if let Some((_, counts)) = self.rows.iter_mut().find(|(name, _)| name == fetcher) {
             let count = &mut counts[outcome.min(OUTCOMES - 1)];
@@ -37,12 +39,12 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the counts of another thread.
     pub(super) fn merge(&mut self, other: &Self) {
         other.each(|fetcher, outcome, attempts| self.add(fetcher, outcome, attempts));
     }
 
-    /// Shows every count.
+    /// Calls `f` with every count above zero.
     pub(super) fn each<'t>(&'t self, mut show: impl FnMut(&'t str, usize, u64)) {
         for (fetcher, counts) in &self.rows {
             for (outcome, attempts) in counts.iter().enumerate().filter(|(_, attempts)| **attempts > 0) {
@@ -51,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Tells the selector, whose counts go on from there.
+    /// Reports the counts to the selector, which continues from them.
     #[cfg(feature = "metrics")]
     pub(super) fn tell(&self, selector: &Selector) {
         self.each(|fetcher, outcome, attempts| selector.found(fetcher, outcome, attempts));

@@ -25,7 +25,7 @@ use fetchwise_types::time::Timestamp;
 /// Which attempts are wanted: those that fit everything that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Wanted {
+pub struct AttemptQuery {
     /// The attempt with this id.
     pub id: Option<Uuid>,
     /// At this URL, as attempts have it: without user info and fragment.
@@ -39,13 +39,13 @@ pub struct Wanted {
     /// Made then or earlier.
     pub until: Option<Timestamp>,
     /// That ended in this way.
-    pub ended: Option<Ended>,
+    pub ended: Option<OutcomeFilter>,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum OutcomeFilter {
     /// With content.
     Content,
     /// Without.
@@ -69,7 +69,7 @@ pub enum Order {
 /// What a look back took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LookedBack {
+pub struct QueryStats {
     /// Attempts shown.
     pub shown: u64,
     /// Segments that the log has, and those that were read.
@@ -82,7 +82,7 @@ pub struct LookedBack {
     pub torn_tail: Option<TornTail>,
 }
 
-impl Wanted {
+impl AttemptQuery {
     /// Whether any time that is wanted may be compacted away.
     pub fn reaches_before(&self, cutoff: Timestamp) -> bool {
         self.since.is_none_or(|since| since < cutoff)
@@ -113,10 +113,10 @@ impl Wanted {
         Ok(fits
             && match &self.ended {
                 None => true,
-                Some(Ended::Content) => view.is_success(),
-                Some(Ended::Failed) => !view.is_success(),
-                Some(Ended::Blocked) => view.is_banned(),
-                Some(Ended::Error(name)) => {
+                Some(OutcomeFilter::Content) => view.is_success(),
+                Some(OutcomeFilter::Failed) => !view.is_success(),
+                Some(OutcomeFilter::Blocked) => view.is_banned(),
+                Some(OutcomeFilter::Error(name)) => {
                     decode(record)?.and_then(|attempt| attempt.error_type).is_some_and(|error| error.name() == name)
                 }
             })
@@ -166,13 +166,13 @@ impl Held {
 /// As [`replay`](super::replay): damage in what was read is reported after everything readable was shown.
 pub fn attempts(
     dir: &Path,
-    wanted: &Wanted,
+    wanted: &AttemptQuery,
     order: Order,
     limit: Option<u64>,
     mut f: impl FnMut(u64, Attempt) -> ControlFlow<()>,
-) -> Result<LookedBack, JournalError> {
+) -> Result<QueryStats, JournalError> {
     let mut look =
-        Look { wanted, limit: limit.unwrap_or(u64::MAX), next: None, found: LookedBack::default(), damage: Vec::new() };
+        Look { wanted, limit: limit.unwrap_or(u64::MAX), next: None, found: QueryStats::default(), damage: Vec::new() };
     let mut reopenings = 0;
     loop {
         let reader = open(dir)?;
@@ -200,11 +200,11 @@ pub fn attempts(
 
 /// A look back under way.
 struct Look<'w> {
-    wanted: &'w Wanted,
+    wanted: &'w AttemptQuery,
     limit: u64,
     /// The last record that was shown.
     next: Option<u64>,
-    found: LookedBack,
+    found: QueryStats,
     damage: Vec<Damage>,
 }
 
@@ -381,18 +381,18 @@ fn keep(held: &mut VecDeque<Held>, room: usize, seq: u64, record: &RecordRef<'_>
 /// As [`attempts`].
 pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalError> {
     let mut found = None;
-    let mut look = |wanted: &Wanted| {
+    let mut look = |wanted: &AttemptQuery| {
         attempts(dir, wanted, Order::NewestFirst, Some(1), |seq, attempt| {
             found = Some((seq, attempt));
             ControlFlow::Break(())
         })
         .map(|_| found.is_some())
     };
-    let by_id = Wanted { id: Some(id), ..Wanted::default() };
+    let by_id = AttemptQuery { id: Some(id), ..AttemptQuery::default() };
     let near = id.get_timestamp().map(|at| at.to_unix()).and_then(|(seconds, _)| i64::try_from(seconds).ok());
     if let Some(seconds) = near {
         let at = |seconds: i64| Some(Timestamp::from_millis(seconds.saturating_mul(1000)));
-        let wanted = Wanted { since: at(seconds - NEAR_S), until: at(seconds + NEAR_S), ..by_id.clone() };
+        let wanted = AttemptQuery { since: at(seconds - NEAR_S), until: at(seconds + NEAR_S), ..by_id.clone() };
         if look(&wanted)? {
             return Ok(found);
         }
@@ -413,12 +413,12 @@ pub fn fetch_of(dir: &Path, of: &(u64, Attempt)) -> Result<Vec<(u64, Attempt)>, 
     let (own, attempt) = of;
     let day = 86_400_000;
     let at = attempt.attempted_at.as_millis();
-    let wanted = Wanted {
+    let wanted = AttemptQuery {
         link: Some(attempt.link.clone()),
         domain: attempt.heuristic("domain").map(str::to_owned),
         since: Some(Timestamp::from_millis(at.saturating_sub(day))),
         until: Some(Timestamp::from_millis(at.saturating_add(day))),
-        ..Wanted::default()
+        ..AttemptQuery::default()
     };
     let mut fetch: Vec<(u64, Attempt)> = Vec::new();
     attempts(dir, &wanted, Order::OldestFirst, None, |seq, attempt| {

@@ -1,7 +1,10 @@
-//! Reading the raw records: in order, without what a tombstone covers, beside a running writer.
+//! Passes over the raw records of a log, in order, alongside a running writer.
 //!
-//! Owns: passes over the log, and what to do when a compaction or a living writer moves it meanwhile. Invariant: damage is never
-//! skipped in silence. Must not know what attempts teach.
+//! Owns: passes over the log, and the retries when a compaction or a live writer changes it meanwhile.
+//!
+//! Invariants: damage is never skipped silently. Entries that a tombstone covers are left out.
+//!
+//! Must not know: what attempts teach.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +18,12 @@ use super::error::JournalError;
 use super::schema::{self, SchemaError};
 use crate::journal::tombstones::Forgotten;
 
-/// How long a torn tail is given to turn out as the unfinished write of a living writer.
+/// Time after which a torn tail is no longer taken for the unfinished write of a live writer.
 pub(super) const SETTLE: Duration = Duration::from_millis(25);
-/// How often a reader that compaction took a file away from starts anew.
+/// Number of times that a reader starts again after a compaction removed a file that it was reading.
 pub(super) const REOPENINGS_MAX: u32 = 8;
 
-/// What a pass over the log found.
+/// Result of a pass over the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replayed {
@@ -30,16 +33,16 @@ pub struct Replayed {
     pub entries: u64,
     /// Attempts and other entries that a tombstone covers.
     pub forgotten: u64,
-    /// Present when the last writer died in the middle of a write. Nothing that was acknowledged is missing.
+    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is missing.
     pub torn_tail: Option<TornTail>,
 }
 
-/// Shows every entry in `dir` to `f`, in order, those that a tombstone covers left out. A directory that does not exist is
-/// an empty journal.
+/// Calls `f` with every entry in `dir`, in order, without those that a tombstone covers. A directory that does not
+/// exist is an empty journal.
 ///
 /// # Errors
-/// [`JournalError::is_refusal`] when the log is damaged (reported after everything readable was shown) or newer than this
-/// release.
+/// [`JournalError::is_refusal`] when the log is damaged (reported after `f` received everything readable) or newer than
+/// this release.
 pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, JournalError> {
     let forgotten = tombstones(dir, &mut |_| {})?;
     let mut found = Replayed::default();
@@ -57,7 +60,7 @@ pub fn replay(dir: &Path, mut f: impl FnMut(u64, Entry)) -> Result<Replayed, Jou
     Ok(Replayed { torn_tail, ..found })
 }
 
-/// Every tombstone there is. Shows each attempt's place in the log to `f` on the way.
+/// Returns all tombstones. Calls `f` with the sequence number of each attempt on the way.
 pub(super) fn tombstones(dir: &Path, f: &mut dyn FnMut(u64)) -> Result<Forgotten, JournalError> {
     let mut forgotten = Forgotten::default();
     pass(dir, |seq, record| {
@@ -70,7 +73,7 @@ pub(super) fn tombstones(dir: &Path, f: &mut dyn FnMut(u64)) -> Result<Forgotten
     Ok(forgotten)
 }
 
-/// Shows the id of every attempt in `dir` to `f`.
+/// Calls `f` with the id of every attempt in `dir`.
 ///
 /// # Errors
 /// As [`replay`].
@@ -84,7 +87,7 @@ pub fn ids(dir: &Path, mut f: impl FnMut(Uuid)) -> Result<(), JournalError> {
     .map(|_| ())
 }
 
-/// One pass over all records. Says how the log ended.
+/// Passes over all records once. Returns the torn tail, if there is one.
 pub(super) fn pass(
     dir: &Path,
     mut f: impl FnMut(u64, RecordRef<'_>) -> Result<(), SchemaError>,
@@ -116,13 +119,13 @@ pub(super) fn pass(
         if summary.torn.is_none() || settled {
             return Ok(summary.torn);
         }
-        // A writer that is alive will have finished its write by then. What a dead one left does not change.
+        // A live writer finishes its write within this time. The torn tail of a dead one stays.
         std::thread::sleep(SETTLE);
         settled = true;
     }
 }
 
-/// A reader of segments that this release can read.
+/// Returns a reader, after it has checked that this release can read the segments.
 pub(super) fn open(dir: &Path) -> Result<Reader, JournalError> {
     let reader = Reader::open(dir)?;
     reader.check_fingerprints(&schema::readable())?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::backoff::LinkState;
 use crate::selector::Selector;
-use crate::selector::Situation;
+use crate::selector::SelectContext;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::heuristic::url::ContentKind;
@@ -46,7 +46,7 @@ fn a_second_start_knows_what_the_first_learned() {
     let weights = again.weights(("domain", "e.org"), ContentKind::Page, "mine", minutes(500));
     assert_eq!(weights.attempts, 100);
     let url = url::Url::parse("https://e.org/s1/new").unwrap();
-    let take = again.select(&url, &Situation::first(minutes(500))).unwrap().taken().unwrap();
+    let take = again.select(&url, &SelectContext::first_attempt(minutes(500))).unwrap().selected().unwrap();
     assert!(take.confidence > 0.5, "{take:?}");
     assert_eq!(survey(dir.path()).unwrap().fetchers, ["mine", "playwright"]);
 }
@@ -255,7 +255,7 @@ fn paced() -> Selector {
 
 #[test]
 fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_on_request() {
-    use fetchwise_pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Scope};
+    use fetchwise_pace::{Admit, Response, Cost, Done, Signal, Level, Pace, PaceSettings, Scope};
 
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
@@ -269,11 +269,11 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
                 match pace.admit(Scope::host(host), Cost::Plain, now) {
                     Admit::Go(permit) => break permit,
                     Admit::Wait(until) => now = until,
-                    Admit::Full => panic!("nothing is under way"),
+                    Admit::AtCapacity => panic!("nothing is under way"),
                 }
             };
-            let heard = if request == 39 { Heard::Limited } else { Heard::Content };
-            let done = pace.done(permit, &Answer::new(heard, fetcher), now);
+            let heard = if request == 39 { Signal::Limited } else { Signal::Content };
+            let done = pace.done(permit, &Response::new(heard, fetcher), now);
             assert_eq!(request == 39, matches!(done, Done::Event { .. }));
         }
     }
@@ -458,10 +458,10 @@ fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log
         ((rate.attempts, rate.banned), again.ban_rates_since())
     };
     assert_eq!(ask(), ((30, 7), None));
-    assert!(maintenance::is_outdated(dir.path()).unwrap());
+    assert!(maintenance::needs_snapshot(dir.path()).unwrap());
     let taken = maintenance::snapshot(dir.path(), &selector(), now, &mut |_, _| {}).unwrap();
     assert!(taken.file.is_some(), "what it lacked is worth a new one");
-    assert!(!maintenance::is_outdated(dir.path()).unwrap());
+    assert!(!maintenance::needs_snapshot(dir.path()).unwrap());
     assert_eq!(ask(), ((30, 7), None));
 }
 
@@ -641,32 +641,32 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
         load(other.path(), &then, minutes(until)).unwrap();
         then.image(minutes(until), &[])
     };
-    let (seen, loaded, then) = image(Moment::At(minutes(45)), minutes(45));
+    let (seen, loaded, then) = image(AsOf::At(minutes(45)), minutes(45));
     assert_eq!(seen.difference(&ends(45)), None);
     assert_eq!(seen.days, ends(45).days);
     assert_eq!((loaded.replayed.attempts, loaded.missing_before), (46, None));
     assert_eq!(then.paused_hosts(minutes(45)).len(), 1, "as it was then");
-    assert!(image(Moment::At(minutes(55)), minutes(55)).2.paused_hosts(minutes(55)).is_empty());
+    assert!(image(AsOf::At(minutes(55)), minutes(55)).2.paused_hosts(minutes(55)).is_empty());
     // The 21st record is the attempt of minute 20.
-    assert_eq!(image(Moment::Before(21), minutes(20)).0.difference(&ends(19)), None);
+    assert_eq!(image(AsOf::Before(21), minutes(20)).0.difference(&ends(19)), None);
     // From a snapshot that is old enough, and not from one that is not.
     maintenance::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
-    let (seen, loaded, _) = image(Moment::At(minutes(45)), minutes(45));
+    let (seen, loaded, _) = image(AsOf::At(minutes(45)), minutes(45));
     assert_eq!((seen.difference(&ends(45)), loaded.snapshot), (None, None));
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
     journal.append_attempt(&attempt("https://s0.org/x", "mine", minutes(95)).delivered()).unwrap();
     journal.close().unwrap();
-    let (seen, loaded, _) = image(Moment::At(minutes(92)), minutes(92));
+    let (seen, loaded, _) = image(AsOf::At(minutes(92)), minutes(92));
     assert_eq!((seen.difference(&ends(92)), loaded.snapshot.map(|started| started.covers_seq)), (None, Some(92)));
 
     maintenance::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
-    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+    for (moment, now) in [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)] {
         let (seen, ..) = image(moment, minutes(now));
         // `ends` is made of what a replay still shows.
         assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
     }
     maintenance::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();
-    for (moment, now) in [(Moment::At(minutes(45)), 45), (Moment::Before(21), 19), (Moment::At(minutes(92)), 92)] {
+    for (moment, now) in [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)] {
         let (seen, ..) = image(moment, minutes(now));
         assert_eq!(seen.days, ends(now).days, "{moment:?}");
         assert!((seen.weight() - ends(now).weight()).abs() < 1e-9, "{moment:?}");

@@ -1,7 +1,8 @@
-//! What is forgotten: all tombstones of a log, and what they cover.
+//! Tombstones of a log, and what they cover.
 //!
-//! Owns: the rule that a tombstone covers what lies before it, and nothing that comes later. Must not know: where evidence of
-//! what it covers has gone.
+//! Owns: the rule that a tombstone covers everything before it and nothing after it.
+//!
+//! Must not know: where evidence of the covered entries is kept.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ fn keep_last(all: &mut HashMap<String, u64>, name: String, seq: u64) {
     *last = seq.max(*last);
 }
 
-/// All tombstones of a log: what lies before the last one of its target is forgotten.
+/// Set of the tombstones of a log. Everything before the last tombstone of a target is forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Forgotten {
     domains: HashMap<String, u64>,
@@ -24,12 +25,12 @@ pub(super) struct Forgotten {
 }
 
 impl Forgotten {
-    /// Takes a tombstone with its sequence number.
+    /// Adds a tombstone with its sequence number.
     pub(super) fn add(&mut self, seq: u64, target: TombstoneTarget) {
         match target {
             TombstoneTarget::Domain(domain) => keep_last(&mut self.domains, domain, seq),
             TombstoneTarget::Link(link) => {
-                // Attempts are recorded under another spelling of some links than states are.
+                // Attempts record some links in another spelling than link states do.
                 let recorded = link_name(&link).into_owned();
                 keep_last(&mut self.links, recorded, seq);
                 keep_last(&mut self.links, link, seq);
@@ -37,7 +38,7 @@ impl Forgotten {
         }
     }
 
-    /// Whether the entry with the sequence number `seq` is forgotten.
+    /// Returns whether the entry with the sequence number `seq` is forgotten.
     pub(super) fn covers(&self, seq: u64, entry: &Entry) -> bool {
         match entry {
             Entry::Attempt(attempt) => {
@@ -54,18 +55,18 @@ impl Forgotten {
         }
     }
 
-    /// Whether what the record `seq` says of `link` is forgotten.
+    /// Returns whether record `seq` about `link` is forgotten.
     pub(super) fn covers_link(&self, seq: u64, link: &str) -> bool {
         !self.links.is_empty() && self.links.get(link).is_some_and(|last| seq < *last)
     }
 
-    /// Whether what the record `seq` says of `domain` is forgotten.
+    /// Returns whether record `seq` about `domain` is forgotten.
     pub(super) fn covers_domain(&self, seq: u64, domain: Option<&str>) -> bool {
         let last = || self.domains.get(domain?);
         !self.domains.is_empty() && last().is_some_and(|last| seq < *last)
     }
 
-    /// What was forgotten after the record `seq`.
+    /// Returns the tombstones after the record `seq`.
     pub(super) fn after(&self, seq: u64) -> Vec<(u64, TombstoneTarget)> {
         let after = |(name, last): (&String, &u64)| (*last > seq).then(|| (*last, name.clone()));
         let domains = self.domains.iter().filter_map(after).map(|(at, name)| (at, TombstoneTarget::Domain(name)));
@@ -73,7 +74,7 @@ impl Forgotten {
         domains.chain(links).collect()
     }
 
-    /// Takes a record that is a tombstone.
+    /// Adds a record if it is a tombstone.
     pub(super) fn look(&mut self, seq: u64, record: &RecordRef<'_>) -> Result<(), SchemaError> {
         if record.kind == schema::kind::TOMBSTONE
             && let Entry::Tombstone(tombstone) = schema::decode(record.kind, record.schema, record.payload)?

@@ -18,7 +18,7 @@ use super::error::JournalError;
 use super::schema::{self, Encoded, SchemaError};
 use crate::backoff::LinkState;
 use crate::selector::{Released, Sink, SinkError};
-use fetchwise_pace::{Keep, Note};
+use fetchwise_pace::{PaceStore, PaceRecord};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
@@ -293,8 +293,8 @@ impl Sink for Journal {
     }
 }
 
-impl Keep for Journal {
-    fn keep(&self, note: &Note<'_>) {
+impl PaceStore for Journal {
+    fn keep(&self, note: &PaceRecord<'_>) {
         let (level, cause) = (note.level as u8, note.cause as u8);
         let entry = PaceEntry { level, name: note.name.to_owned(), state: note.state.0, cause, at: note.at };
         // As for pauses: the log says itself what it does not take, and memory has it all the same.

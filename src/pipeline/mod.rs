@@ -18,7 +18,7 @@ use fetchwise_fetchers::robots::{RobotsTxt, RobotsUse};
 use fetchwise_fetchers::store::Store;
 use fetchwise_types::decision::Source;
 use fetchwise_types::heuristic::Heuristic;
-use fetchwise_types::provenance::Elsewhere;
+use fetchwise_types::provenance::Provenance;
 use fetchwise_types::registry::{FetcherId, FetcherSet, canonical};
 use fetchwise_types::time::Timestamp;
 
@@ -85,7 +85,7 @@ pub struct Report {
     /// Bytes of the delivered body.
     pub bytes: u64,
     /// Who delivered in the site's place, and from when the copy is, where the site itself did not.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<Provenance>,
     /// How long it all took.
     pub duration: Duration,
     /// Where the body was stored.

@@ -18,7 +18,7 @@ use crate::visit::pace_permit::Place;
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
 use fetchwise_fetchers::robots::{BODY_MAX, READ_MAX, REDIRECTS_MAX, RobotsTxt, RobotsUse, Rules, location};
 use fetchwise_pace;
-use fetchwise_pace::{Cost, Done, Heard, RateLimit, Scope};
+use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::fetch_result::Outcome;
 use fetchwise_types::heuristic::url::domain_of;
@@ -115,7 +115,7 @@ async fn ask(
     if let (Some(delay), Some(pace)) = (rules.crawl_delay(), pipeline.selector.pace()) {
         let floor = pace.floor(Scope::host(domain), delay, now);
         if floor.is_cut && floor.is_new {
-            let most = Duration::from_secs_f64(pace.settings().crawl_delay_max_s);
+            let most = Duration::from_secs_f64(pace.settings().max_crawl_delay_s);
             *cut = Some(CrawlDelayCut { host: domain.into(), asked: delay, believed: most });
         }
     }
@@ -152,16 +152,16 @@ fn tell(
     let Some(fetcher) = selector.fetcher_id(robots.fetcher().name()) else { return };
     let (heard, headers) = match answer {
         Ok(response) => match response.status {
-            status @ (429 | 500..) => (Heard::of(&Outcome::Http(status), Some(status)), &response.headers),
-            _ => (Heard::Nothing, &response.headers),
+            status @ (429 | 500..) => (Signal::of(&Outcome::Http(status), Some(status)), &response.headers),
+            _ => (Signal::Nothing, &response.headers),
         },
-        Err(error) => (Heard::of(&Outcome::from(error.kind), error.status), &error.headers),
+        Err(error) => (Signal::of(&Outcome::from(error.kind), error.status), &error.headers),
     };
     let asked = header(headers, "retry-after").and_then(|value| retry_after(value, now));
-    let told = fetchwise_pace::Answer {
+    let told = fetchwise_pace::Response {
         retry_after: asked,
         policy: RateLimit::read(headers, now),
-        ..fetchwise_pace::Answer::new(heard, fetcher)
+        ..fetchwise_pace::Response::new(heard, fetcher)
     };
     if let Done::Event { hold_until, .. } = place.tell(&told, now) {
         selector.state().hosts.hold(selector, domain, Standing::Ordinary, hold_until, |until| {

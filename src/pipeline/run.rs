@@ -12,12 +12,12 @@ use super::wait::pause;
 use super::{Available, GRACE, Link, Pipeline, Report, robots};
 use crate::router::Mode;
 use crate::selector::Selector;
-use crate::visit::{End, Ended, Fetch, Step, Visit, Wait, Whom, Why};
+use crate::visit::{End, VisitOutcome, Fetch, Step, Visit, Wait, WaitScope, WaitReason};
 use fetchwise_fetchers::fetch::{FetchError, Limits, Request, Response};
 use fetchwise_fetchers::store::Delivered;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{ErrorType, stored_headers};
-use fetchwise_types::fetch_result::{Answer, Outcome};
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url as urls;
 use fetchwise_types::registry::canonical;
 use fetchwise_types::time::Timestamp;
@@ -182,13 +182,13 @@ fn limits(pipeline: &Pipeline, fetch: &Fetch<&Selector>) -> Limits {
 /// Whether a wait is sat out. A visit that has asked the host already is not begun anew for a short one.
 fn waits(pipeline: &Pipeline, visit: &Way<'_>, wait: &Wait) -> bool {
     let left = wait.until().since(pipeline.selector.now());
-    wait.why() != Why::Pace
+    wait.why() != WaitReason::Pace
         || left <= pipeline.wait_at_most
         || (visit.requests() > 0 || visit.redirects() > 0) && left <= HALF_WAY
 }
 
 /// Reads what came.
-fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> Answer {
+fn judge(pipeline: &Pipeline, response: &Response, url: &Url) -> FetchResult {
     let page = response.page(url);
     let mut answer = pipeline.detector.judge_with(&page, &pipeline.extractors).with_duration(response.duration);
     if response.truncated {
@@ -209,9 +209,9 @@ fn requests(response: &Response, url: &Url) -> Option<u16> {
 }
 
 /// What came of a request without a response.
-fn failed(error: FetchError) -> Answer {
+fn failed(error: FetchError) -> FetchResult {
     let outcome = if error.local { Outcome::Local } else { Outcome::from(error.kind) };
-    let mut answer = Answer::from(outcome).with_duration(error.duration).with_message(error.message);
+    let mut answer = FetchResult::from(outcome).with_duration(error.duration).with_message(error.message);
     answer.status = error.status;
     answer.headers = stored_headers(&error.headers);
     answer
@@ -219,14 +219,14 @@ fn failed(error: FetchError) -> Answer {
 
 fn report(pipeline: &Pipeline, end: End, bytes: u64) -> Report {
     let error_type = match &end.how {
-        Ended::Delivered => None,
-        Ended::Failed(ErrorType::Known(kind)) => Some(kind.name()),
-        Ended::Failed(_) => Some(ErrorKind::NetworkError.name()),
-        Ended::Paused { whom: Whom::Pace, .. } => Some(Report::PACED),
-        Ended::Paused { .. } => Some(Report::PAUSED),
-        Ended::NoRoute(_) => Some(Report::NO_ROUTE),
-        Ended::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
-        Ended::NoFetcher => Some(Report::NO_FETCHER),
+        VisitOutcome::Delivered => None,
+        VisitOutcome::Failed(ErrorType::Known(kind)) => Some(kind.name()),
+        VisitOutcome::Failed(_) => Some(ErrorKind::NetworkError.name()),
+        VisitOutcome::Paused { whom: WaitScope::Pace, .. } => Some(Report::PACED),
+        VisitOutcome::Paused { .. } => Some(Report::PAUSED),
+        VisitOutcome::NoRoute(_) => Some(Report::NO_ROUTE),
+        VisitOutcome::NoFetcherGetsPast { .. } => Some(Report::NO_FETCHER_GETS_PAST),
+        VisitOutcome::NoFetcher => Some(Report::NO_FETCHER),
     };
     let success = error_type.is_none();
     Report {

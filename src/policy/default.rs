@@ -1,7 +1,7 @@
 //! The policy `default` and its two variants: which candidate is taken by Weitzman's index, and when something else is tried.
 //!
 //! Its rules have names (eligibility, domain confidence, best index, last attempt, exploration, last-ditch try), under which
-//! `docs/how-it-decides.md` describes them. Must not read anything but the [`View`].
+//! `docs/concepts/decisions.md` describes them. Must not read anything but the [`View`].
 
 use std::cmp::Ordering;
 
@@ -126,7 +126,7 @@ fn best<'v, 'a: 'v>(
 
 /// Exploration: now and then a first attempt goes to a cheaper candidate, when that one looks best without this site's evidence.
 fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice> {
-    if view.behind_vendor && chosen.index <= -view.settings.value {
+    if view.behind_vendor && chosen.index <= -view.settings.page_value {
         return nobody_gets_past(view, chosen);
     }
     let cheaper = best(view.candidates.iter().filter(|c| !c.tried), |c| c.general_index)
@@ -142,7 +142,7 @@ fn first(view: &View<'_>, (chosen, rule): (&Scored<'_>, Rule)) -> Option<Choice>
 /// Giving up: behind this vendor nobody is worth even a first attempt. Now and then the best is tried all the same, since that is how it
 /// is learned when the vendor changes its mind.
 fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
-    let share = view.settings.try_all_the_same;
+    let share = view.settings.impassable_try_rate;
     (view.chance(purpose::ALL_THE_SAME) < share).then_some(Choice {
         fetcher: best.id,
         rule: Rule::TriedAllTheSame,
@@ -159,7 +159,7 @@ fn nobody_gets_past(view: &View<'_>, best: &Scored<'_>) -> Option<Choice> {
 /// banned.
 fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f64 {
     let settings = view.settings;
-    let least = settings.explore;
+    let least = settings.explore_rate;
     let days_since = |second: u32| (view.now.as_millis() as f64 / 1000.0 - f64::from(second)).max(0.0) / DAY_S;
     if least <= 0.0 || other.domain_newest_s == 0 || days_since(other.domain_newest_s) < LOOK_AGAIN_DAYS {
         return least;
@@ -168,12 +168,12 @@ fn explore_share(view: &View<'_>, chosen: &Scored<'_>, other: &Scored<'_>) -> f6
     let attempts: f64 = view.candidates.iter().map(|c| c.domain_attempts).sum();
     let saves = (other.general_index - chosen.index).max(0.0);
     let costs =
-        other.cost + (settings.blocked_cost + BLOCK_RISK) * other.block + other.spec.false_success * settings.value;
+        other.cost + (settings.blocked_cost + BLOCK_RISK) * other.block + other.spec.false_success * settings.page_value;
     if costs <= 0.0 {
-        return least.max(settings.explore_most);
+        return least.max(settings.max_explore_rate);
     }
-    let tries_a_day = settings.explore_rested * (attempts * saves / costs).sqrt();
-    least.max((tries_a_day * days_since(newest)).min(settings.explore_most))
+    let tries_a_day = settings.explore_stale_rate * (attempts * saves / costs).sqrt();
+    least.max((tries_a_day * days_since(newest)).min(settings.max_explore_rate))
 }
 
 /// After a failure: best index or last attempt while that is worth its cost, else now and then a last-ditch try.
@@ -184,7 +184,7 @@ fn later(view: &View<'_>) -> Option<Choice> {
     let worth_it = if view.is_last() {
         best(view.eligible(), |c| c.last_worth).filter(|c| c.last_worth > 0.0).map(|c| (c, Rule::LastAttempt))
     } else {
-        best(view.eligible(), |c| c.index).filter(|c| c.index > -view.settings.value).map(|c| (c, Rule::Index))
+        best(view.eligible(), |c| c.index).filter(|c| c.index > -view.settings.page_value).map(|c| (c, Rule::Index))
     };
     if let Some((chosen, rule)) = worth_it {
         return Some(Choice { fetcher: chosen.id, rule, propensity: 1.0 });
@@ -193,7 +193,7 @@ fn later(view: &View<'_>) -> Option<Choice> {
     if view.chance(purpose::LAST_DITCH) >= last_ditch {
         return None;
     }
-    let new_here = view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.value / 2.0);
+    let new_here = view.eligible().filter(|c| c.domain_attempts < NEW_ATTEMPTS && c.cost < view.settings.page_value / 2.0);
     let cheapest = best(new_here, |c| -c.cost)?;
     Some(Choice { fetcher: cheapest.id, rule: Rule::LastDitch, propensity: last_ditch })
 }

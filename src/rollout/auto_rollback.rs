@@ -1,6 +1,6 @@
 //! A guard over a selector that records: it counts what both arms come to, and takes learning out of service when it does harm.
 //!
-//! [`Watched`] sits between the selector and its journal, and adds attempts up where they have an arm; [`Guard::tick`], which whoever
+//! [`CountingSink`] sits between the selector and its journal, and adds attempts up where they have an arm; [`Guard::tick`], which whoever
 //! runs the crawler calls about once a second, does all the rest: it looks when a look is due, keeps what was found, and hears an
 //! operator's word from the file. Invariant: no attempt waits for a look. Must not know who runs it, nor print anything.
 
@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime};
 
 use super::RolloutError;
 use super::report::costs_of;
-use crate::ab_test::{Fold, GuardSettings, Window};
+use crate::ab_test::{Aggregate, GuardSettings, Window};
 use crate::backoff::LinkState;
 use crate::journal::{self, Entry};
 use crate::rollout::state_file::{FILE, Fallen, Kept, Stage};
-use crate::router::{FallBack, Mode};
+use crate::router::{Fallback, Mode};
 use crate::selector::{Released, Selector, Sink, SinkError};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::rfc3339;
@@ -31,13 +31,13 @@ const RETRY_MAX: Duration = Duration::from_secs(365 * 86_400);
 #[non_exhaustive]
 pub enum Event {
     /// Learning is out of service from now on.
-    FellBack(FallBack),
+    FellBack(Fallback),
     /// Learning is still out of service, as it was when the process ended.
-    StillFallen(FallBack),
+    StillFallen(Fallback),
     /// Somebody put learning back into service.
     Resumed,
     /// Learning gets another chance by itself, as the settings say.
-    Retried(FallBack),
+    Retried(Fallback),
     /// What has happened could not be kept: a restart will not know of it.
     NotKept(String),
 }
@@ -80,7 +80,7 @@ pub struct Guard {
 struct State {
     settings: GuardSettings,
     kept: Kept,
-    fold: Fold,
+    fold: Aggregate,
     /// When the file was written that `kept` is from.
     written: Option<SystemTime>,
     /// Whether attempts are added up.
@@ -100,7 +100,7 @@ impl Guard {
         settings: GuardSettings,
     ) -> Result<(Arc<Self>, Vec<Event>), RolloutError> {
         let kept = Kept::read(dir)?.unwrap_or_default();
-        let fold = Fold::new(Window::default(), costs_of(selector));
+        let fold = Aggregate::new(Window::default(), costs_of(selector));
         let written = written(dir);
         let state = State { settings, kept, fold, written, counts: false };
         let guard = Self { dir: dir.to_owned(), state: Mutex::new(state) };
@@ -110,8 +110,8 @@ impl Guard {
     }
 
     /// A sink that counts what goes through it to `sink`.
-    pub fn watched<S: Sink>(self: &Arc<Self>, sink: S) -> Watched<S> {
-        Watched { guard: Arc::clone(self), sink }
+    pub fn watched<S: Sink>(self: &Arc<Self>, sink: S) -> CountingSink<S> {
+        CountingSink { guard: Arc::clone(self), sink }
     }
 
     /// Other settings from now on.
@@ -129,7 +129,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`RolloutError`] when that does not outlive this process, in which learning is back all the same.
-    pub fn resume(&self, selector: &Selector) -> Result<Option<FallBack>, RolloutError> {
+    pub fn resume(&self, selector: &Selector) -> Result<Option<Fallback>, RolloutError> {
         let (mut state, now) = (self.lock(), selector.now());
         let lifted = state.kept.resume(now).map(|fallen| fallen.why());
         selector.resume();
@@ -189,7 +189,7 @@ impl Guard {
     fn look(
         &self,
         selector: &Selector,
-        fold: &Fold,
+        fold: &Aggregate,
         settings: &GuardSettings,
         now: Timestamp,
         events: &mut Vec<Event>,
@@ -202,7 +202,7 @@ impl Guard {
         if look.is_worse {
             let router = selector.router();
             let reason = look.to_string();
-            let why = FallBack { at: now, from: router.mode, split_share: router.split_share, reason };
+            let why = Fallback { at: now, from: router.mode, split_share: router.split_share, reason };
             state.kept.fallen_back = Some(Fallen::new(&why, look));
             state.kept.falls = state.kept.falls.saturating_add(1);
             state.counts = false;
@@ -323,12 +323,12 @@ fn written(dir: &Path) -> Option<SystemTime> {
 
 /// A sink whose attempts a [`Guard`] counts on their way.
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct CountingSink<S> {
     guard: Arc<Guard>,
     sink: S,
 }
 
-impl<S: Sink> Sink for Watched<S> {
+impl<S: Sink> Sink for CountingSink<S> {
     fn append(&self, attempt: &Attempt) -> Result<(), SinkError> {
         if attempt.arm.is_some() {
             self.guard.lock().count(attempt);

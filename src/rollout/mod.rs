@@ -10,9 +10,9 @@ mod state_file;
 #[cfg(test)]
 mod tests;
 
-pub use crate::rollout::auto_rollback::{Event, Guard, Watched};
+pub use crate::rollout::auto_rollback::{Event, Guard, CountingSink};
 pub use crate::rollout::state_file::{FILE, Fallen, Kept, KeptError, Stage};
-pub use report::{Rollout, RolloutFold, ShadowWorth, Worth, costs_of, read, window_of};
+pub use report::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, read, window_of};
 
 use crate::journal::JournalError;
 

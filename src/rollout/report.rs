@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::RolloutError;
-use crate::ab_test::{Agreement, Comparison, Fold, Look, Window};
+use crate::ab_test::{Agreement, Comparison, Aggregate, Look, Window};
 use crate::journal::{self, Entry};
 use crate::off_policy::{Estimate, Evaluation, OffPolicyEvaluator};
 use crate::rollout::state_file::{Fallen, Kept, Stage};
@@ -101,15 +101,15 @@ impl From<Evaluation> for ShadowWorth {
 
 /// Takes attempts one by one, oldest first, and then says what they come to.
 #[derive(Debug)]
-pub struct RolloutFold {
-    fold: Fold,
+pub struct RolloutSummary {
+    fold: Aggregate,
     shadow: Option<OffPolicyEvaluator>,
 }
 
-impl RolloutFold {
+impl RolloutSummary {
     /// No attempts yet. `costs` are those of fetchers; [`costs_of`] a selector will do.
     pub fn new(window: Window, costs: impl IntoIterator<Item = (String, f64)>) -> Self {
-        Self { fold: Fold::new(window, costs), shadow: None }
+        Self { fold: Aggregate::new(window, costs), shadow: None }
     }
 
     /// Works out, too, what learning would have been worth where the table served. `selector` must be without evidence and have the
@@ -178,7 +178,7 @@ pub fn read(
 ) -> Result<Rollout, RolloutError> {
     let kept = Kept::read(dir)?;
     let window = window.unwrap_or_else(|| window_of(kept.as_ref()));
-    let mut fold = RolloutFold::new(window, costs);
+    let mut fold = RolloutSummary::new(window, costs);
     if let Some(selector) = shadow {
         fold = fold.with_shadow(selector);
     }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::ab_test::{Look, Looks};
-use crate::router::{FallBack, Mode, Router};
+use crate::ab_test::{Look, InterimLooks};
+use crate::router::{Fallback, Mode, Router};
 use fetchwise_types::time::Timestamp;
 
 /// The file's name in the data directory.
@@ -113,7 +113,7 @@ pub struct Fallen {
 }
 
 impl Fallen {
-    pub(super) fn new(why: &FallBack, look: Look) -> Self {
+    pub(super) fn new(why: &Fallback, look: Look) -> Self {
         Self {
             at: why.at,
             from: why.from.name().to_owned(),
@@ -124,8 +124,8 @@ impl Fallen {
     }
 
     /// The same, as a selector takes it.
-    pub fn why(&self) -> FallBack {
-        FallBack {
+    pub fn why(&self) -> Fallback {
+        Fallback {
             at: self.at,
             from: self.from.parse().unwrap_or(Mode::Split),
             split_share: self.split_share,
@@ -144,7 +144,7 @@ pub struct Kept {
     pub stage: Option<Stage>,
     /// How often it was looked at it.
     #[serde(default)]
-    pub looks: Looks,
+    pub looks: InterimLooks,
     /// What the last look found.
     #[serde(default)]
     pub last_look: Option<Look>,
@@ -164,7 +164,7 @@ impl Default for Kept {
         Self {
             version: VERSION,
             stage: None,
-            looks: Looks::default(),
+            looks: InterimLooks::default(),
             last_look: None,
             fallen_back: None,
             falls: 0,
@@ -227,7 +227,7 @@ impl Kept {
         if let Some(stage) = &mut self.stage {
             stage.began = now;
         }
-        (self.looks, self.last_look) = (Looks::default(), None);
+        (self.looks, self.last_look) = (InterimLooks::default(), None);
     }
 }
 

@@ -22,7 +22,7 @@ impl Walk<'_> {
         here: &ShownHere<'_>,
         trace: &mut impl Trace,
     ) {
-        let weight = self.settings.tag_weight;
+        let weight = self.settings.host_signal_weight;
         if let Some((id, row)) = here.served {
             self.pull_by_row(candidates, row, weight, Some(id), false, trace);
         }

@@ -21,23 +21,23 @@ pub use importance::ImportanceUse;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// What a page is worth, in plain requests.
-    pub value: f64,
+    pub page_value: f64,
     /// What a blocked response costs on top of the request.
     pub blocked_cost: f64,
     /// How much of an estimate is doubted, φ in the formula: where one fetcher has failed, another one fails more often than its
     /// own success rate says.
-    pub phi: f64,
+    pub success_discount: f64,
     /// A fetcher is confident only above this confidence.
     pub min_confidence: f64,
     /// A fetcher is confident only with at least so many decayed attempts. The default is what five attempts of last week come to.
     pub min_sample: f64,
     /// The share of first attempts that explore; 0 switches exploration off.
-    pub explore: f64,
+    pub explore_rate: f64,
     /// How eagerly a cheaper fetcher that failed on a host is tried there again after a rest: how many times a day, where the
-    /// savings of a day would pay for one such try. 0 for no more than `explore`.
-    pub explore_rested: f64,
+    /// savings of a day would pay for one such try. 0 for no more than `explore_rate`.
+    pub explore_stale_rate: f64,
     /// The share of first attempts that explore at most, after a long rest.
-    pub explore_most: f64,
+    pub max_explore_rate: f64,
     /// The chance of one more try by a fetcher that is new on the domain, when about to give up.
     pub last_ditch: f64,
     /// Attempts for a URL in all; a transient failure's retry is not among them.
@@ -50,12 +50,12 @@ pub struct Settings {
     pub path_weight: f64,
     /// For how many attempts a fetcher's estimate counts against what the plain fetcher met on the same site. 0 leaves out what
     /// it met.
-    pub met_weight: f64,
+    pub plain_outcome_weight: f64,
     /// For how many attempts the estimate counts against what is known of other hosts that showed the same vendor or framework. 0
     /// leaves out what hosts showed, and nobody is given up before the first attempt.
-    pub tag_weight: f64,
+    pub host_signal_weight: f64,
     /// The share of first attempts that are made although everybody fails behind the host's vendor.
-    pub try_all_the_same: f64,
+    pub impassable_try_rate: f64,
     /// What recorded importance does to the evidence of general heuristics.
     pub importance: ImportanceUse,
 }
@@ -63,22 +63,22 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            value: 100.0,
+            page_value: 100.0,
             blocked_cost: 2.0,
-            phi: 0.1,
+            success_discount: 0.1,
             min_confidence: 0.6,
             min_sample: 4.5,
-            explore: 0.02,
-            explore_rested: 0.03,
-            explore_most: 0.2,
+            explore_rate: 0.02,
+            explore_stale_rate: 0.03,
+            max_explore_rate: 0.2,
             last_ditch: 0.2,
             max_attempts: 4,
             global_weight: 20.0,
             level_weight: 2.0,
             path_weight: 1.0,
-            met_weight: 0.5,
-            tag_weight: 5.0,
-            try_all_the_same: 0.05,
+            plain_outcome_weight: 0.5,
+            host_signal_weight: 5.0,
+            impassable_try_rate: 0.05,
             importance: ImportanceUse::Off,
         }
     }

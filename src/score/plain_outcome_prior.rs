@@ -25,7 +25,7 @@ impl Walk<'_> {
         is_walled: bool,
         trace: &mut impl Trace,
     ) {
-        let weight = self.settings.met_weight;
+        let weight = self.settings.plain_outcome_weight;
         let Some(entry) = entry.filter(|_| weight > 0.0) else { return };
         let Some(of_plain) = candidates.iter().find(|c| c.spec.class == Class::Plain) else { return };
         let (plain, turned_s) = (of_plain.id, of_plain.turned_s);

@@ -9,18 +9,18 @@ const CHANCE_MIN: f64 = 1e-6;
 /// The chance of success, lowered by the configured doubt.
 #[inline]
 pub(crate) fn doubted(success: f64, settings: &Settings) -> f64 {
-    ((success - settings.phi) / (1.0 - settings.phi)).max(CHANCE_MIN)
+    ((success - settings.success_discount) / (1.0 - settings.success_discount)).max(CHANCE_MIN)
 }
 
 /// What one try costs: the request, the expected cost of a block, and a charge for the chance that what looks like content is not.
 fn charge(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
-    cost + settings.blocked_cost * block + spec.false_success * (1.0 - success) * settings.value
+    cost + settings.blocked_cost * block + spec.false_success * (1.0 - success) * settings.page_value
 }
 
 /// Weitzman's index, for while more than one attempt is left: trying fetchers from the highest index down has the least expected
 /// cost until one succeeds.
 pub(crate) fn index(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
-    spec.quality * settings.value - expected_cost(spec, cost, success, block, settings)
+    spec.quality * settings.page_value - expected_cost(spec, cost, success, block, settings)
 }
 
 /// What a page costs on average when this fetcher is tried until it comes. The index is the page's worth less this.
@@ -30,7 +30,7 @@ pub(crate) fn expected_cost(spec: &FetcherSpec, cost: f64, success: f64, block: 
 
 /// The expected worth of the last attempt allowed.
 pub(crate) fn last_worth(spec: &FetcherSpec, cost: f64, success: f64, block: f64, settings: &Settings) -> f64 {
-    spec.quality * settings.value * doubted(success, settings) - charge(spec, cost, success, block, settings)
+    spec.quality * settings.page_value * doubted(success, settings) - charge(spec, cost, success, block, settings)
 }
 
 #[cfg(test)]

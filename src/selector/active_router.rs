@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use url::Url;
 
-use super::{Selector, Situation};
-use crate::router::{FallBack, Mode, RouteError, Routed, Router, RouterError};
+use super::{Selector, SelectContext};
+use crate::router::{Fallback, Mode, RouteError, Routed, Router, RouterError};
 use crate::selector::router_state::InForce;
 use crate::trace;
 
@@ -63,14 +63,14 @@ impl Selector {
     }
 
     /// Why learning is out of service, if it is.
-    pub fn fallen_back(&self) -> Option<Arc<FallBack>> {
+    pub fn fallen_back(&self) -> Option<Arc<Fallback>> {
         self.steering.now.load().fallen.clone()
     }
 
     /// Takes learning out of service: the table serves every domain that it knows, whatever the mode, until
     /// [`resume`](Self::resume). What learning would have taken is asked and recorded on. Without a table nothing changes, and it is
     /// remembered for when there is one.
-    pub fn fall_back(&self, why: FallBack) {
+    pub fn fall_back(&self, why: Fallback) {
         trace::fell_back(&why);
         let why = Arc::new(why);
         self.steering.change(|now| InForce { router: Arc::clone(&now.router), fallen: Some(Arc::clone(&why)) });
@@ -85,7 +85,7 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Router::decide`].
-    pub fn route(&self, url: &Url, situation: &Situation<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
+    pub fn route(&self, url: &Url, situation: &SelectContext<'_>, learning: Option<bool>) -> Result<Routed, RouteError> {
         let routed = self.route_uncounted(url, situation, learning)?;
         self.meter.decided(&routed.decision);
         Ok(routed)
@@ -95,7 +95,7 @@ impl Selector {
     pub(crate) fn route_uncounted(
         &self,
         url: &Url,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
         let now = self.steering.now.load();
@@ -122,12 +122,12 @@ mod tests {
 
     fn source(selector: &Selector, url: &str) -> (Mode, &'static str) {
         let url = Url::parse(url).unwrap();
-        let routed = selector.route(&url, &Situation::first(Timestamp::now()), None).unwrap();
-        (routed.arm, routed.decision.taken().unwrap().source.name())
+        let routed = selector.route(&url, &SelectContext::first_attempt(Timestamp::now()), None).unwrap();
+        (routed.arm, routed.decision.selected().unwrap().source.name())
     }
 
-    fn why() -> FallBack {
-        FallBack { at: Timestamp::now(), from: Mode::Split, split_share: 0.5, reason: "worse".to_owned() }
+    fn why() -> Fallback {
+        Fallback { at: Timestamp::now(), from: Mode::Split, split_share: 0.5, reason: "worse".to_owned() }
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(source(&selector, "http://a.org/"), (Mode::Legacy, "hard_coded"));
         assert_eq!(source(&selector, "http://other.org/").0, Mode::Learning, "better than not at all");
         let routed = |text: &str| {
-            selector.route(&Url::parse(text).unwrap(), &Situation::first(Timestamp::now()), None).unwrap().shadow
+            selector.route(&Url::parse(text).unwrap(), &SelectContext::first_attempt(Timestamp::now()), None).unwrap().shadow
         };
         assert!(routed("http://a.org/").is_some(), "what learning would take is asked on");
         selector.set_mode(Mode::Split).unwrap();

@@ -29,7 +29,7 @@ pub struct SelectorBuilder {
     settings: Settings,
     backoff: BackoffSettings,
     half_life_days: f64,
-    keys_max: Option<usize>,
+    max_keys: Option<usize>,
     suffixes: FileSuffixes,
     around: Timestamp,
     priors: Vec<Prior>,
@@ -63,7 +63,7 @@ impl Default for SelectorBuilder {
             settings: Settings::default(),
             backoff: BackoffSettings::default(),
             half_life_days: HALF_LIFE_DAYS_DEFAULT,
-            keys_max: None,
+            max_keys: None,
             suffixes: FileSuffixes::default(),
             around: Timestamp::now(),
             priors: Prior::built_in(),
@@ -111,8 +111,8 @@ impl SelectorBuilder {
     /// Bounds memory: beyond so many keys (domains, sites, suffixes ...) the least attempted go. Unbounded with none, and unless
     /// set.
     #[must_use]
-    pub fn keys_max(mut self, keys: impl Into<Option<usize>>) -> Self {
-        self.keys_max = keys.into().map(|keys| keys.max(1));
+    pub fn max_keys(mut self, keys: impl Into<Option<usize>>) -> Self {
+        self.max_keys = keys.into().map(|keys| keys.max(1));
         self
     }
 
@@ -218,7 +218,7 @@ impl SelectorBuilder {
             priors: Priors::new(&self.priors, &registry),
             prior_list: self.priors,
             importances: Importances::default(),
-            evidence: Evidence::new(decay, self.keys_max, self.suffixes),
+            evidence: Evidence::new(decay, self.max_keys, self.suffixes),
             meter: Meter::new(registry.candidates_len()),
             registry,
             settings: self.settings,

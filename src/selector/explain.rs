@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{Selector, Situation};
+use super::{Selector, SelectContext};
 use crate::backoff::LinkState;
 use crate::explain::{self, CandidateView, Counterfactual, Explanation, Steps};
 use crate::score::Settings;
@@ -15,19 +15,19 @@ impl Selector {
     ///
     /// # Errors
     /// As [`Selector::select`].
-    pub fn explain(&self, url: &Url, situation: &Situation<'_>) -> Result<Explanation, UrlError> {
+    pub fn explain(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Explanation, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         let mut steps = Steps::new(&self.registry, self.evidence.tags(), features.path_depth);
         let decision = self.decide(url, &features, situation, &mut candidates, &mut steps);
         let link = LinkState { paused_until: None, ..situation.link };
-        let awake = Situation { link, host_trial: true, ..*situation };
+        let awake = SelectContext { link, host_trial: true, ..*situation };
         let awake_decision = match decision {
             // What it would be without the pause is what one wants to know.
             Decision::Paused { .. } => self.decide(url, &features, &awake, &mut candidates, &mut steps),
             other => other,
         };
-        let taken = awake_decision.taken();
+        let taken = awake_decision.selected();
         let deciding = taken
             .and_then(|take| explain::deciding(&steps.steps, &candidates, take.fetcher, take.rule, &self.settings));
         let alternative =
@@ -42,8 +42,8 @@ impl Selector {
     }
 
     /// What would be decided if nothing were known of the URL's site, domain and section; without exploration.
-    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &Situation<'_>) -> Counterfactual {
-        let settings = Settings { explore: 0.0, last_ditch: 0.0, ..self.settings.clone() };
+    fn without_domain(&self, url: &Url, features: &UrlFeatures<'_>, situation: &SelectContext<'_>) -> Counterfactual {
+        let settings = Settings { explore_rate: 0.0, last_ditch: 0.0, ..self.settings.clone() };
         let mut candidates = Candidates::new();
         let guard = self.evidence.guard();
         self.enlist(&mut candidates, None, situation);
@@ -52,7 +52,7 @@ impl Selector {
         let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
         walk.run(&mut candidates, beside, situation.hint, None, &mut NoTrace);
         let decision = self.choose(url, &candidates, &settings, (0, false), situation);
-        let taken = decision.taken().and_then(|take| candidates.get(take.fetcher.index()));
+        let taken = decision.selected().and_then(|take| candidates.get(take.fetcher.index()));
         Counterfactual::WithoutDomain { decision, candidate: taken.map(|c| CandidateView::of(c, &settings)) }
     }
 }

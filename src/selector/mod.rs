@@ -22,7 +22,7 @@ use crate::state::State;
 use crate::trace::Span;
 use fetchwise_pace::Pace;
 use fetchwise_types::attempt::{Attempt, Hint, Tag};
-use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::heuristic::url::{ContentKind, UrlError, UrlFeatures, identity, is_of_url};
 use fetchwise_types::heuristic::{HOST_SHOWED, HOST_SHOWS, Heuristic, UrlExtractor};
 use fetchwise_types::registry::{FetcherId, FetcherSet, FetcherSpec, PROBE_FETCHER, Registry};
@@ -53,7 +53,7 @@ pub use sink::{Released, Sink, SinkError};
 
 /// What a decision depends on beside the URL.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Situation<'k> {
+pub struct SelectContext<'k> {
     /// The time of the decision.
     pub now: Timestamp,
     /// The link's state; the default for a crawler that keeps none.
@@ -83,11 +83,11 @@ pub struct VisitSettings {
     /// Redirects followed, those written in HTML among them.
     pub redirects_max: u32,
     /// So often a failure that may pass is tried again by the same fetcher, outside the attempts that are allowed.
-    pub retries_max: u32,
+    pub max_retries: u32,
     /// After so many time-outs the visit ends, whoever had them.
-    pub timeouts_max: u32,
+    pub max_timeouts: u32,
     /// So often the same is tried again while this machine is at its limits, before the visit ends as a local fault.
-    pub local_faults_max: u32,
+    pub max_local_faults: u32,
     /// Whether another fetcher is tried after a block; if not, a block ends the visit at once.
     pub escalate_after_block: bool,
 }
@@ -98,17 +98,17 @@ impl Default for VisitSettings {
             deadline: Duration::from_secs(30),
             probe_deadline: Duration::from_secs(3),
             redirects_max: 10,
-            retries_max: 1,
-            timeouts_max: 2,
-            local_faults_max: 6,
+            max_retries: 1,
+            max_timeouts: 2,
+            max_local_faults: 6,
             escalate_after_block: true,
         }
     }
 }
 
-impl Situation<'_> {
+impl SelectContext<'_> {
     /// A first attempt at `now`, about which nothing else is known.
-    pub fn first(now: Timestamp) -> Self {
+    pub fn first_attempt(now: Timestamp) -> Self {
         Self { now, ..Self::default() }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) enum HostSeen {
 ///
 /// ```
 /// use fetchwise::attempt::Attempt;
-/// use fetchwise::selector::{Selector, Situation};
+/// use fetchwise::selector::{Selector, SelectContext};
 /// use fetchwise::time::Timestamp;
 ///
 /// let selector = Selector::builder().build().unwrap();
@@ -136,7 +136,7 @@ pub(crate) enum HostSeen {
 ///     selector.record(Attempt::new(&url, "playwright", now).unwrap().delivered(), now).unwrap();
 /// }
 /// let url = url::Url::parse("https://wikipedia.org/wiki/Rust").unwrap();
-/// let take = selector.select(&url, &Situation::first(now)).unwrap().taken().unwrap();
+/// let take = selector.select(&url, &SelectContext::first_attempt(now)).unwrap().selected().unwrap();
 /// assert_eq!(selector.fetcher_name(take.fetcher), "playwright");
 /// assert_eq!(take.source.name(), "learned");
 /// ```
@@ -176,7 +176,7 @@ impl Selector {
     ///
     /// # Errors
     /// [`UrlError`] when the URL is not one that can be fetched.
-    pub fn select(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
+    pub fn select(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let decision = self.select_uncounted(url, situation)?;
         self.meter.decided(&decision);
         Ok(decision)
@@ -184,7 +184,7 @@ impl Selector {
 
     /// Decides as [`Selector::select`] does, as a part of a decision that is counted as a whole.
     #[inline]
-    pub(crate) fn select_uncounted(&self, url: &Url, situation: &Situation<'_>) -> Result<Decision, UrlError> {
+    pub(crate) fn select_uncounted(&self, url: &Url, situation: &SelectContext<'_>) -> Result<Decision, UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
         Ok(self.decide(url, &features, situation, &mut candidates, &mut NoTrace))
@@ -195,7 +195,7 @@ impl Selector {
     pub(crate) fn select_on_host(
         &self,
         url: &Url,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
     ) -> Result<(Decision, HostSeen), UrlError> {
         let features = UrlFeatures::extract(url)?;
         let mut candidates = Candidates::new();
@@ -240,7 +240,7 @@ impl Selector {
     /// Tags an attempt with what its host had shown before it and shows from now on, unless it is tagged so already.
     fn carry(&self, attempt: &mut Attempt, known: &[Heuristic]) {
         let is_carried = |tag: &Tag| matches!(&*tag.heuristic.kind, HOST_SHOWED | HOST_SHOWS);
-        if self.settings.tag_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
+        if self.settings.host_signal_weight <= 0.0 || attempt.heuristics.iter().any(is_carried) {
             return;
         }
         let own = match self.extractors.is_empty() {
@@ -303,7 +303,7 @@ impl Selector {
 
     /// Sets who keeps what is learned of paces.
     #[cfg(feature = "journal")]
-    pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::Keep>) {
+    pub(crate) fn keep_paces(&mut self, keeper: Box<dyn fetchwise_pace::PaceStore>) {
         self.pace = self.pace.take().map(|pace| Box::new(pace.with_keeper(keeper)));
     }
 
@@ -386,7 +386,7 @@ impl Selector {
     }
 
     /// How many attempts came with a time in the future and were moved to now.
-    pub fn clamped_attempts(&self) -> u64 {
+    pub fn clamped_attempt_count(&self) -> u64 {
         self.clamped.load(Ordering::Relaxed)
     }
 
@@ -405,7 +405,7 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
     ) -> Decision {
@@ -417,7 +417,7 @@ impl Selector {
         &'s self,
         url: &Url,
         features: &UrlFeatures<'_>,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
         candidates: &mut Candidates<'s>,
         trace: &mut impl Trace,
         seen: &mut HostSeen,
@@ -427,7 +427,7 @@ impl Selector {
         }
         let guard = self.evidence.guard();
         let mut local = Local::find(&self.evidence, features, &guard);
-        if self.settings.tag_weight > 0.0 {
+        if self.settings.host_signal_weight > 0.0 {
             local = local.showing(&self.evidence, situation.now);
         }
         let domain = local.domain;
@@ -444,7 +444,7 @@ impl Selector {
         let beside = Beside { url, extractors: &self.extractors, heuristics: situation.heuristics };
         walk.run(candidates, beside, situation.hint, Some(local), trace);
         if let Some(wanted) = situation.wanted.and_then(|id| candidates.get(id.index())) {
-            return Decision::Take(take(wanted, Source::Requested, Rule::Requested, 1.0));
+            return Decision::Selected(take(wanted, Source::Requested, Rule::Requested, 1.0));
         }
         // Relaxed: it seeds a hash.
         let domain_attempts = domain.map_or(0, |entry| entry.attempts.load(Ordering::Relaxed));
@@ -459,7 +459,7 @@ impl Selector {
         candidates: &Candidates<'_>,
         settings: &Settings,
         (domain_attempts, behind_vendor): (u32, bool),
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
     ) -> Decision {
         let view = View {
             candidates,
@@ -482,11 +482,11 @@ impl Selector {
             _ if &*chosen.spec.name == PROBE_FETCHER => Source::Probe,
             _ => Source::Inferred,
         };
-        Decision::Take(take(chosen, source, choice.rule, choice.propensity))
+        Decision::Selected(take(chosen, source, choice.rule, choice.propensity))
     }
 
     /// Puts every candidate on the list, with what is known before the walk.
-    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &Situation<'_>) {
+    fn enlist<'s>(&'s self, candidates: &mut Candidates<'s>, domain: Option<&Entry>, situation: &SelectContext<'_>) {
         let with_breakers = domain.filter(|entry| entry.has_breakers());
         for (id, spec) in self.registry.candidates() {
             let open = with_breakers.is_some_and(|entry| self.is_open(entry.breaker(id), situation.now));
@@ -521,8 +521,8 @@ impl Selector {
     }
 }
 
-fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Take {
-    Take {
+fn take(chosen: &Scored<'_>, source: Source, rule: Rule, propensity: f64) -> Selection {
+    Selection {
         fetcher: chosen.id,
         source,
         rule,

@@ -7,7 +7,7 @@ use crate::backoff::LinkState;
 use crate::evidence::{Breaker, Key};
 use crate::metrics::recorder::PauseCause;
 use crate::pause_coordination::Neighbours;
-use crate::state::host_pauses::{Pauses, Standing, Why};
+use crate::state::host_pauses::{Pauses, Standing, PauseReason};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -55,15 +55,15 @@ impl Selector {
     }
 
     /// A neighbour was blocked on a link of the host at `at`, by the hash of the link. It counts as a block of this process would: as
-    /// many links as [`BackoffSettings::host_links`](crate::backoff::BackoffSettings::host_links) pause the host. What is older than
+    /// many links as [`BackoffSettings::host_block_threshold`](crate::backoff::BackoffSettings::host_block_threshold) pause the host. What is older than
     /// the window of these counts is none. Returns until when the host is paused, when this set a pause.
-    pub fn blocked_elsewhere(&self, domain: &str, link: u64, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        if now.since(at) > self.backoff.host_window {
+    pub fn observe_remote_block(&self, domain: &str, link: u64, at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        if now.since(at) > self.backoff.host_block_window {
             return None;
         }
         // No link of a crawler's begins so.
         let link = format!("\0{link:016x}");
-        self.state.hosts.failed(self, domain, &link, Standing::Ordinary, Why::Blocked, &self.backoff, now, |until| {
+        self.state.hosts.failed(self, domain, &link, Standing::Ordinary, PauseReason::Blocked, &self.backoff, now, |until| {
             self.meter().host_paused(PauseCause::Blocked);
             if let Some(sink) = self.sink() {
                 sink.host_pause(domain, Some(until), now);
@@ -75,7 +75,7 @@ impl Selector {
     /// What neighbours say of a link now, by the xxh3-64 of its name; none when they take it back. Visits heed the later pause of this and
     /// what this process knows, and pauses grow from the greater risk. The caller sees to it that there are not too many: one takes some
     /// hundred bytes. Reading takes no lock, and where there are none nobody looks for one.
-    pub fn tell_link(&self, link: u64, state: Option<LinkState>) {
+    pub fn set_remote_link_state(&self, link: u64, state: Option<LinkState>) {
         self.state.links.tell(link, state);
     }
 

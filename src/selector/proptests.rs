@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::pauses::BreakerTrial;
-use super::{Selector, Situation};
+use super::{Selector, SelectContext};
 use crate::backoff::{BackoffSettings, FetchEnd, LinkState, RISK_LEVEL_MAX, retry_after};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
@@ -96,11 +96,11 @@ fn check_breakers(events: &[Event]) -> Result<(), TestCaseError> {
                 }
             }
         }
-        let explained = selector.explain(&url, &Situation::first(at(now))).unwrap();
+        let explained = selector.explain(&url, &SelectContext::first_attempt(at(now))).unwrap();
         let open: Vec<bool> = explained.candidates.iter().map(|candidate| candidate.open).collect();
         let want = model.map(|breaker| breaker.is_open(now));
         prop_assert_eq!(&open[..], &want[..], "after {:?} at {}", event, now);
-        let take = explained.decision.taken();
+        let take = explained.decision.selected();
         prop_assert!(take.is_some(), "a first attempt is always made");
         if let Some(take) = take {
             prop_assert_eq!(take.breaker_ignored, want[take.fetcher.index()]);
@@ -303,10 +303,10 @@ proptest! {
         let url = Url::parse(PATHS[at_path]).unwrap();
         let id = selector.fetcher_id(FETCHERS[fetcher]).unwrap();
         let see = || {
-            let wanted = Situation { wanted: Some(id), ..Situation::first(BEGIN) };
-            let confidence = selector.select(&url, &wanted).unwrap().taken().unwrap().confidence;
-            let explained = selector.explain(&url, &Situation::first(BEGIN)).unwrap();
-            (confidence, explained.candidates[id.index()].confident, explained.decision.taken().unwrap())
+            let wanted = SelectContext { wanted: Some(id), ..SelectContext::first_attempt(BEGIN) };
+            let confidence = selector.select(&url, &wanted).unwrap().selected().unwrap().confidence;
+            let explained = selector.explain(&url, &SelectContext::first_attempt(BEGIN)).unwrap();
+            (confidence, explained.candidates[id.index()].confident, explained.decision.selected().unwrap())
         };
         let (before, after) = {
             let before = see();

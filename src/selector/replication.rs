@@ -70,8 +70,8 @@ impl Selector {
 
     /// How many keys it keeps at most, if there is a limit.
     #[doc(hidden)]
-    pub fn keys_max(&self) -> Option<usize> {
-        self.evidence.keys_max()
+    pub fn max_keys(&self) -> Option<usize> {
+        self.evidence.max_keys()
     }
 
     /// Takes back what another process's attempt had shown. `with_domain` says whether its domain's own evidence still has it.
@@ -119,7 +119,7 @@ mod tests {
 
     /// Old keys of one's own and of others, then many that somebody brings who brings too much.
     fn flooded(brings: impl Fn(&Selector, &Attempt)) -> (Selector, usize) {
-        let selector = Selector::builder().around(NOW).keys_max(400).build().unwrap();
+        let selector = Selector::builder().around(NOW).max_keys(400).build().unwrap();
         let long_ago = Timestamp::from_millis(NOW.as_millis() - 30 * 86_400_000);
         (0..200).for_each(|n| selector.observe(&attempt(&format!("own{n}.org"), long_ago)));
         for n in 0..2000 {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_was_brought_before_is_doubted_later() {
         let (selector, apart) =
-            [400, 10_000].map(|max| Selector::builder().around(NOW).keys_max(max).build().unwrap()).into();
+            [400, 10_000].map(|max| Selector::builder().around(NOW).max_keys(max).build().unwrap()).into();
         for n in 0..300 {
             let brought = attempt(&format!("flood{n}.net"), NOW);
             selector.observe(&brought);

@@ -3,9 +3,9 @@
 
 use url::Url;
 
-use super::{Selector, Situation};
+use super::{Selector, SelectContext};
 use crate::router::{Mode, RouteError, Routed, Router};
-use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::heuristic::url::UrlFeatures;
 use fetchwise_types::registry::FetcherId;
 
@@ -18,7 +18,7 @@ impl Router {
         &self,
         selector: &Selector,
         url: &Url,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
         learning: Option<bool>,
     ) -> Result<Routed, RouteError> {
         let routed = self.decide_as(selector, url, situation, learning, false)?;
@@ -31,7 +31,7 @@ impl Router {
         &self,
         selector: &Selector,
         url: &Url,
-        situation: &Situation<'_>,
+        situation: &SelectContext<'_>,
         learning: Option<bool>,
         has_fallen: bool,
     ) -> Result<Routed, RouteError> {
@@ -40,7 +40,7 @@ impl Router {
         let (serve_table, ask_both) = self.arms(domain, learning, has_fallen);
         let settled = match learned {
             Decision::Paused { .. } => true,
-            Decision::Take(take) => take.source == Source::Requested,
+            Decision::Selected(take) => take.source == Source::Requested,
             Decision::GiveUp | Decision::NoFetcherGetsPast => false,
         };
         if settled || !serve_table {
@@ -50,13 +50,13 @@ impl Router {
         }
         let fetcher = self.route(selector, domain)?;
         // Confidence and sample are the evidence's about the routed fetcher, whoever decided.
-        let Some(asked) = selector.select_uncounted(url, &Situation { wanted: Some(fetcher), ..*situation })?.taken()
+        let Some(asked) = selector.select_uncounted(url, &SelectContext { wanted: Some(fetcher), ..*situation })?.selected()
         else {
             return Ok(Routed { decision: learned, arm: Mode::Legacy, shadow: None });
         };
-        let take = Take { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
-        let shadow = if ask_both { learned.taken().map(|take| take.fetcher) } else { None };
-        Ok(Routed { decision: Decision::Take(take), arm: Mode::Legacy, shadow })
+        let take = Selection { source: Source::HardCoded, rule: Rule::RouterTable, ..asked };
+        let shadow = if ask_both { learned.selected().map(|take| take.fetcher) } else { None };
+        Ok(Routed { decision: Decision::Selected(take), arm: Mode::Legacy, shadow })
     }
 
     fn route(&self, selector: &Selector, domain: &str) -> Result<FetcherId, RouteError> {
@@ -86,11 +86,11 @@ mod tests {
     fn decide(router: &Router, text: &str, learning: Option<bool>) -> Result<Routed, RouteError> {
         let selector = Selector::builder().build().unwrap();
         let url = Url::parse(text).unwrap();
-        router.decide(&selector, &url, &Situation::first(Timestamp::now()), learning)
+        router.decide(&selector, &url, &SelectContext::first_attempt(Timestamp::now()), learning)
     }
 
     fn source(routed: &Routed) -> &'static str {
-        routed.decision.taken().unwrap().source.name()
+        routed.decision.selected().unwrap().source.name()
     }
 
     #[test]
@@ -114,6 +114,6 @@ mod tests {
     fn shadow_serves_the_table_and_names_what_learning_would_take() {
         let routed = decide(&router(Mode::Shadow), "http://video.example/watch", None).unwrap();
         assert_eq!((routed.arm, source(&routed)), (Mode::Legacy, "hard_coded"));
-        assert!(routed.shadow.is_some() && routed.shadow != routed.decision.taken().map(|take| take.fetcher));
+        assert!(routed.shadow.is_some() && routed.shadow != routed.decision.selected().map(|take| take.fetcher));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 
-use crate::router::{FallBack, Router};
+use crate::router::{Fallback, Router};
 
 /// What is in force.
 pub(super) struct Steering {
@@ -22,7 +22,7 @@ pub(super) struct Steering {
 #[derive(Clone)]
 pub(super) struct InForce {
     pub(super) router: Arc<Router>,
-    pub(super) fallen: Option<Arc<FallBack>>,
+    pub(super) fallen: Option<Arc<Fallback>>,
 }
 
 impl InForce {

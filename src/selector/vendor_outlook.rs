@@ -5,7 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::{Selector, Situation};
+use super::{Selector, SelectContext};
 use crate::evidence::{Side, Tags, day_of};
 use crate::explain::{TagFetcher, TagView};
 use crate::score::estimate::Local;
@@ -41,8 +41,8 @@ impl fmt::Display for GivenUp {
 impl Selector {
     /// Why no request is made for this URL.
     pub(crate) fn why_given_up(&self, url: &Url, now: Timestamp) -> GivenUp {
-        let share = self.settings.try_all_the_same;
-        let Ok(explanation) = self.explain(url, &Situation::first(now)) else { return GivenUp::default() };
+        let share = self.settings.impassable_try_rate;
+        let Ok(explanation) = self.explain(url, &SelectContext::first_attempt(now)) else { return GivenUp::default() };
         let best = explanation.candidates.iter().filter(|c| !c.excluded).max_by(|a, b| a.success.total_cmp(&b.success));
         let best = best.map_or_else(Default::default, |c| (c.fetcher.clone(), c.success));
         let view = explanation.shown.into_iter().find(|view| view.is_vendor);
@@ -57,7 +57,7 @@ impl Selector {
         let guard = self.evidence.guard();
         let local = Local::find(&self.evidence, &features, &guard);
         let (tags, today, down) = (self.evidence.tags(), day_of(now), self.evidence.decay().down(now));
-        let known = if self.settings.tag_weight > 0.0 { local.known(today) } else { [None; 2] };
+        let known = if self.settings.host_signal_weight > 0.0 { local.known(today) } else { [None; 2] };
         let mut views = Vec::new();
         for (side, (id, day)) in Side::BOTH.into_iter().zip(known).filter_map(|(side, known)| Some((side, known?))) {
             let (Some(tag), Some(row)) = (tags.name_of(id), tags.row(id)) else { continue };

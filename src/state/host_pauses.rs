@@ -49,16 +49,16 @@ struct Host {
     short_pages: VecDeque<(u64, u64)>,
 }
 
-/// Why a host is paused.
+/// PauseReason a host is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum PauseReason {
     /// One of its links ended blocked; several of them pause the host.
     Blocked,
     /// It said "not now", and for how long if it did.
     Limited(Option<Duration>),
 }
 
-impl Why {
+impl PauseReason {
     /// What the pause is counted as.
     pub(crate) fn cause(self) -> PauseCause {
         match self {
@@ -134,7 +134,7 @@ impl Hosts {
         domain: &str,
         link: &str,
         standing: Standing,
-        why: Why,
+        why: PauseReason,
         settings: &BackoffSettings,
         now: Timestamp,
         say: impl FnOnce(Timestamp),
@@ -144,8 +144,8 @@ impl Hosts {
         let paused = pauses.until(domain).filter(|until| *until > now);
         let is_trial = standing == Standing::Trial;
         let until = match why {
-            Why::Limited(asked) => {
-                let asked = asked.map(|span| span.min(settings.retry_after_max)).filter(|span| !span.is_zero());
+            PauseReason::Limited(asked) => {
+                let asked = asked.map(|span| span.min(settings.max_retry_after)).filter(|span| !span.is_zero());
                 let until = now.saturating_add(asked.unwrap_or_else(|| pause(settings.limited_base, host.level)));
                 // Sixteen answers to requests that were under way at once are one event: the longest wish of theirs holds.
                 if !is_trial && paused.is_some_and(|paused| paused >= until) {
@@ -153,14 +153,14 @@ impl Hosts {
                 }
                 until
             }
-            Why::Blocked => {
+            PauseReason::Blocked => {
                 // Requests that were under way when the pause began, or when the trial did, say nothing new.
                 if !is_trial && paused.is_some() {
                     return None;
                 }
-                host.blocks.retain(|(blocked, at)| now.since(*at) <= settings.host_window && blocked != link);
+                host.blocks.retain(|(blocked, at)| now.since(*at) <= settings.host_block_window && blocked != link);
                 host.blocks.push_back((link.to_owned(), now));
-                if !is_trial && host.blocks.len() < settings.host_links.max(1) as usize {
+                if !is_trial && host.blocks.len() < settings.host_block_threshold.max(1) as usize {
                     return None;
                 }
                 now.saturating_add(pause(settings.blocked_base, host.level))
@@ -244,7 +244,7 @@ impl Hosts {
     /// costs one more comparison each.
     fn sweep(&self, pauses: &impl Pauses, settings: &BackoffSettings, now: Timestamp) {
         if self.at_risk.len() > HOSTS_BEFORE_SWEEP {
-            let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_window);
+            let recent = |host: &Host| host.blocks.back().is_some_and(|(_, at)| now.since(*at) <= settings.host_block_window);
             let paused = |domain: &str| pauses.until(domain).is_some_and(|until| until > now);
             self.at_risk.retain(|domain, host| host.level > 0 || recent(host) || paused(domain));
         }
@@ -294,7 +294,7 @@ mod tests {
         NOW.saturating_add(Duration::from_secs(seconds))
     }
 
-    fn fail(hosts: &Hosts, kept: &Kept, link: &str, standing: Standing, why: Why, now: Timestamp) -> Option<u64> {
+    fn fail(hosts: &Hosts, kept: &Kept, link: &str, standing: Standing, why: PauseReason, now: Timestamp) -> Option<u64> {
         let until = hosts.failed(kept, "e.org", link, standing, why, &BackoffSettings::default(), now, |_| {});
         until.map(|until| until.since(now).as_secs())
     }
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn three_blocked_links_pause_the_host_and_the_trial_decides() {
         let (hosts, kept) = (Hosts::default(), Kept::default());
-        let block = |link, standing, now| fail(&hosts, &kept, link, standing, Why::Blocked, now);
+        let block = |link, standing, now| fail(&hosts, &kept, link, standing, PauseReason::Blocked, now);
         assert_eq!(block("a", Standing::Ordinary, NOW), None);
         assert_eq!(block("a", Standing::Ordinary, NOW), None, "the same link counts once");
         assert_eq!(block("b", Standing::Ordinary, NOW), None);
@@ -318,7 +318,7 @@ mod tests {
     fn a_burst_of_blocks_pauses_the_host_once() {
         let (hosts, kept) = (Hosts::default(), Kept::default());
         let paused: Vec<_> = (0..18)
-            .filter_map(|n| fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, Why::Blocked, NOW))
+            .filter_map(|n| fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, PauseReason::Blocked, NOW))
             .collect();
         assert_eq!(paused, [600]);
     }
@@ -327,7 +327,7 @@ mod tests {
     fn blocks_far_apart_do_not_add_up() {
         let (hosts, kept) = (Hosts::default(), Kept::default());
         for n in 0..20u64 {
-            let paused = fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, Why::Blocked, after(n * 601));
+            let paused = fail(&hosts, &kept, &n.to_string(), Standing::Ordinary, PauseReason::Blocked, after(n * 601));
             assert_eq!(paused, None);
         }
     }
@@ -336,7 +336,7 @@ mod tests {
     fn a_host_that_asks_to_be_left_alone_is_from_its_first_answer_on() {
         let (hosts, kept) = (Hosts::default(), Kept::default());
         let limit = |asked: Option<u64>, standing, now| {
-            fail(&hosts, &kept, "a", standing, Why::Limited(asked.map(Duration::from_secs)), now)
+            fail(&hosts, &kept, "a", standing, PauseReason::Limited(asked.map(Duration::from_secs)), now)
         };
         assert_eq!(limit(Some(3600), Standing::Ordinary, NOW), Some(3600));
         assert_eq!(

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::step::{End, Ended, FetcherTrial, Held, HostTrial, Step, Wait, Whom, Why};
+use super::step::{End, VisitOutcome, FetcherTrial, Held, HostTrial, Step, Wait, WaitScope, WaitReason};
 use super::{Next, Visit};
 use crate::backoff::LinkState;
 use crate::pause_coordination::MayTry;
 use crate::router::{Mode, Routed};
 use crate::selector::pauses::BreakerTrial;
-use crate::selector::{HostSeen, Selector, Situation};
+use crate::selector::{HostSeen, Selector, SelectContext};
 use crate::state::single_flight::Role;
 use fetchwise_types::attempt::{Arm, ErrorType};
-use fetchwise_types::decision::{Decision, Rule, Source, Take};
+use fetchwise_types::decision::{Decision, Rule, Source, Selection};
 use fetchwise_types::time::Timestamp;
 
 /// A trial that is neither settled nor given back holds the others off no longer than this.
@@ -55,7 +55,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     Admission::Again => continue,
                     Admission::Wait(wait) => return Step::Wait(wait),
                     Admission::Paused(until) => {
-                        return Step::End(self.end(Ended::Paused { until, whom: Whom::Host }, now));
+                        return Step::End(self.end(VisitOutcome::Paused { until, whom: WaitScope::Host }, now));
                     }
                 }
             }
@@ -77,7 +77,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                     let listener = follower.listen();
                     match follower.verdict() {
                         None if follower.expected_by() > now => {
-                            let wait = Wait::following(&follower, listener, Why::Probe);
+                            let wait = Wait::following(&follower, listener, WaitReason::Probe);
                             self.following = Some(follower);
                             return Step::Wait(wait);
                         }
@@ -109,7 +109,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Asks the router (at first) or the selector (later) once.
-    fn ask(&mut self, now: Timestamp) -> Result<(Take, HostSeen), Stop> {
+    fn ask(&mut self, now: Timestamp) -> Result<(Selection, HostSeen), Stop> {
         let first = self.attempts == 0;
         let state = self.selector.state();
         // Another visit of the same link may have ended while this one waited.
@@ -118,7 +118,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             self.hint = link.hint;
         }
         let known = self.known.clone();
-        let situation = Situation {
+        let situation = SelectContext {
             now,
             // The pause was looked at before the first attempt; this visit's own failures do not stop it half way.
             link: if first { link } else { LinkState { paused_until: None, ..link } },
@@ -131,8 +131,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         let (decision, host) = if first { self.route(&situation)? } else { self.select(&situation)? };
         match decision {
-            Decision::Take(take) if !self.excluded.contains(take.fetcher) => Ok((take, host)),
-            Decision::Take(take) => {
+            Decision::Selected(take) if !self.excluded.contains(take.fetcher) => Ok((take, host)),
+            Decision::Selected(take) => {
                 let name = self.selector.fetcher_name(take.fetcher);
                 self.last.message = format!("{name} is not available");
                 Err(self.without_fetcher())
@@ -140,18 +140,18 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             // A pause that came over this visit half way ends it with the failure it has.
             Decision::Paused { .. } if !first => Err(self.without_fetcher()),
             Decision::Paused { until, host: true } => Err(self.behind_trial(until, now)),
-            Decision::Paused { until, .. } => Err(Stop::Ended(Ended::Paused { until, whom: Whom::Link })),
+            Decision::Paused { until, .. } => Err(Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Link })),
             Decision::NoFetcherGetsPast if first && self.last.error.is_none() => Err(Stop::NobodyGetsPast),
             Decision::GiveUp | Decision::NoFetcherGetsPast => Err(self.without_fetcher()),
         }
     }
 
-    fn select(&self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
+    fn select(&self, situation: &SelectContext<'_>) -> Result<(Decision, HostSeen), Stop> {
         // The URL was looked at when the visit began.
-        self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(Ended::NoFetcher))
+        self.selector.select_on_host(self.url.borrow(), situation).map_err(|_| Stop::Ended(VisitOutcome::NoFetcher))
     }
 
-    fn route(&mut self, situation: &Situation<'_>) -> Result<(Decision, HostSeen), Stop> {
+    fn route(&mut self, situation: &SelectContext<'_>) -> Result<(Decision, HostSeen), Stop> {
         if self.learning.is_none() && self.selector.is_only_learning() {
             (self.arm, self.shadow) = (None, None);
             return self.select(situation);
@@ -165,7 +165,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Err(error) => {
                 self.last.source = Some(Source::HardCoded);
                 self.last.message = error.to_string();
-                Err(Stop::Ended(Ended::NoRoute(error)))
+                Err(Stop::Ended(VisitOutcome::NoRoute(error)))
             }
         }
     }
@@ -180,7 +180,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
                 } else if self.last.message.is_empty() {
                     self.last.message = "no configured fetcher is available".to_owned();
                 }
-                Stop::Ended(Ended::NoFetcher)
+                Stop::Ended(VisitOutcome::NoFetcher)
             }
         }
     }
@@ -191,14 +191,14 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Some(wait) => Stop::Wait(wait),
             // The trial has come to a verdict since the pause was read, so that there was nobody to follow.
             None if self.selector.host_pause(self.domain()) != Some(until) => Stop::Again,
-            None => Stop::Ended(Ended::Paused { until, whom: Whom::Host }),
+            None => Stop::Ended(VisitOutcome::Paused { until, whom: WaitScope::Host }),
         }
     }
 
     fn follow_trial(&self, now: Timestamp) -> Option<Wait> {
         let follower = self.selector.state().trials.follow(self.domain(), now)?;
         let listener = follower.listen();
-        follower.verdict().is_none().then(|| Wait::following(&follower, listener, Why::Trial))
+        follower.verdict().is_none().then(|| Wait::following(&follower, listener, WaitReason::Trial))
     }
 
     /// Asks for admission to the host, whose pause, if any, is over.
@@ -232,7 +232,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    /// Why this process may not try the host out itself, where others share its address.
+    /// WaitReason this process may not try the host out itself, where others share its address.
     fn ask_neighbours(&self, domain: &str, ended: Timestamp, now: Timestamp) -> Option<Admission> {
         match self.selector.state().neighbours.get()?.may_try(domain, ended, now) {
             MayTry::Now => None,
@@ -243,38 +243,38 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             MayTry::Asking(settled) => {
                 let until = now.saturating_add(ASKING_MAX);
-                Some(Admission::Wait(Wait { until, why: Why::Trial, listener: Some(settled.0) }))
+                Some(Admission::Wait(Wait { until, why: WaitReason::Trial, listener: Some(settled.0) }))
             }
         }
     }
 
     /// Ends the visit.
-    pub(super) fn end(&mut self, how: Ended, now: Timestamp) -> End {
+    pub(super) fn end(&mut self, how: VisitOutcome, now: Timestamp) -> End {
         // Whoever waits for a trial that comes to nothing goes on at once.
         self.host_trial = None;
         let last = std::mem::take(&mut self.last);
         let (mut source, mut message, mut paused_until) = (last.source, last.message, None);
-        if let Ended::Paused { until, whom } = how {
+        if let VisitOutcome::Paused { until, whom } = how {
             let left = until.since(now);
             message = match whom {
-                Whom::Pace => format!("the host's pace has no place for it for another {:.1} s", left.as_secs_f64()),
+                WaitScope::Pace => format!("the host's pace has no place for it for another {:.1} s", left.as_secs_f64()),
                 whom => format!("the {whom} is paused for another {} s", left.as_secs()),
             };
             source = Some(Source::Paused);
             paused_until = Some(until);
-        } else if matches!(how, Ended::Failed(_) | Ended::NoFetcherGetsPast { .. }) {
+        } else if matches!(how, VisitOutcome::Failed(_) | VisitOutcome::NoFetcherGetsPast { .. }) {
             paused_until = self.selector.state().links.get(self.link_name()).pause_at(now);
         }
         #[cfg(feature = "metrics")]
         self.count_end(&how, now);
         let (name, error) = match &how {
-            Ended::Delivered => ("delivered", None),
-            Ended::Failed(error) => ("failed", Some(error.name())),
-            Ended::Paused { whom: Whom::Pace, .. } => ("paced", None),
-            Ended::Paused { .. } => ("paused", None),
-            Ended::NoFetcherGetsPast { vendor } => ("no_fetcher_gets_past", Some(vendor.as_str())),
-            Ended::NoRoute(_) => ("no_route", None),
-            Ended::NoFetcher => ("no_fetcher", None),
+            VisitOutcome::Delivered => ("delivered", None),
+            VisitOutcome::Failed(error) => ("failed", Some(error.name())),
+            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paced", None),
+            VisitOutcome::Paused { .. } => ("paused", None),
+            VisitOutcome::NoFetcherGetsPast { vendor } => ("no_fetcher_gets_past", Some(vendor.as_str())),
+            VisitOutcome::NoRoute(_) => ("no_route", None),
+            VisitOutcome::NoFetcher => ("no_fetcher", None),
         };
         self.span.ended(name, error, self.requests);
         let end = End {
@@ -296,24 +296,24 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 #[cfg(feature = "metrics")]
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Counts how the visit ends, and the decision to ask for nothing.
-    fn count_end(&mut self, how: &Ended, now: Timestamp) {
+    fn count_end(&mut self, how: &VisitOutcome, now: Timestamp) {
         let (paused, gave_up) = (Source::Paused as usize, Source::ALL.len());
         let (end, undecided) = match how {
-            Ended::Delivered => (0, None),
-            Ended::Failed(_) => (1, None),
-            Ended::Paused { whom: Whom::Pace, .. } => (3, Some(paused)),
-            Ended::Paused { .. } => (2, Some(paused)),
-            Ended::NoFetcherGetsPast { .. } => (4, Some(gave_up + 1)),
-            Ended::NoRoute(_) => (5, None),
-            Ended::NoFetcher => (6, Some(gave_up)),
+            VisitOutcome::Delivered => (0, None),
+            VisitOutcome::Failed(_) => (1, None),
+            VisitOutcome::Paused { whom: WaitScope::Pace, .. } => (3, Some(paused)),
+            VisitOutcome::Paused { .. } => (2, Some(paused)),
+            VisitOutcome::NoFetcherGetsPast { .. } => (4, Some(gave_up + 1)),
+            VisitOutcome::NoRoute(_) => (5, None),
+            VisitOutcome::NoFetcher => (6, Some(gave_up)),
         };
         self.watch.ended(end, undecided.filter(|_| self.requests == 0), now);
     }
 }
 
-/// Why there is no fetch.
+/// WaitReason there is no fetch.
 enum Stop {
-    Ended(Ended),
+    Ended(VisitOutcome),
     /// Nobody else is worth a try after a failure.
     Failed(ErrorType),
     /// Nobody is worth even a first try.

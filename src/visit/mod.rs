@@ -46,7 +46,7 @@ use crate::state::single_flight::Follower;
 use crate::trace::Span;
 use fetchwise_types::attempt::bounds::link_name;
 use fetchwise_types::attempt::{Arm, ErrorType, Hint};
-use fetchwise_types::decision::{Rule, Source, Take};
+use fetchwise_types::decision::{Rule, Source, Selection};
 use fetchwise_types::fetch_result::ShortPage;
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::heuristic::url::{domain_of, fetchable, identity};
@@ -64,7 +64,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use step::{End, Ended, Fetch, Step, Wait, Whom, Why};
+pub use step::{End, VisitOutcome, Fetch, Step, Wait, WaitScope, WaitReason};
 use step::{Held, HostTrial};
 
 impl Selector {
@@ -124,7 +124,7 @@ pub struct Visit<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> {
     /// A wall that may be the page's or the pace's: which doubt it is, and until when its verdict is waited for.
     doubt: Option<(u32, Timestamp)>,
     last: Last,
-    /// Why the first fetcher that could not be had could not.
+    /// WaitReason the first fetcher that could not be had could not.
     unavailable: Option<String>,
     #[cfg(feature = "metrics")]
     watch: Watch,
@@ -158,7 +158,7 @@ enum Next<S: Deref<Target = Selector>> {
     /// It has to be decided.
     Decide,
     /// The same fetcher again: a retry, or where a redirect leads.
-    Again(Take, Held<S>),
+    Again(Selection, Held<S>),
     /// It has to be decided, not before then: this machine is at its limits.
     After(Timestamp),
     /// Nothing more.
@@ -355,7 +355,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             Next::Again(take, held) => self.go(take, held, now),
             Next::After(until) if until > now => {
                 self.next = Next::After(until);
-                Step::Wait(Wait { until, why: Why::LocalFault, listener: None })
+                Step::Wait(Wait { until, why: WaitReason::LocalFault, listener: None })
             }
             Next::After(_) => self.decide(now),
             Next::Ended(end) => {
@@ -376,8 +376,8 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             }
             (Some(error), _) => self.fail(error, now),
             (None, _) => {
-                let whom = if matches!(wait.why, Why::Pace | Why::Doubt) { Whom::Pace } else { Whom::Host };
-                self.end(Ended::Paused { until: wait.until, whom }, now)
+                let whom = if matches!(wait.why, WaitReason::Pace | WaitReason::Doubt) { WaitScope::Pace } else { WaitScope::Host };
+                self.end(VisitOutcome::Paused { until: wait.until, whom }, now)
             }
         }
     }
@@ -389,7 +389,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Hands a request out once the host's pace has a place for it.
-    fn go(&mut self, take: Take, mut held: Held<S>, now: Timestamp) -> Step<S> {
+    fn go(&mut self, take: Selection, mut held: Held<S>, now: Timestamp) -> Step<S> {
         match self.take_place(take, now) {
             Ok(place) => {
                 held.place = place;
@@ -402,11 +402,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn hand_out(&mut self, take: Take, held: Held<S>, now: Timestamp) -> Fetch<S> {
+    fn hand_out(&mut self, take: Selection, held: Held<S>, now: Timestamp) -> Fetch<S> {
         let settings = self.selector.visit_settings();
         // A probe is short because a longer request can follow: the retry, which is there once.
         let is_probe =
-            take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.retries_max > 0;
+            take.source == Source::Probe && self.attempts == 0 && self.retries == 0 && settings.max_retries > 0;
         let deadline = if is_probe { settings.probe_deadline } else { settings.deadline };
         self.number += 1;
         // Where a redirect leads was decided with the request that met it.

@@ -9,15 +9,15 @@ use std::time::Duration;
 use url::Url;
 
 use super::Visit;
-use super::step::{Step, Wait, Why};
+use super::step::{Step, Wait, WaitReason};
 use crate::selector::Selector;
 use crate::visit::pace_permit::Place;
 use fetchwise_pace;
-use fetchwise_pace::{Cost, Done, Heard, RateLimit, Scope, Verdict};
+use fetchwise_pace::{Cost, Done, Signal, RateLimit, Scope, DoubtVerdict};
 use fetchwise_types::attempt::ErrorType;
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::decision::Take;
-use fetchwise_types::fetch_result::Answer;
+use fetchwise_types::decision::Selection;
+use fetchwise_types::fetch_result::FetchResult;
 use fetchwise_types::heuristic::url::domain_of;
 use fetchwise_types::registry::{Class, FetcherSpec};
 use fetchwise_types::time::Timestamp;
@@ -40,7 +40,7 @@ pub(super) enum Word {
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Asks for a place for a request by `take`; none without a pace.
-    pub(super) fn take_place(&self, take: Take, now: Timestamp) -> Result<Option<Place<S>>, Wait> {
+    pub(super) fn take_place(&self, take: Selection, now: Timestamp) -> Result<Option<Place<S>>, Wait> {
         if self.selector.pace().is_none() {
             return Ok(None);
         }
@@ -58,21 +58,21 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     pub(super) fn tell_pace(
         &mut self,
         place: Option<Place<S>>,
-        take: Take,
+        take: Selection,
         by: &FetcherSpec,
-        answer: &Answer,
+        answer: &FetchResult,
         asked: Option<Duration>,
         now: Timestamp,
     ) -> Word {
         // Where somebody else was asked the host has said nothing: the place is given back.
         let Some(place) = place.filter(|_| answer.elsewhere.is_none()) else { return Word::Nothing };
-        let told = fetchwise_pace::Answer {
+        let told = fetchwise_pace::Response {
             retry_after: asked,
             latency: answer.duration.map(|latency| latency.max(LATENCY_LEAST)),
             cost: answer.requests,
             renders: by.renders,
             policy: RateLimit::read(&answer.headers, now),
-            ..fetchwise_pace::Answer::new(Heard::of(&answer.outcome, answer.status), take.fetcher)
+            ..fetchwise_pace::Response::new(Signal::of(&answer.outcome, answer.status), take.fetcher)
         };
         match place.tell(&told, now) {
             // The site has nothing to do with it.
@@ -95,11 +95,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let pace = self.selector.pace()?;
         // A hold that outlived its process is remembered in whole seconds.
         let hold = pace.hold(Scope::host(self.domain()), now)?;
-        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, why: Why::Pace, listener: None })
+        (hold.saturating_add(Duration::from_secs(1)) >= until).then_some(Wait { until, why: WaitReason::Pace, listener: None })
     }
 
     /// Whether the host let `by` through lately, or, without one, anybody: then it is the crawl's speed that a block is about.
-    pub(super) fn was_let_through(&self, by: Option<Take>, now: Timestamp) -> bool {
+    pub(super) fn was_let_through(&self, by: Option<Selection>, now: Timestamp) -> bool {
         let Some(pace) = self.selector.pace() else { return false };
         pace.has_delivered(self.domain(), by.map(|take| take.fetcher), now)
     }
@@ -118,15 +118,15 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         // Listening comes before looking, so that a verdict in between is not missed.
         let listener = selector.state().freed.listen(self.domain());
         match pace.verdict(self.domain(), doubt, now) {
-            Verdict::Pending if now < until => {
-                Some(Step::Wait(Wait { until, why: Why::Doubt, listener: Some(listener) }))
+            DoubtVerdict::Pending if now < until => {
+                Some(Step::Wait(Wait { until, why: WaitReason::Doubt, listener: Some(listener) }))
             }
             // No other URL of the host has come: this one goes on, and its next request is what tells.
-            Verdict::Pending | Verdict::Page => {
+            DoubtVerdict::Pending | DoubtVerdict::Page => {
                 self.doubt = None;
                 None
             }
-            Verdict::Pace => {
+            DoubtVerdict::Pace => {
                 self.doubt = None;
                 let hold = pace.hold(Scope::host(self.domain()), now).unwrap_or(now);
                 self.retry_after = Some(hold.since(now));

@@ -40,7 +40,7 @@ impl<S: Deref<Target = Selector>> Place<S> {
     }
 
     /// Says what came of the request.
-    pub(crate) fn tell(mut self, answer: &fetchwise_pace::Answer, now: Timestamp) -> Done {
+    pub(crate) fn tell(mut self, answer: &fetchwise_pace::Response, now: Timestamp) -> Done {
         let (Some(permit), Some(pace)) = (self.permit.take(), self.selector.pace()) else { return Done::Nothing };
         let done = pace.done(permit, answer, now);
         self.selector.state().freed.notify(&self.domain);
@@ -62,13 +62,13 @@ fn enter(selector: &Selector, pace: &Pace, domain: &str, cost: Cost, now: Timest
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => return Ok(permit),
         Admit::Wait(until) => return Err(Later { until, listener: None }),
-        Admit::Full => {}
+        Admit::AtCapacity => {}
     }
     // Listening comes before asking once more, so that an end in between is not missed.
     let listener = selector.state().freed.listen(domain);
     match pace.admit(scope, cost, now) {
         Admit::Go(permit) => Ok(permit),
         Admit::Wait(until) => Err(Later { until, listener: None }),
-        Admit::Full => Err(Later { until: now.saturating_add(FULL), listener: Some(listener) }),
+        Admit::AtCapacity => Err(Later { until: now.saturating_add(FULL), listener: Some(listener) }),
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::backoff::retry_after;
 use crate::selector::Selector;
-use crate::state::host_pauses::{Standing, Why};
+use crate::state::host_pauses::{Standing, PauseReason};
 use crate::trace;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Attempt, ErrorType};
@@ -15,11 +15,11 @@ use fetchwise_types::time::Timestamp;
 impl Selector {
     /// Hears of the last of the attempts that somebody else has made at a link lately, for the sake of its host: blocks of several
     /// links, and a wish to be left alone, pause it as they would had visits met them; content takes the link off the count. What is
-    /// older than [`host_window`](crate::backoff::BackoffSettings::host_window) says nothing of now. Returns until when the host is
+    /// older than [`host_block_window`](crate::backoff::BackoffSettings::host_block_window) says nothing of now. Returns until when the host is
     /// paused, where this has set a pause.
     ///
     /// Nothing is recorded: that is [`record`](Self::record)'s.
-    pub fn ended_elsewhere(&self, attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
+    pub fn observe_remote_attempt(&self, attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
         let age = now.since(attempt.attempted_at);
         let domain = attempt.heuristic("domain")?;
         let hosts = &self.state().hosts;
@@ -29,7 +29,7 @@ impl Selector {
         }
         // Who was asked in the site's place has said nothing of the site.
         let kind = attempt.error_type.as_ref().and_then(ErrorType::kind);
-        if age > self.backoff().host_window || kind.is_some_and(ErrorKind::is_of_go_between) {
+        if age > self.backoff().host_block_window || kind.is_some_and(ErrorKind::is_of_go_between) {
             return None;
         }
         let asked = header(&attempt.response_headers, "retry-after")
@@ -39,9 +39,9 @@ impl Selector {
             || attempt.http_status == Some(429)
             || asked.is_some() && (attempt.is_banned || attempt.http_status == Some(503));
         let why = match (is_limit, attempt.is_banned) {
-            (true, _) => Why::Limited(asked),
+            (true, _) => PauseReason::Limited(asked),
             // Where the host lets others through, its pace judges its blocks.
-            (false, true) if !self.lets_through(domain, now) => Why::Blocked,
+            (false, true) if !self.lets_through(domain, now) => PauseReason::Blocked,
             _ => return None,
         };
         hosts.failed(self, domain, &attempt.link, Standing::Ordinary, why, self.backoff(), now, |until| {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn three_links_that_were_blocked_elsewhere_pause_the_host() {
         let selector = Selector::builder().around(NOW).build().unwrap();
-        let tell = |attempt: &Attempt| selector.ended_elsewhere(attempt, NOW).map(|until| until.since(NOW).as_secs());
+        let tell = |attempt: &Attempt| selector.observe_remote_attempt(attempt, NOW).map(|until| until.since(NOW).as_secs());
         assert_eq!([tell(&blocked("a", 5)), tell(&blocked("a", 4)), tell(&blocked("b", 3))], [None; 3]);
         assert_eq!(tell(&attempt("b", 2).delivered()), None);
         assert_eq!(tell(&blocked("c", 1)), None, "b has been delivered since: that makes two");
@@ -92,7 +92,7 @@ mod tests {
     fn what_is_long_past_pauses_nobody() {
         let selector = Selector::builder().around(NOW).build().unwrap();
         for link in ["a", "b", "c", "d"] {
-            assert_eq!(selector.ended_elsewhere(&blocked(link, 86_400), NOW), None);
+            assert_eq!(selector.observe_remote_attempt(&blocked(link, 86_400), NOW), None);
         }
         assert_eq!(selector.host_pause("e.org"), None);
     }
@@ -103,6 +103,6 @@ mod tests {
         let mut limited = blocked("a", 20);
         limited.http_status = Some(429);
         limited.response_headers = vec![Header::new("Retry-After", "120")];
-        assert_eq!(selector.ended_elsewhere(&limited, NOW), Some(NOW.saturating_add(Duration::from_secs(100))));
+        assert_eq!(selector.observe_remote_attempt(&limited, NOW), Some(NOW.saturating_add(Duration::from_secs(100))));
     }
 }

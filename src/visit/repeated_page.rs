@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Visit;
 use crate::selector::Selector;
 use crate::state::repeated_pages::Seen;
-use fetchwise_types::fetch_result::{Answer, Block, BlockKind, Outcome};
+use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SAME_PAGE_AGAIN};
 use fetchwise_types::registry::FetcherId;
 
@@ -19,7 +19,7 @@ const RULE: &str = "same_page_again";
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Tells a page that comes again for several addresses, and takes it for a wall where another fetcher brought something else.
-    pub(super) fn judge_again(&mut self, answer: &mut Answer, fetcher: FetcherId) {
+    pub(super) fn judge_again(&mut self, answer: &mut FetchResult, fetcher: FetcherId) {
         if answer.outcome != Outcome::Content {
             return;
         }

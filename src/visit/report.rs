@@ -7,18 +7,18 @@ use std::time::Duration;
 use url::Url;
 
 use super::pace::Word;
-use super::step::{End, Ended, Fetch};
+use super::step::{End, VisitOutcome, Fetch};
 use super::{Next, Visit};
 use crate::backoff::{FetchEnd, LinkState, retry_after};
 use crate::metrics::recorder::PauseCause;
 use crate::metrics::recorder::ProbeEnd;
 use crate::selector::Selector;
-use crate::state::host_pauses::{Standing, Why};
+use crate::state::host_pauses::{Standing, PauseReason};
 use crate::trace::{self, Span};
 use fetchwise_types::attempt::error_kind::{ErrorKind, Next as After};
 use fetchwise_types::attempt::{Arm, Attempt, ErrorType, Hint, Tag, stored_headers};
-use fetchwise_types::decision::Take;
-use fetchwise_types::fetch_result::{Answer, Outcome};
+use fetchwise_types::decision::Selection;
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::url::parse;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::response::header;
@@ -28,12 +28,12 @@ use fetchwise_types::time::Timestamp;
 const LOCAL_FAULT_BASE: Duration = Duration::from_millis(250);
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
-    /// Reports what came of a fetch: an [`Answer`], or an [`Outcome`] alone. Records the attempt, with everything that a later look
+    /// Reports what came of a fetch: an [`FetchResult`], or an [`Outcome`] alone. Records the attempt, with everything that a later look
     /// at the log needs, and settles what comes next.
     ///
     /// A redirect that was written in HTML is no end yet: the attempt goes on at another [`url`](Visit::url), and is recorded when
     /// that has answered. A local fault is recorded against nobody.
-    pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<Answer>) {
+    pub fn report(&mut self, fetch: Fetch<S>, answer: impl Into<FetchResult>) {
         let mut answer = answer.into();
         let now = self.selector.now();
         let Fetch { take, at, mut held, number, is_probe, span, .. } = fetch;
@@ -87,10 +87,10 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let kind = error.as_ref().and_then(ErrorType::kind);
         self.timeouts += u32::from(kind == Some(ErrorKind::Timeout));
         let settings = *self.selector.visit_settings();
-        let out_of_time = self.timeouts >= settings.timeouts_max;
+        let out_of_time = self.timeouts >= settings.max_timeouts;
         let retries = kind.is_some_and(ErrorKind::is_transient)
             && !is_limit
-            && self.retries < settings.retries_max
+            && self.retries < settings.max_retries
             && !(kind == Some(ErrorKind::Timeout) && out_of_time);
         let weight = match &error {
             None => 1.0,
@@ -169,7 +169,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn by(&self, take: Take) -> Option<FetcherSpec> {
+    fn by(&self, take: Selection) -> Option<FetcherSpec> {
         self.selector.fetcher(take.fetcher).cloned()
     }
 
@@ -190,7 +190,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 
     fn local_fault(&mut self, message: Option<String>, now: Timestamp) {
         self.last.message = message.unwrap_or_else(|| Outcome::Local.to_string());
-        if self.local_faults >= self.selector.visit_settings().local_faults_max {
+        if self.local_faults >= self.selector.visit_settings().max_local_faults {
             let _ = self.fail(ErrorType::Known(ErrorKind::LocalFault), now);
             return;
         }
@@ -201,7 +201,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// How long the answer asks to be left alone.
-    fn asked(&self, answer: &Answer, now: Timestamp) -> Option<Duration> {
+    fn asked(&self, answer: &FetchResult, now: Timestamp) -> Option<Duration> {
         let said = || header(&answer.headers, "retry-after").and_then(|value| retry_after(value, now));
         answer.retry_after.or_else(said)
     }
@@ -210,9 +210,9 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     fn record(
         &self,
         span: &Span,
-        take: Take,
+        take: Selection,
         at: Timestamp,
-        answer: &Answer,
+        answer: &FetchResult,
         error: Option<ErrorType>,
         weight: f64,
         now: Timestamp,
@@ -249,7 +249,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     }
 
     /// Keeps what the visit's end tells of its last attempt.
-    fn keep(&mut self, take: Take, answer: &Answer, error: Option<&ErrorType>) {
+    fn keep(&mut self, take: Selection, answer: &FetchResult, error: Option<&ErrorType>) {
         let last = &mut self.last;
         last.fetcher = Some(take.fetcher);
         last.source = Some(take.source);
@@ -273,12 +273,12 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
             selector.tell_lifted(&trial.domain);
             trial.settle();
         }
-        let _ = self.end(Ended::Delivered, now);
+        let _ = self.end(VisitOutcome::Delivered, now);
     }
 
     /// The host has said "not now": it is left alone from now on, by every link and every fetcher.
     fn hold_host(&mut self, now: Timestamp) {
-        self.host_failed(Why::Limited(self.retry_after), now);
+        self.host_failed(PauseReason::Limited(self.retry_after), now);
     }
 
     /// How long the host's pace still holds it.
@@ -306,7 +306,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         }
     }
 
-    fn host_failed(&mut self, why: Why, now: Timestamp) {
+    fn host_failed(&mut self, why: PauseReason, now: Timestamp) {
         let selector = &*self.selector;
         let standing = if self.host_trial.is_some() { Standing::Trial } else { Standing::Ordinary };
         let until = selector.state().hosts.failed(
@@ -344,11 +344,11 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         };
         // Where the host lets others through, its pace judges its blocks.
         if end == FetchEnd::Blocked && !self.was_let_through(None, now) {
-            self.host_failed(Why::Blocked, now);
+            self.host_failed(PauseReason::Blocked, now);
         }
         let hint = (end != FetchEnd::Neutral).then(|| error.kind().map_or(Hint::Unknown, Hint::after));
         self.keep_link(end, hint, now);
-        self.end(Ended::Failed(error), now)
+        self.end(VisitOutcome::Failed(error), now)
     }
 
     /// The visit ends without a request: nobody gets past the host's vendor.
@@ -356,7 +356,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
         let given_up = self.selector.why_given_up(self.url.borrow(), now);
         self.last.message = given_up.to_string();
         self.keep_link(FetchEnd::Blocked, Some(Hint::Blocked), now);
-        self.end(Ended::NoFetcherGetsPast { vendor: given_up.vendor }, now)
+        self.end(VisitOutcome::NoFetcherGetsPast { vendor: given_up.vendor }, now)
     }
 
     /// Brings the link's state up to date, from what it is now.
@@ -386,7 +386,7 @@ impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
 }
 
 /// Whether the answer says "not now" for the whole host: a 429, or a 503 or a block that says for how long.
-fn is_limit(answer: &Answer, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
+fn is_limit(answer: &FetchResult, error: Option<&ErrorType>, asked: Option<Duration>) -> bool {
     let blocked = error.and_then(ErrorType::kind).is_some_and(ErrorKind::is_banned);
     match answer.status {
         _ if answer.outcome == Outcome::RateLimited => true,
@@ -396,7 +396,7 @@ fn is_limit(answer: &Answer, error: Option<&ErrorType>, asked: Option<Duration>)
     }
 }
 
-fn describe(error: &ErrorType, answer: &Answer) -> String {
+fn describe(error: &ErrorType, answer: &FetchResult) -> String {
     match (&answer.outcome, answer.status) {
         (Outcome::Http(_), Some(status)) => format!("{error} (status {status})"),
         (outcome, _) => outcome.to_string(),

@@ -13,13 +13,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Visit;
 use crate::selector::Selector;
-use fetchwise_types::fetch_result::{Answer, Outcome};
+use fetchwise_types::fetch_result::{FetchResult, Outcome};
 use fetchwise_types::heuristic::{Heuristic, SHORT_PAGE, SHORT_PAGE_TRUE};
 use fetchwise_types::registry::{FetcherId, FetcherSpec};
 
 impl<S: Deref<Target = Selector> + Clone, U: Borrow<Url>> Visit<S, U> {
     /// Takes a short page for content where it is all there is.
-    pub(super) fn judge_short(&mut self, answer: &mut Answer, fetcher: FetcherId, by: &FetcherSpec) {
+    pub(super) fn judge_short(&mut self, answer: &mut FetchResult, fetcher: FetcherId, by: &FetcherSpec) {
         let Some(page) = answer.short.filter(|_| answer.outcome == Outcome::Empty) else { return };
         let hosts = &self.selector.state().hosts;
         let domain = self.domain();

@@ -14,7 +14,7 @@ use crate::state::single_flight::{Follower, Lead};
 use crate::trace::Span;
 use crate::visit::pace_permit::{Later, Place};
 use fetchwise_types::attempt::ErrorType;
-use fetchwise_types::decision::{Source, Take};
+use fetchwise_types::decision::{Source, Selection};
 use fetchwise_types::registry::FetcherId;
 use fetchwise_types::time::Timestamp;
 
@@ -37,7 +37,7 @@ pub struct Fetch<S: Deref<Target = Selector>> {
     pub(super) selector: S,
     /// Which of the visit's fetches it is.
     pub(super) number: u32,
-    pub(super) take: Take,
+    pub(super) take: Selection,
     pub(super) at: Timestamp,
     pub(super) deadline: Duration,
     pub(super) redirects_max: u32,
@@ -59,7 +59,7 @@ impl<S: Deref<Target = Selector>> Fetch<S> {
     }
 
     /// The decision that chose it: label, rule, confidence, propensity.
-    pub fn decision(&self) -> &Take {
+    pub fn decision(&self) -> &Selection {
         &self.take
     }
 
@@ -190,14 +190,14 @@ impl<S: Deref<Target = Selector>> Drop for HostTrial<S> {
 #[derive(Debug)]
 pub struct Wait {
     pub(super) until: Timestamp,
-    pub(super) why: Why,
+    pub(super) why: WaitReason,
     pub(super) listener: Option<EventListener>,
 }
 
 /// What a visit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum WaitReason {
     /// Another visit probes the host: its verdict is shared.
     Probe,
     /// Another visit tries out the host, whose pause is over.
@@ -210,7 +210,7 @@ pub enum Why {
     Doubt,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Probe => "probe",
@@ -223,13 +223,13 @@ impl fmt::Display for Why {
 }
 
 impl Wait {
-    pub(super) fn following(follower: &Follower, listener: EventListener, why: Why) -> Self {
+    pub(super) fn following(follower: &Follower, listener: EventListener, why: WaitReason) -> Self {
         Self { until: follower.expected_by(), why, listener: Some(listener) }
     }
 
     /// For a place in the host's pace.
     pub(crate) fn for_place(later: Later) -> Self {
-        Self { until: later.until, why: Why::Pace, listener: later.listener }
+        Self { until: later.until, why: WaitReason::Pace, listener: later.listener }
     }
 
     /// Until when at the latest. Coming back earlier is right, too: the visit then says whether it still has to wait.
@@ -238,7 +238,7 @@ impl Wait {
     }
 
     /// What for.
-    pub fn why(&self) -> Why {
+    pub fn why(&self) -> WaitReason {
         self.why
     }
 
@@ -268,7 +268,7 @@ impl Wait {
 #[non_exhaustive]
 pub struct End {
     /// Whether content came, and why not if it did not.
-    pub how: Ended,
+    pub how: VisitOutcome,
     /// The fetcher that delivered, or that made the last attempt.
     pub fetcher: Option<FetcherId>,
     /// The decision that delivered, or that ended it.
@@ -290,14 +290,14 @@ pub struct End {
 impl End {
     /// Whether content came.
     pub fn is_delivered(&self) -> bool {
-        matches!(self.how, Ended::Delivered)
+        matches!(self.how, VisitOutcome::Delivered)
     }
 }
 
 /// Whether a visit brought content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum VisitOutcome {
     /// Content came.
     Delivered,
     /// None came, for this reason.
@@ -307,7 +307,7 @@ pub enum Ended {
         /// When it may be asked again.
         until: Timestamp,
         /// What is paused.
-        whom: Whom,
+        whom: WaitScope,
     },
     /// No request was made: the host has shown whose wall stands before it, and nobody gets past that one. The link is paused.
     NoFetcherGetsPast {
@@ -323,7 +323,7 @@ pub enum Ended {
 /// What is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Whom {
+pub enum WaitScope {
     /// The link.
     Link,
     /// Its whole host.
@@ -332,7 +332,7 @@ pub enum Whom {
     Pace,
 }
 
-impl fmt::Display for Whom {
+impl fmt::Display for WaitScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Link => "link",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::registry::FetcherSpec;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use url::Url;
 
@@ -54,9 +54,9 @@ impl Site {
     /// Fetches the next URL. Plain requests end as `direct` says, all others deliver. The first fetcher's name.
     fn fetch(&mut self, direct: Option<ErrorKind>) -> String {
         self.n += 1;
-        let mut situation = Situation::first(self.now());
+        let mut situation = SelectContext::first_attempt(self.now());
         let mut first = None;
-        while let Some(take) = self.selector.select(&self.url(), &situation).unwrap().taken() {
+        while let Some(take) = self.selector.select(&self.url(), &situation).unwrap().selected() {
             let name = self.selector.fetcher_name(take.fetcher).to_owned();
             let end = direct.filter(|_| name == "direct_access");
             self.record(&name, end, situation.hint, situation.attempts);

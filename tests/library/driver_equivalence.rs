@@ -9,13 +9,13 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{Body, FetchError, FetchFuture, Fetcher, Request, Response};
-use fetchwise::fetch_result::Answer;
+use fetchwise::fetch_result::FetchResult;
 use fetchwise::pipeline::{Link, Pipeline};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::Header;
 use fetchwise::selector::{Sink, SinkError};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{Ended, Step};
+use fetchwise::visit::{VisitOutcome, Step};
 use proptest::prelude::*;
 use url::Url;
 
@@ -78,13 +78,13 @@ impl Meets {
         }
     }
 
-    fn answer(&self, detector: &Detector) -> Answer {
+    fn answer(&self, detector: &Detector) -> FetchResult {
         match self.response() {
             Ok((status, headers, body)) => {
                 let headers = headers.iter().map(|header| (&header.name, &header.value));
                 detector.judge(status, headers, body.as_bytes()).with_duration(Duration::ZERO)
             }
-            Err(kind) => Answer::from(kind).with_duration(Duration::ZERO),
+            Err(kind) => FetchResult::from(kind).with_duration(Duration::ZERO),
         }
     }
 }
@@ -271,6 +271,6 @@ fn the_scripts_meet_every_kind_of_end() {
     let world = World::new();
     let url = world.begin(&turns[0]);
     let mut visit = world.selector.visit(&url).unwrap();
-    let end = fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| Answer::from(ErrorKind::Queued));
-    assert!(matches!(end.how, Ended::Failed(_)));
+    let end = fetchwise_simulate::drive(&mut visit, &world.clock, None, |_| FetchResult::from(ErrorKind::Queued));
+    assert!(matches!(end.how, VisitOutcome::Failed(_)));
 }

@@ -5,7 +5,7 @@
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::heuristic::url::{ContentKind, UrlFeatures};
-use fetchwise::selector::{Prior, Selector, Situation};
+use fetchwise::selector::{Prior, Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 use url::Url;
@@ -88,7 +88,7 @@ fn naive_prior(kind: &str, value: &str, fetcher: usize) -> (f64, f64) {
     prior.map_or((0.0, 0.0), |prior| (prior.success_rate * prior.samples, prior.samples))
 }
 
-/// Confidence and sample as `docs/how-it-decides.md` describes them. `slack` moves what is compared: samples by the first, rates and
+/// Confidence and sample as `docs/concepts/decisions.md` describes them. `slack` moves what is compared: samples by the first, rates and
 /// confidences by the second, so that a tie can be tried on either side of its rounding.
 fn naive_confidence(all: &[Raw], url: usize, fetcher: usize, slack: (f64, f64)) -> (f64, f64) {
     let url = Url::parse(URLS[url]).unwrap();
@@ -183,7 +183,7 @@ proptest! {
             let parsed = Url::parse(text).unwrap();
             let features = UrlFeatures::extract(&parsed).unwrap();
             for selector in [&live, &replayed] {
-                let explanation = selector.explain(&parsed, &Situation::first(now)).unwrap();
+                let explanation = selector.explain(&parsed, &SelectContext::first_attempt(now)).unwrap();
                 for (fetcher, name) in FETCHERS.iter().enumerate() {
                     let view = explanation.candidates.iter().find(|c| c.fetcher == *name).unwrap();
                     // The recent pair is kept in f32, so that a tie may be off by more than the exact weights are.
@@ -216,7 +216,7 @@ fn a_future_attempt_is_clamped_to_now_and_counted() {
     let url = Url::parse(URLS[0]).unwrap();
     let tomorrow = Timestamp::from_millis(NOW_MS + DAY_MS);
     selector.record(Attempt::new(&url, "playwright", tomorrow).unwrap().delivered(), now).unwrap();
-    assert_eq!(selector.clamped_attempts(), 1);
+    assert_eq!(selector.clamped_attempt_count(), 1);
     let weights = selector.weights(("domain", "wikipedia.org"), ContentKind::Page, "playwright", now);
     assert!((weights.total - 1.0).abs() < 1e-12, "{weights:?}");
 }

@@ -11,12 +11,12 @@ use fetchwise::attempt::{Arm, Attempt, Hint};
 use fetchwise::backoff::LinkState;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{CompactOptions, Compacted, Phase, Refold};
+use fetchwise::journal::maintenance::{CompactOptions, CompactReport, Phase, RefoldReport};
 use fetchwise::journal::{
-    self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, Loaded, OpenCheck,
+    self, Durability, Entry, ImportanceEntry, Journal, JournalError, JournalOptions, LinkEntry, LoadReport, OpenCheck,
     Progress, TombstoneTarget,
 };
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use proptest::prelude::*;
 
@@ -66,17 +66,17 @@ fn write(dir: &Path, attempts: impl IntoIterator<Item = Attempt>) {
     journal.close().unwrap();
 }
 
-fn start(dir: &Path) -> (Selector, Loaded) {
+fn start(dir: &Path) -> (Selector, LoadReport) {
     let selector = selector();
     let loaded = journal::load(dir, &selector, NOW).unwrap();
     (selector, loaded)
 }
 
-fn take_snapshot(dir: &Path) -> maintenance::Taken {
+fn take_snapshot(dir: &Path) -> maintenance::SnapshotReport {
     maintenance::snapshot(dir, &selector(), NOW, &mut quiet()).unwrap()
 }
 
-fn compact(dir: &Path) -> Compacted {
+fn compact(dir: &Path) -> CompactReport {
     maintenance::compact(dir, &selector(), &CompactOptions::default(), NOW, &mut quiet()).unwrap()
 }
 
@@ -302,7 +302,7 @@ fn another_half_life_goes_on_from_what_the_snapshot_weighed() {
     assert!((weight(&faster, later) - weight(&old, NOW) / 2.0).abs() < 1e-9, "from then on it fades by the new one");
 }
 
-fn forget(dir: &Path, target: TombstoneTarget) -> maintenance::Forgot {
+fn forget(dir: &Path, target: TombstoneTarget) -> maintenance::ForgetReport {
     maintenance::forget(dir, target, NOW).unwrap()
 }
 
@@ -377,7 +377,7 @@ fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
     write(dir.path(), (500..600).map(|n| attempt(n, 1.0)));
     take_snapshot(dir.path());
     let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
-    assert_eq!((verified.attempts, verified.refold), (600, Refold::Same { records: 100 }));
+    assert_eq!((verified.attempts, verified.refold), (600, RefoldReport::Same { records: 100 }));
     // One bit of one cell's count, in a snapshot whose checksums are right.
     let found = fetchwise_log::load_snapshot(dir.path()).unwrap().snapshot.unwrap();
     let mut sections: Vec<(u32, u32, Vec<u8>)> =
@@ -392,7 +392,7 @@ fn a_snapshot_that_is_not_what_the_records_teach_is_noticed() {
         .collect();
     maintenance.write_snapshot(found.meta(), &sections).unwrap();
     let verified = maintenance::verify(dir.path(), &mut quiet()).unwrap();
-    assert!(matches!(&verified.refold, Refold::Differs { what } if what.contains("counts")), "{:?}", verified.refold);
+    assert!(matches!(&verified.refold, RefoldReport::Differs { what } if what.contains("counts")), "{:?}", verified.refold);
     assert!(!verified.is_sound());
 }
 
@@ -405,7 +405,7 @@ fn a_policy_with_a_memory_sees_the_attempts_behind_a_snapshot_too() {
         let selector = Selector::builder().around(NOW).policy(policy).build().unwrap();
         journal::load(dir.path(), &selector, NOW).unwrap();
         let url = url::Url::parse("https://d0.example.org/s1/new").unwrap();
-        selector.select(&url, &Situation::first(NOW)).unwrap()
+        selector.select(&url, &SelectContext::first_attempt(NOW)).unwrap()
     };
     let before = published();
     take_snapshot(dir.path());

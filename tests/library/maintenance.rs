@@ -1,4 +1,4 @@
-//! Upkeep beside a running crawl: what it drops, what it keeps, how much room it leaves, and what a `kill -9` in the middle of it costs;
+//! BackgroundMaintenance beside a running crawl: what it drops, what it keeps, how much room it leaves, and what a `kill -9` in the middle of it costs;
 //! and when a clock is believed that says attempts are old.
 
 use std::fs::File;
@@ -13,9 +13,9 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::heuristic::url::ContentKind;
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{Cause, CompactOptions, Room, Upkeep, UpkeepOptions, Upkept, old_share};
+use fetchwise::journal::maintenance::{Cause, CompactOptions, DiskUsage, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent, expired_share};
 use fetchwise::journal::{self, ClockWitness, Durability, Entry, Journal, JournalError, JournalOptions};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::{Clock, Timestamp};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -59,10 +59,10 @@ fn open(dir: &Path) -> Journal {
     Journal::open(dir, options).unwrap().0
 }
 
-fn start(dir: &Path, options: UpkeepOptions) -> (Upkeep, Receiver<Upkept>) {
+fn start(dir: &Path, options: UpkeepOptions) -> (BackgroundMaintenance, Receiver<MaintenanceEvent>) {
     let (tell, told) = channel();
     let blank = || Selector::builder().around(*NOW).build();
-    let upkeep = Upkeep::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |did| drop(tell.send(did)));
+    let upkeep = BackgroundMaintenance::start(dir, options, Arc::new(Clock::fixed(*NOW)), blank, move |did| drop(tell.send(did)));
     (upkeep.unwrap(), told)
 }
 
@@ -104,8 +104,8 @@ fn raw(dir: &Path) -> Vec<Timestamp> {
 }
 
 /// How many attempts that compaction has dropped, which was to make room.
-fn dropped_to_make_room(did: &Upkept) -> u64 {
-    let Upkept::Compacted { cause: Cause::Full { .. }, done, .. } = did else { panic!("{did:?}") };
+fn dropped_to_make_room(did: &MaintenanceEvent) -> u64 {
+    let MaintenanceEvent::Compacted { cause: Cause::Full { .. }, done, .. } = did else { panic!("{did:?}") };
     assert!((done.weight.0 - done.weight.1).abs() <= 1e-9 * done.weight.0, "{done:?}");
     done.attempts.0 - done.attempts.1
 }
@@ -115,7 +115,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
     let dir = tempfile::tempdir().unwrap();
     let journal = open(dir.path());
     let mut options = options();
-    options.disk_max = Some(DISK_MAX);
+    options.max_disk_bytes = Some(DISK_MAX);
     let (upkeep, told) = start(dir.path(), options);
     let mirror = selector();
     let (mut written, mut most, begun) = (0, 0, Instant::now());
@@ -129,7 +129,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
         journal.flush().wait().unwrap();
         // A crawl is not faster than the disk; here it waits until upkeep has caught up, however slow this machine is.
         loop {
-            let taken = Room::taken(dir.path()).unwrap().total;
+            let taken = DiskUsage::taken(dir.path()).unwrap().total;
             most = most.max(taken);
             if taken < DISK_MAX - 2 * SEGMENT || begun.elapsed() > PATIENCE {
                 break;
@@ -145,7 +145,7 @@ fn the_log_stays_within_its_room_and_loses_no_evidence() {
             dropped += dropped_to_make_room(&did);
             runs.push(did);
         }
-        let room = Room::taken(dir.path()).unwrap();
+        let room = DiskUsage::taken(dir.path()).unwrap();
         let has_room = room.total + 3 * SEGMENT + room.snapshot <= DISK_MAX;
         if has_room && raw(dir.path()).len() as u64 == written - dropped || begun.elapsed() > PATIENCE {
             break;
@@ -177,11 +177,11 @@ fn it_compacts_once_enough_of_the_log_is_old() {
         mirror.observe(&attempt);
     }
     journal.flush().wait().unwrap();
-    let share = old_share(dir.path(), *NOW, 90 * DAY).unwrap();
+    let share = expired_share(dir.path(), *NOW, 90 * DAY).unwrap();
     assert!((0.3..0.9).contains(&share), "{share}");
     let run = |at: Option<f64>| {
         let mut options = options();
-        options.compact_at = at;
+        options.compact_threshold = at;
         let (upkeep, told) = start(dir.path(), options);
         upkeep.look();
         let did =
@@ -190,11 +190,11 @@ fn it_compacts_once_enough_of_the_log_is_old() {
         did.ok()
     };
     assert!(run(None).is_none() && run(Some(share + 0.05)).is_none());
-    let Some(Upkept::Compacted { cause: Cause::Old { .. }, done, .. }) = run(Some(share - 0.05)) else {
+    let Some(MaintenanceEvent::Compacted { cause: Cause::Old { .. }, done, .. }) = run(Some(share - 0.05)) else {
         panic!("it did nothing")
     };
     assert!(done.beside_writer && done.attempts.0 - done.attempts.1 > 2000, "{done:?}");
-    assert!(old_share(dir.path(), *NOW, 90 * DAY).unwrap() < share / 4.0);
+    assert!(expired_share(dir.path(), *NOW, 90 * DAY).unwrap() < share / 4.0);
     journal.close().unwrap();
     assert_eq!(assert_same(&mirror, &loaded(dir.path())), 4001);
 }
@@ -211,7 +211,7 @@ fn it_stops_in_the_middle_and_leaves_everything_as_it_was() {
     journal.flush().wait().unwrap();
     for wait in [0, 1, 5, 20, 60, 150] {
         let mut options = options();
-        options.disk_max = Some(DISK_MAX);
+        options.max_disk_bytes = Some(DISK_MAX);
         let (upkeep, _) = start(dir.path(), options);
         std::thread::sleep(Duration::from_millis(wait));
         upkeep.stop();
@@ -229,12 +229,12 @@ fn child_that_writes_beside_upkeep_until_it_is_killed() {
     let dir = Path::new(&dir);
     let journal = open(dir);
     let mut options = options();
-    options.disk_max = Some(DISK_MAX / 2);
+    options.max_disk_bytes = Some(DISK_MAX / 2);
     let (_upkeep, told) = start(dir, options);
     let mut out = std::io::stderr();
     for batch in (first..).step_by(16) {
         for did in told.try_iter() {
-            assert!(matches!(did, Upkept::Compacted { .. }), "{did:?}");
+            assert!(matches!(did, MaintenanceEvent::Compacted { .. }), "{did:?}");
             writeln!(out, "compacted").unwrap();
         }
         for n in batch..batch + 16 {
@@ -328,7 +328,7 @@ fn idle(days: u64) -> tempfile::TempDir {
     dir
 }
 
-fn compact(dir: &Path, now: Timestamp) -> Result<maintenance::Compacted, JournalError> {
+fn compact(dir: &Path, now: Timestamp) -> Result<maintenance::CompactReport, JournalError> {
     maintenance::compact(dir, &selector(), &CompactOptions::default(), now, &mut |_, _| {})
 }
 
@@ -378,7 +378,7 @@ fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
     learner.set_sink(Box::new(Arc::clone(&journal)));
     let mut options = options();
     // All that is there is too much, so that there is work to do the whole time.
-    options.disk_max = upkeep.then_some(1 << 20);
+    options.max_disk_bytes = upkeep.then_some(1 << 20);
     let (running, told) = start(dir, options);
     let (mut select, mut record) = (Vec::new(), Vec::new());
     let begun = Instant::now();
@@ -386,7 +386,7 @@ fn latencies(dir: &Path, upkeep: bool) -> [[u128; 3]; 2] {
         let attempt = attempt_at(n, *NOW);
         let url = url::Url::parse(&attempt.url).unwrap();
         let at = Instant::now();
-        learner.select(&url, &Situation::first(*NOW)).unwrap();
+        learner.select(&url, &SelectContext::first_attempt(*NOW)).unwrap();
         select.push(at.elapsed().as_micros());
         let at = Instant::now();
         learner.record(attempt, *NOW).unwrap();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
-use fetchwise::fetch_result::{Answer, Block, Outcome};
+use fetchwise::fetch_result::{FetchResult, Block, Outcome};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::metrics::{Kind, Metrics};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use prometheus_client::encoding::text;
@@ -49,7 +49,7 @@ fn a_visit_is_counted_from_its_decision_to_its_end() {
     let mut visit = selector.visit(&page).unwrap();
     let Step::Fetch(fetch) = visit.next() else { panic!("a new host is asked") };
     assert_eq!(samples(&registry)["fetchwise_visits_in_progress"], 1.0);
-    let mut answer = Answer::from(Outcome::Blocked(Block::challenge().by("datadome"))).with_status(403);
+    let mut answer = FetchResult::from(Outcome::Blocked(Block::challenge().by("datadome"))).with_status(403);
     answer.heuristics.push(Heuristic::flag("block_datadome"));
     visit.report(fetch, answer);
     let Step::Fetch(fetch) = visit.next() else { panic!("another fetcher is tried") };
@@ -96,7 +96,7 @@ fn pauses_of_links_and_hosts_are_counted_as_they_begin() {
     let page = url("https://e.org/page");
     let mut visit = selector.visit(&page).unwrap();
     while let Step::Fetch(fetch) = visit.next() {
-        visit.report(fetch, Answer::from(Outcome::Http(429)).with_status(429));
+        visit.report(fetch, FetchResult::from(Outcome::Http(429)).with_status(429));
     }
     let again = url("https://e.org/other");
     let next = selector.visit(&again).unwrap().next();
@@ -197,7 +197,7 @@ fn the_reference_lists_every_metric_and_no_other() {
             (family.full_name(), kind.to_owned(), family.labels.iter().map(|label| (*label).to_owned()).collect())
         })
         .collect();
-    assert_eq!(written, listed, "docs/metrics.md and the list of families differ");
+    assert_eq!(written, listed, "docs/reference/metrics.md and the list of families differ");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn counting_allocates_nothing() {
     let page = url("https://www.site.co.uk/section/page");
     let attempt = || Attempt::new(&page, "direct_access", now).unwrap().delivered();
     (0..20).for_each(|_| selector.record(attempt(), now).unwrap());
-    let situation = Situation::first(now);
+    let situation = SelectContext::first_attempt(now);
     let _ = selector.select(&page, &situation);
     let counted = allocation_counter::measure(|| drop(selector.select(&page, &situation)));
     assert_eq!(counted.count_total, 0);

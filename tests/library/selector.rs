@@ -6,7 +6,7 @@ use std::time::Duration;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt, Hint, Tag};
 use fetchwise::backoff::LinkState;
-use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::decision::{Decision, Rule, Source, Selection};
 use fetchwise::fetch_result::Outcome;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::files::FileSuffixes;
@@ -14,7 +14,7 @@ use fetchwise::heuristic::url::ContentKind;
 use fetchwise::policy;
 use fetchwise::registry::FetcherSet;
 use fetchwise::score::{ImportanceUse, Settings};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use fetchwise::visit::Step;
 use url::Url;
@@ -44,12 +44,12 @@ fn selector() -> Selector {
     Selector::builder().around(NOW).build().unwrap()
 }
 
-fn take(selector: &Selector, text: &str, situation: &Situation<'_>) -> Take {
-    selector.select(&url(text), situation).unwrap().taken().unwrap()
+fn take(selector: &Selector, text: &str, situation: &SelectContext<'_>) -> Selection {
+    selector.select(&url(text), situation).unwrap().selected().unwrap()
 }
 
 fn first(selector: &Selector, text: &str) -> (String, &'static str, f64) {
-    let take = take(selector, text, &Situation::first(NOW));
+    let take = take(selector, text, &SelectContext::first_attempt(NOW));
     (selector.fetcher_name(take.fetcher).to_owned(), take.source.name(), take.confidence)
 }
 
@@ -73,7 +73,7 @@ fn a_site_is_all_its_domains_together_and_forgetting_one_leaves_what_the_others_
     let known = all(None);
     assert_eq!((site(&known, "playwright"), site(&known, "playwright_stealth")), (30, 30));
     let steps = |selector: &Selector, text: &str| {
-        let explained = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let explained = selector.explain(&url(text), &SelectContext::first_attempt(NOW)).unwrap();
         let of_site = explained.steps.iter().filter(|step| step.kind == "site");
         of_site.map(|step| (step.fetcher.clone(), step.attempts)).collect::<Vec<_>>()
     };
@@ -154,13 +154,13 @@ fn a_captcha_leads_to_stealth_and_a_shell_to_the_browser() {
     let selector = selector();
     for (kind, want) in [(ErrorKind::BlockedCaptcha, "playwright_stealth"), (ErrorKind::WrongTool, "playwright")] {
         let page = format!("https://{}.org/", kind.name().replace('_', "-"));
-        let first = take(&selector, &page, &Situation::first(NOW));
+        let first = take(&selector, &page, &SelectContext::first_attempt(NOW));
         assert_eq!(first.source, Source::Probe);
         learn(&selector, &page, "direct_access", NOW, 1, Some(kind));
         let mut excluded = FetcherSet::EMPTY;
         excluded.insert(first.fetcher);
         let hint = Some(Hint::after(kind));
-        let next = Situation { hint, excluded, attempts: 1, ..Situation::first(NOW) };
+        let next = SelectContext { hint, excluded, attempts: 1, ..SelectContext::first_attempt(NOW) };
         let next = take(&selector, &page, &next);
         assert_eq!(selector.fetcher_name(next.fetcher), want);
     }
@@ -172,8 +172,8 @@ fn a_url_is_given_up_after_four_attempts_at_the_latest() {
     let mut excluded = FetcherSet::EMPTY;
     let mut made = 0;
     for attempts in 0..10 {
-        let situation = Situation { excluded, attempts, hint: Some(Hint::Blocked), ..Situation::first(NOW) };
-        let Some(take) = selector.select(&url("https://fortress.org/"), &situation).unwrap().taken() else { break };
+        let situation = SelectContext { excluded, attempts, hint: Some(Hint::Blocked), ..SelectContext::first_attempt(NOW) };
+        let Some(take) = selector.select(&url("https://fortress.org/"), &situation).unwrap().selected() else { break };
         assert!(!excluded.contains(take.fetcher), "never the same fetcher again");
         excluded.insert(take.fetcher);
         made += 1;
@@ -187,7 +187,7 @@ fn three_blocks_in_a_row_open_the_breaker_until_its_pause_ends() {
     let page = "https://example.org/a";
     learn(&selector, page, "direct_access", NOW, 3, Some(ErrorKind::Blocked403));
     let open_at = |now| {
-        let explanation = selector.explain(&url(page), &Situation::first(now)).unwrap();
+        let explanation = selector.explain(&url(page), &SelectContext::first_attempt(now)).unwrap();
         explanation.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().open
     };
     assert!(open_at(NOW) && open_at(NOW.saturating_add(Duration::from_secs(599))));
@@ -202,14 +202,14 @@ fn pauses_come_first_and_a_callers_wish_second() {
     let until = NOW.saturating_add(Duration::from_secs(60));
     let wanted = selector.fetcher_id("archive_proxy");
     let paused = LinkState { paused_until: Some(until), ..LinkState::default() };
-    let situation = Situation { link: paused, wanted, ..Situation::first(NOW) };
+    let situation = SelectContext { link: paused, wanted, ..SelectContext::first_attempt(NOW) };
     let page = url("https://example.org/");
     assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: false });
-    let situation = Situation { now: until, ..situation };
-    let take = selector.select(&page, &situation).unwrap().taken().unwrap();
+    let situation = SelectContext { now: until, ..situation };
+    let take = selector.select(&page, &situation).unwrap().selected().unwrap();
     assert_eq!((take.source, selector.fetcher_name(take.fetcher)), (Source::Requested, "archive_proxy"));
     selector.set_host_pause("example.org", Some(until));
-    let situation = Situation::first(NOW);
+    let situation = SelectContext::first_attempt(NOW);
     assert_eq!(selector.select(&page, &situation).unwrap(), Decision::Paused { until, host: true });
 }
 
@@ -225,8 +225,8 @@ fn exploration_is_rare_labelled_and_the_same_at_each_replay() {
     let mut explored = 0;
     for n in 0..5000 {
         let page = format!("https://spa.org/a/{n}");
-        let once = take(&selector, &page, &Situation::first(NOW));
-        assert_eq!(once, take(&selector, &page, &Situation::first(NOW)));
+        let once = take(&selector, &page, &SelectContext::first_attempt(NOW));
+        assert_eq!(once, take(&selector, &page, &SelectContext::first_attempt(NOW)));
         match once.source {
             Source::Explore => {
                 explored += 1;
@@ -271,7 +271,7 @@ fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
         attempt.heuristics = selector.heuristics(&page).unwrap().into_iter().map(Into::into).collect();
         selector.record(attempt, NOW).unwrap();
     }
-    let explanation = selector.explain(&url("https://new.org/watch/2"), &Situation::first(NOW)).unwrap();
+    let explanation = selector.explain(&url("https://new.org/watch/2"), &SelectContext::first_attempt(NOW)).unwrap();
     let downloader = explanation.candidates.iter().find(|c| c.fetcher == "youtube_downloader").unwrap();
     assert!(downloader.confident && downloader.success > 0.8, "{downloader:?}");
     assert!(explanation.heuristics.iter().any(|h| h.kind == "video_platform"));
@@ -279,11 +279,11 @@ fn a_users_own_heuristic_is_learned_from_its_first_attempt_on() {
 
 /// How many of 2000 URLs would explore at `now`, and the chance that each had of it.
 fn looks(selector: &Selector, now: Timestamp) -> (usize, f64) {
-    let takes: Vec<Take> = (0..2000)
-        .map(|n| take(selector, &format!("https://spa.org/app/{n}"), &Situation::first(now)))
+    let takes: Vec<Selection> = (0..2000)
+        .map(|n| take(selector, &format!("https://spa.org/app/{n}"), &SelectContext::first_attempt(now)))
         .inspect(|take| assert!(take.propensity < 1.0, "{take:?}"))
         .collect();
-    let explores: Vec<&Take> = takes.iter().filter(|take| take.rule == Rule::Explore).collect();
+    let explores: Vec<&Selection> = takes.iter().filter(|take| take.rule == Rule::Explore).collect();
     for take in &takes {
         let chance = if take.rule == Rule::Explore { take.propensity } else { 1.0 - take.propensity };
         assert!((chance - explores[0].propensity).abs() < 1e-12, "{take:?}");
@@ -317,13 +317,13 @@ fn a_host_that_has_rested_is_looked_at_again_more_often_and_a_busy_one_is_not() 
 
 #[test]
 fn who_switches_exploration_off_gets_none() {
-    let settings = Settings { explore: 0.0, ..Settings::default() };
+    let settings = Settings { explore_rate: 0.0, ..Settings::default() };
     let selector = Selector::builder().around(NOW).settings(settings).build().unwrap();
     learn(&selector, "https://s.org/a/b", "direct_access", days_ago(60), 500, None);
     learn(&selector, "https://spa.org/app/x", "direct_access", days_ago(20), 8, Some(ErrorKind::WrongTool));
     learn(&selector, "https://spa.org/app/x", "playwright", days_ago(9), 40, None);
     for n in 0..500 {
-        let take = take(&selector, &format!("https://spa.org/app/{n}"), &Situation::first(NOW));
+        let take = take(&selector, &format!("https://spa.org/app/{n}"), &SelectContext::first_attempt(NOW));
         assert_ne!(take.rule, Rule::Explore);
     }
 }
@@ -339,7 +339,7 @@ fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
         selector
     };
     let step = |selector: &Selector, url: &str, kind: &str| {
-        let explained = selector.explain(&Url::parse(url).unwrap(), &Situation::first(NOW)).unwrap();
+        let explained = selector.explain(&Url::parse(url).unwrap(), &SelectContext::first_attempt(NOW)).unwrap();
         explained.steps.iter().find(|step| step.kind == kind).map(|step| step.total)
     };
     let (off, scaled) = (with(ImportanceUse::Off), with(ImportanceUse::Scale { full: 0.2 }));
@@ -354,7 +354,7 @@ fn importance_scales_general_evidence_and_leaves_a_domains_own_alone() {
 
 #[test]
 fn memory_is_bounded_and_the_least_attempted_go_first() {
-    let selector = Selector::builder().around(NOW).keys_max(1000).build().unwrap();
+    let selector = Selector::builder().around(NOW).max_keys(1000).build().unwrap();
     let known = |domain: &str| {
         ["direct_access", "playwright"].map(|name| {
             selector.weights(("domain", domain), fetchwise::heuristic::url::ContentKind::Page, name, NOW).attempts
@@ -380,7 +380,7 @@ fn memory_is_bounded_and_the_least_attempted_go_first() {
 
 #[test]
 fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
-    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let selector = &selector;
@@ -388,7 +388,7 @@ fn eviction_beside_other_recorders_and_deciders_keeps_the_bound() {
                 for n in 0..4000 {
                     let url = format!("https://t{thread}-{n}.org/a");
                     learn(selector, &url, "direct_access", days_ago(1), 1, None);
-                    take(selector, &url, &Situation::first(NOW));
+                    take(selector, &url, &SelectContext::first_attempt(NOW));
                 }
             });
         }
@@ -414,14 +414,14 @@ fn what_the_caller_knows_is_learned_from_and_decided_by_like_what_the_url_shows(
         }
     }
     let chance = |known: &[Heuristic]| {
-        let situation = Situation { heuristics: known, ..Situation::first(Timestamp::now()) };
+        let situation = SelectContext { heuristics: known, ..SelectContext::first_attempt(Timestamp::now()) };
         let explained = selector.explain(&url("https://new.org/v/1"), &situation).unwrap();
         assert!(known.iter().all(|known| explained.heuristics.contains(known)));
         explained.candidates.iter().find(|c| c.fetcher == "direct_access").unwrap().success
     };
     assert!(chance(&vimeo) + 0.5 < chance(&[]), "{} {}", chance(&vimeo), chance(&[]));
     let decides = |known: &[Heuristic]| {
-        let situation = Situation { heuristics: known, ..Situation::first(NOW) };
+        let situation = SelectContext { heuristics: known, ..SelectContext::first_attempt(NOW) };
         (0..20)
             .filter(|n| take(&selector, &format!("https://unseen{n}.org/v/1"), &situation).source != Source::Probe)
             .count()
@@ -462,7 +462,7 @@ fn a_measured_cost_follows_how_long_requests_take_on_the_host_and_stays_within_i
     let build = |browser| Selector::builder().fetcher(plain.clone()).fetcher(browser).around(NOW).build().unwrap();
     let (measured, fixed) = (build(browser.clone().measured_cost()), build(browser));
     let cost = |selector: &Selector, text: &str| {
-        let explanation = selector.explain(&url(text), &Situation::first(NOW)).unwrap();
+        let explanation = selector.explain(&url(text), &SelectContext::first_attempt(NOW)).unwrap();
         let candidate = explanation.candidates.into_iter().find(|c| c.fetcher == "playwright").unwrap();
         (candidate.cost, candidate.measured.is_some())
     };

@@ -1,6 +1,6 @@
 //! What one request came to: what a visit wants to hear, and the names of failures.
 
-use fetchwise::fetch_result::{Answer as Kept, Outcome};
+use fetchwise::fetch_result::{FetchResult as Kept, Outcome};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::registry::FetcherSpec;
 use napi::Env;
@@ -68,14 +68,14 @@ pub struct AnswerOptions<'a> {
     pub vendor: Option<String>,
 }
 
-/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `new Answer(kind)` is one
+/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `new FetchResult(kind)` is one
 /// that brought none.
 #[napi]
-pub struct Answer {
+pub struct FetchResult {
     pub(crate) kept: Kept,
 }
 
-impl Answer {
+impl FetchResult {
     /// From the name of an outcome, or of an `ErrorKind`.
     pub fn named(kind: &str) -> Self {
         let outcome = match (kind, ErrorKind::from_name(kind)) {
@@ -88,7 +88,7 @@ impl Answer {
 }
 
 #[napi]
-impl Answer {
+impl FetchResult {
     /// An answer without a page: `content`, an `ErrorKind`, or a name of one's own, which counts as the fetcher's failure.
     #[napi(catch_unwind, constructor)]
     pub fn new(

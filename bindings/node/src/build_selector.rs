@@ -133,7 +133,7 @@ pub struct SelectorOptions<'a> {
     /// The policy's name; the library's own unless said.
     pub policy: Option<String>,
     /// How many keys of evidence are kept in memory.
-    pub keys_max: Option<f64>,
+    pub max_keys: Option<f64>,
 }
 
 /// What a selector is made from, once it is out of JavaScript.
@@ -159,8 +159,8 @@ impl Plan {
         if let Some(name) = &options.policy {
             builder = builder.policy(policy::by_name(name).map_err(Failure::config)?);
         }
-        if let Some(keys) = options.keys_max {
-            builder = builder.keys_max(convert::count("keysMax", keys, u64::from(u32::MAX))? as usize);
+        if let Some(keys) = options.max_keys {
+            builder = builder.max_keys(convert::count("maxKeys", keys, u64::from(u32::MAX))? as usize);
         }
         Ok(Self { builder, pace })
     }

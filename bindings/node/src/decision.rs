@@ -39,9 +39,9 @@ pub struct Decision {
 
 impl Decision {
     pub fn new(selector: &fetchwise::Selector, decided: &Decided, hint: Option<Hint>) -> Self {
-        let take = decided.taken();
+        let take = decided.selected();
         let (kind, source, rule) = match decided {
-            Decided::Take(take) => ("take", take.source.name(), take.rule.name()),
+            Decided::Selected(take) => ("take", take.source.name(), take.rule.name()),
             Decided::Paused { .. } => ("paused", Source::Paused.name(), Rule::Paused.name()),
             Decided::GiveUp => ("give_up", "none", "none"),
             Decided::NoFetcherGetsPast => ("no_fetcher_gets_past", "none", "no_fetcher_gets_past"),

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use fetchwise::fetch_result::Answer as Kept;
+use fetchwise::fetch_result::FetchResult as Kept;
 use fetchwise::detect::{Detector as Reader, DetectorOptions as Options, Scratch, Verdict as Read};
 use fetchwise::response::{Header, Page};
 use napi::Env;
@@ -13,7 +13,7 @@ use napi::bindgen_prelude::{AsyncTask, Object};
 use napi_derive::napi;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, error_for, name};
+use crate::answer::{FetchResult, error_for, name};
 use crate::errors::{Code, Failure};
 use crate::convert;
 use crate::convert::Body;
@@ -149,9 +149,9 @@ impl Detector {
         #[napi(ts_arg_type = "HeadersLike | undefined | null")] headers: Option<Object<'_>>,
         #[napi(ts_arg_type = "Uint8Array | string")] body: Body<'_>,
         page: Option<PageOptions<'_>>,
-    ) -> Result<Answer> {
+    ) -> Result<FetchResult> {
         let known = Known::take(env, Some(PageOptions { status: Some(status), headers, ..page.unwrap_or_default() }))?;
-        Ok(Answer { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
+        Ok(FetchResult { kept: self.reader.judge_page(&known.page(convert::bytes(&body))) })
     }
 
     /// As `classify`, with all that matched.

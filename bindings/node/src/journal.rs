@@ -12,7 +12,7 @@ use fetchwise::backoff::LinkState;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalOptions as Options, OpenCheck, UnknownName};
-use fetchwise::pace::{Keep, Note};
+use fetchwise::pace::{PaceStore, PaceRecord};
 use fetchwise::selector::{Released, Selector, Sink, SinkError};
 use fetchwise::time::Timestamp;
 use napi::Env;
@@ -111,8 +111,8 @@ impl Sink for Into {
     }
 }
 
-impl Keep for Into {
-    fn keep(&self, note: &Note<'_>) {
+impl PaceStore for Into {
+    fn keep(&self, note: &PaceRecord<'_>) {
         let _ = self.0.with(|log| log.keep(note));
     }
 }
@@ -225,7 +225,7 @@ pub struct Journal {
 
 /// A selector that keeps everything it learns, for maintenance.
 fn blank() -> std::result::Result<Selector, Failure> {
-    Ok(Selector::builder().keys_max(None).build()?)
+    Ok(Selector::builder().max_keys(None).build()?)
 }
 
 #[napi]

@@ -8,7 +8,7 @@ use fetchwise::analytics::{By, Row, Stats};
 use fetchwise::heuristic::url::{ContentKind, domain_of, identity};
 use fetchwise::journal::{Entry, Journal as Log, Tombstone, TombstoneTarget, replay};
 use fetchwise::registry::FetcherSet;
-use fetchwise::selector::Situation;
+use fetchwise::selector::SelectContext;
 use fetchwise::time::Timestamp;
 use napi::Env;
 use napi::bindgen_prelude::{AsyncTask, ClassInstance, Either, Object, Unknown};
@@ -369,10 +369,10 @@ impl Selector {
         url: &Url,
         wish: &SelectOptions<'_>,
         heuristics: &'k [fetchwise::heuristic::Heuristic],
-    ) -> std::result::Result<Situation<'k>, Failure> {
+    ) -> std::result::Result<SelectContext<'k>, Failure> {
         let excluded = wish.excluded.as_ref().map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
         let attempts = wish.attempts.map(|given| convert::count("attempts", given, u64::from(u32::MAX))).transpose()?;
-        Ok(Situation {
+        Ok(SelectContext {
             now: convert::at(wish.at)?,
             link: self.core.kept.link_state(wish.link.as_deref().unwrap_or_else(|| identity(url))),
             hint: convert::hint(wish.hint.as_deref())?,

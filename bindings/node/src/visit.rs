@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use fetchwise::fetch_result::Answer as KeptAnswer;
+use fetchwise::fetch_result::FetchResult as KeptAnswer;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, Ended, Fetch, Step as KeptStep, Visit as Kept, Wait};
+use fetchwise::visit::{End as KeptEnd, VisitOutcome, Fetch, Step as KeptStep, Visit as Kept, Wait};
 use napi::bindgen_prelude::{ClassInstance, Either3, Function};
 use napi::threadsafe_function::ThreadsafeFunctionCallMode;
 use napi_derive::napi;
@@ -95,14 +95,14 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: an `Answer`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
+    /// Says what came of a fetch: an `FetchResult`, a `Verdict`, `content` or an `ErrorKind`, or the error that the client threw. The attempt
     /// is recorded before this returns. Without a duration, in milliseconds, the time since the step counts.
     #[napi(catch_unwind)]
     pub fn report(
         &self,
         step: &Step,
-        #[napi(ts_arg_type = "Answer | Verdict | Error | 'content' | ErrorKind | (string & {})")] outcome: Either3<
-            ClassInstance<'_, Answer>,
+        #[napi(ts_arg_type = "FetchResult | Verdict | Error | 'content' | ErrorKind | (string & {})")] outcome: Either3<
+            ClassInstance<'_, FetchResult>,
             ClassInstance<'_, Verdict>,
             String,
         >,
@@ -115,7 +115,7 @@ impl Visit {
         let mut answer: KeptAnswer = match outcome {
             Either3::A(answer) => answer.kept.clone(),
             Either3::B(verdict) => verdict.answer(),
-            Either3::C(kind) => Answer::named(&kind).kept,
+            Either3::C(kind) => FetchResult::named(&kind).kept,
         };
         if let Some(ms) = duration {
             answer.duration = Some(given::span("duration", ms)?);
@@ -222,7 +222,7 @@ struct Request {
 
 impl Step {
     fn fetch(core: &Handle, number: u64, visit: &Kept<Handle, Url>, fetch: Fetch<Handle>) -> Self {
-        let decided = fetchwise::decision::Decision::Take(*fetch.decision());
+        let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
         let request = Request {
             fetcher: fetch.fetcher().to_owned(),
             deadline: fetch.deadline(),
@@ -389,22 +389,22 @@ impl End {
             message: end.message.clone(),
         };
         let kind = match &end.how {
-            Ended::Delivered => "delivered",
-            Ended::Failed(error) => {
+            VisitOutcome::Delivered => "delivered",
+            VisitOutcome::Failed(error) => {
                 out.error_type = Some(error.name().to_owned());
                 "failed"
             }
-            Ended::Paused { until, whom } => {
+            VisitOutcome::Paused { until, whom } => {
                 out.paused_until = Some(given::ms(*until));
                 out.paused = Some(whom.to_string());
                 "paused"
             }
-            Ended::NoFetcherGetsPast { vendor } => {
+            VisitOutcome::NoFetcherGetsPast { vendor } => {
                 out.vendor = Some(vendor.clone());
                 "no_fetcher_gets_past"
             }
-            Ended::NoRoute(_) => "no_route",
-            Ended::NoFetcher => "no_fetcher",
+            VisitOutcome::NoRoute(_) => "no_route",
+            VisitOutcome::NoFetcher => "no_fetcher",
             _ => "ended",
         };
         out.kind = kind.to_owned();

@@ -1,4 +1,4 @@
-// The page docs/node.md: its snippets run, as they stand there, against a site on loopback; and it names what there is.
+// The page docs/guides/node.md: its snippets run, as they stand there, against a site on loopback; and it names what there is.
 
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,7 +10,7 @@ import * as fetchwise from 'fetchwise'
 
 import { HERE, run, site } from './helpers.mjs'
 
-const page = readFileSync(process.env.FETCHWISE_DOCS ?? join(HERE, '../../docs/node.md'), 'utf8')
+const page = readFileSync(process.env.FETCHWISE_DOCS ?? join(HERE, '../../../docs/guides/node.md'), 'utf8')
 const snippets = [...page.matchAll(/```js\n([^]*?)```/g)].map(([, code]) => code)
 const chromium = process.env.FETCHWISE_CHROMIUM ?? '/usr/bin/chromium'
 const crawlee = () => {

@@ -47,7 +47,7 @@ for (let round = 0; round < 40; round++) {
       if (round % 8 === 0) await call(() => value.apply(pick(), args))
     }
   }
-  const options = () => ({ fetchers: pick(), pace: pick(), halfLifeDays: pick(), policy: pick(), keysMax: pick(), hint: pick(), wanted: pick(),
+  const options = () => ({ fetchers: pick(), pace: pick(), halfLifeDays: pick(), policy: pick(), maxKeys: pick(), hint: pick(), wanted: pick(),
     excluded: pick(), attempts: pick(), heuristics: pick(), link: pick(), at: pick(), headers: pick(), status: pick(), duration: pick(), url: pick(),
     retryAfter: pick(), message: pick(), maxBytes: pick(), blockThreshold: pick(), tryNo: pick(), confidence: pick() })
   const one = () => { const all = Object.entries(options()); return Object.fromEntries([all[round % all.length], all[(round * 7) % all.length]]) }
@@ -95,8 +95,8 @@ test('a panic is an error', async () => {
 })
 
 test('every function that JavaScript can call catches panics', () => {
-  const docs = process.env.FETCHWISE_DOCS ?? join(HERE, '../../docs/node.md')
-  const sources = join(dirname(docs), '../node/src')
+  const docs = process.env.FETCHWISE_DOCS ?? join(HERE, '../../../docs/guides/node.md')
+  const sources = join(dirname(docs), '../../bindings/node/src')
   let functions = 0
   for (const name of readdirSync(sources)) {
     const lines = readFileSync(join(sources, name), 'utf8').split('\n')

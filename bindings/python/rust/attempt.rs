@@ -1,6 +1,6 @@
 //! Attempts as Python makes and reads them. What may stand in one is the library's affair: JSON goes through its one reader.
 
-use fetchwise::fetch_result::Answer;
+use fetchwise::fetch_result::FetchResult;
 use fetchwise::attempt::json::{from_json_line, to_json_line};
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::{Attempt as Kept, ErrorType, Tag, stored_headers};
@@ -28,7 +28,7 @@ pub(crate) struct Attempt {
 }
 
 /// What an answer adds to an attempt that `by` made.
-pub(crate) fn ended(mut attempt: Kept, answer: &Answer, by: &FetcherSpec) -> Kept {
+pub(crate) fn ended(mut attempt: Kept, answer: &FetchResult, by: &FetcherSpec) -> Kept {
     attempt.http_status = answer.status;
     attempt.response_headers = stored_headers(&answer.headers);
     attempt.heuristics.extend(answer.heuristics.iter().cloned().map(Tag::from));

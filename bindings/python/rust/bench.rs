@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fetchwise::detect::Scratch;
 use fetchwise::response::{Header, Page};
-use fetchwise::selector::Situation;
+use fetchwise::selector::SelectContext;
 use fetchwise::time::Timestamp;
 use pyo3::prelude::*;
 
@@ -20,7 +20,7 @@ fn _bench_select(selector: &Selector, url: &Bound<'_, PyAny>, times: u32) -> PyR
     let url = convert::url(url)?;
     let begun = Instant::now();
     for _ in 0..times {
-        let situation = Situation::first(Timestamp::now());
+        let situation = SelectContext::first_attempt(Timestamp::now());
         black_box(selector.core.kept.select(&url, &situation)).map_err(|error| errors::url(&error))?;
     }
     Ok(begun.elapsed().as_nanos() as f64 / f64::from(times))

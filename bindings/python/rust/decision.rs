@@ -30,9 +30,9 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
-    pub(crate) fn take(&self) -> Option<&fetchwise::decision::Take> {
+    pub(crate) fn take(&self) -> Option<&fetchwise::decision::Selection> {
         match &self.decided {
-            Decided::Take(take) => Some(take),
+            Decided::Selected(take) => Some(take),
             _ => None,
         }
     }
@@ -57,7 +57,7 @@ impl Decision {
     #[getter]
     pub(crate) fn kind(&self) -> &'static str {
         match self.decided {
-            Decided::Take(_) => "take",
+            Decided::Selected(_) => "take",
             Decided::Paused { .. } => "paused",
             Decided::GiveUp => "give_up",
             Decided::NoFetcherGetsPast => "no_fetcher_gets_past",

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use fetchwise::fetch_result::{Answer as Kept, Outcome};
+use fetchwise::fetch_result::{FetchResult as Kept, Outcome};
 use fetchwise::detect::{Detector as Reader, DetectorOptions, Scratch, Verdict as Read};
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::{Header, Page};
@@ -106,12 +106,12 @@ impl Detector {
         body: &Bound<'_, PyAny>,
         url: Option<&str>,
         final_url: Option<&str>,
-    ) -> PyResult<Answer> {
+    ) -> PyResult<FetchResult> {
         let body = convert::body(body)?;
         let headers = convert::headers(headers)?;
         let page = Page { url, final_url, status, headers: &headers, body: &body };
         let judge = || self.reader.judge_page(&page);
-        Ok(Answer { kept: if body.len() <= SMALL { judge() } else { py.detach(judge) } })
+        Ok(FetchResult { kept: if body.len() <= SMALL { judge() } else { py.detach(judge) } })
     }
 
     /// As `classify`, with all that matched: a dict with `verdict`, `matches` and `cues`.
@@ -387,17 +387,17 @@ impl Verdict {
     }
 }
 
-/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `Answer(kind)` is one
+/// What one request came to, with all that an attempt records of it. `Detector.judge` makes one of a response; `FetchResult(kind)` is one
 /// that brought none.
 ///
-/// >>> fetchwise.Answer("timeout", message="no byte in 30 s").error_for("direct_access")
+/// >>> fetchwise.FetchResult("timeout", message="no byte in 30 s").error_for("direct_access")
 /// 'timeout'
-#[pyclass(frozen, module = "fetchwise", name = "Answer")]
-pub(crate) struct Answer {
+#[pyclass(frozen, module = "fetchwise", name = "FetchResult")]
+pub(crate) struct FetchResult {
     pub(crate) kept: Kept,
 }
 
-impl Answer {
+impl FetchResult {
     /// From the name of an outcome, or of an `ErrorKind`.
     pub(crate) fn named(kind: &str) -> Self {
         use fetchwise::attempt::error_kind::ErrorKind;
@@ -411,7 +411,7 @@ impl Answer {
 }
 
 #[pymethods]
-impl Answer {
+impl FetchResult {
     /// An answer without a page: `"content"`, an `ErrorKind` or its name, or a name of one's own, which counts as the fetcher's failure.
     /// `retry_after` and `duration` are seconds.
     #[new]
@@ -488,6 +488,6 @@ impl Answer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Answer {}>", name(&self.kept.outcome))
+        format!("<FetchResult {}>", name(&self.kept.outcome))
     }
 }

@@ -14,8 +14,8 @@ const COST_MOST: f64 = 10.0;
 
 /// The fields of `fetchwise explain --json` that need no program.
 pub(crate) fn value(selector: &Selector, asked: &str, of: &Kept) -> Value {
-    let most = COST_MOST * selector.settings().value;
-    let take = of.decision.taken();
+    let most = COST_MOST * selector.settings().page_value;
+    let take = of.decision.selected();
     let chosen = take.map(|take| selector.fetcher_name(take.fetcher));
     let (decision, rule) = match (&of.decision, take) {
         (_, Some(take)) => (take.source.name(), take.rule.name()),
@@ -50,7 +50,7 @@ pub(crate) fn value(selector: &Selector, asked: &str, of: &Kept) -> Value {
 
 fn rule_text(decision: &Decided) -> &'static str {
     match decision {
-        Decided::Take(take) => take.rule.describe(),
+        Decided::Selected(take) => take.rule.describe(),
         Decided::Paused { .. } => Rule::Paused.describe(),
         Decided::GiveUp => "no candidate is worth its cost",
         Decided::NoFetcherGetsPast => "no candidate is worth even a first attempt behind this host's vendor",
@@ -76,7 +76,7 @@ fn counterfactual(of: &Counterfactual, most: f64) -> Option<Value> {
     Some(match of {
         Counterfactual::WithoutDomain { decision, candidate } => json!({
             "kind": "without_domain_evidence",
-            "decision": decision.taken().map_or("none", |take| take.source.name()),
+            "decision": decision.selected().map_or("none", |take| take.source.name()),
             "fetcher": candidate.as_ref().map(|c| &c.fetcher), "p": candidate.as_ref().map(|c| c.success),
             "index": candidate.as_ref().map(|c| c.index.max(-most)),
             "confidence": candidate.as_ref().map(|c| c.confidence),
@@ -125,7 +125,7 @@ pub(crate) fn text(selector: &Selector, of: &Kept) -> String {
             );
         }
     }
-    let chosen = of.decision.taken().map(|take| selector.fetcher_name(take.fetcher));
+    let chosen = of.decision.selected().map(|take| selector.fetcher_name(take.fetcher));
     let _ = writeln!(
         out,
         "\n   {:<18} {:>5} {:>6} {:>8} {:>7} {:>11}",
@@ -139,7 +139,7 @@ pub(crate) fn text(selector: &Selector, of: &Kept) -> String {
             c.fetcher, c.cost, c.success, c.block, c.index, c.confidence
         );
     }
-    let what = match (of.decision.taken(), &of.decision) {
+    let what = match (of.decision.selected(), &of.decision) {
         (Some(take), _) => format!(
             "{}  {} (confidence {:.2} over {:.1} attempts)",
             chosen.unwrap_or_default(),

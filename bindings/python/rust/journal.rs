@@ -13,7 +13,7 @@ use fetchwise::config::Config;
 use fetchwise::journal::maintenance;
 use fetchwise::journal::maintenance::CompactOptions;
 use fetchwise::journal::{Acknowledgement, Health, Journal as Log, JournalError, JournalOptions, OpenCheck};
-use fetchwise::pace::{Keep, Note};
+use fetchwise::pace::{PaceStore, PaceRecord};
 use fetchwise::selector::{Released, Selector, Sink, SinkError};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyValueError;
@@ -119,8 +119,8 @@ impl Sink for Into {
     }
 }
 
-impl Keep for Into {
-    fn keep(&self, note: &Note<'_>) {
+impl PaceStore for Into {
+    fn keep(&self, note: &PaceRecord<'_>) {
         let _ = self.0.with(|log| log.keep(note));
     }
 }
@@ -210,7 +210,7 @@ fn blank(config: Option<&Path>) -> Result<Selector, String> {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?.selector(),
         None => Selector::builder(),
     };
-    builder.keys_max(None).build().map_err(|error| error.to_string())
+    builder.max_keys(None).build().map_err(|error| error.to_string())
 }
 
 fn snapshot(dir: &Path, config: Option<&Path>) -> Made {

@@ -11,7 +11,7 @@ use fetchwise::journal::{JournalOptions, Tombstone, TombstoneTarget, load};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::policy;
 use fetchwise::registry::{Class, FetcherSet, FetcherSpec};
-use fetchwise::selector::{Selector as Kept, SelectorBuilder, Situation};
+use fetchwise::selector::{Selector as Kept, SelectorBuilder, SelectContext};
 use fetchwise::time::Timestamp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -67,7 +67,7 @@ impl Core {
         decided: fetchwise::decision::Decision,
         hint: Option<fetchwise::attempt::Hint>,
     ) -> Decision {
-        let id = decided.taken().map(|take| take.fetcher);
+        let id = decided.selected().map(|take| take.fetcher);
         let renders = id.and_then(|id| self.kept.fetcher(id)).is_some_and(|spec| spec.renders);
         Decision { decided, name: id.map(|id| self.name(py, id)), renders, hint }
     }
@@ -195,7 +195,7 @@ struct Wish<'w> {
 fn builder(
     config: Option<&PathBuf>,
     fetchers: Option<&Bound<'_, PyAny>>,
-    (half_life_days, policy_name, keys_max): (Option<f64>, Option<&str>, Option<usize>),
+    (half_life_days, policy_name, max_keys): (Option<f64>, Option<&str>, Option<usize>),
     pace: Option<bool>,
 ) -> PyResult<(SelectorBuilder, Option<PaceSettings>)> {
     let file = config.map(PathBuf::as_path);
@@ -215,8 +215,8 @@ fn builder(
     if let Some(name) = policy_name {
         builder = builder.policy(policy::by_name(name).map_err(errors::config)?);
     }
-    if keys_max.is_some() {
-        builder = builder.keys_max(keys_max);
+    if max_keys.is_some() {
+        builder = builder.max_keys(max_keys);
     }
     Ok((builder, settings))
 }
@@ -234,7 +234,7 @@ fn journal_of<'py>(given: Option<&Bound<'py, PyAny>>, py: Python<'py>) -> PyResu
 #[pymethods]
 impl Selector {
     #[new]
-    #[pyo3(signature = (*, fetchers=None, journal=None, config=None, pace=None, half_life_days=None, policy=None, keys_max=None))]
+    #[pyo3(signature = (*, fetchers=None, journal=None, config=None, pace=None, half_life_days=None, policy=None, max_keys=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         py: Python<'_>,
@@ -244,9 +244,9 @@ impl Selector {
         pace: Option<bool>,
         half_life_days: Option<f64>,
         policy: Option<&str>,
-        keys_max: Option<usize>,
+        max_keys: Option<usize>,
     ) -> PyResult<Self> {
-        let (mut builder, paces) = builder(config.as_ref(), fetchers, (half_life_days, policy, keys_max), pace)?;
+        let (mut builder, paces) = builder(config.as_ref(), fetchers, (half_life_days, policy, max_keys), pace)?;
         let (journal, owns_journal) = journal_of(journal, py)?;
         let log = journal.as_ref().map(|journal| Arc::clone(&journal.get().shared));
         if let Some(settings) = paces {
@@ -501,9 +501,9 @@ impl Selector {
         Wish { hint, wanted, excluded, attempts }: Wish<'_>,
         (link, at): (Option<&str>, Option<f64>),
         heuristics: &'k [fetchwise::heuristic::Heuristic],
-    ) -> PyResult<Situation<'k>> {
+    ) -> PyResult<SelectContext<'k>> {
         let excluded = excluded.map_or(Ok(FetcherSet::EMPTY), |names| self.core.set(names))?;
-        Ok(Situation {
+        Ok(SelectContext {
             now: convert::at(at)?,
             link: self.core.kept.link_state(link.unwrap_or_else(|| identity(url))),
             hint: convert::hint(hint)?,

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use fetchwise::fetch_result::Answer as KeptAnswer;
+use fetchwise::fetch_result::FetchResult as KeptAnswer;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::registry::FetcherSet;
 use fetchwise::time::Timestamp;
-use fetchwise::visit::{End as KeptEnd, Ended, Fetch, Step as KeptStep, Visit as Kept, Wait};
+use fetchwise::visit::{End as KeptEnd, VisitOutcome, Fetch, Step as KeptStep, Visit as Kept, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use url::Url;
 
 use crate::decision::Decision;
-use crate::detector::{Answer, Verdict};
+use crate::detector::{FetchResult, Verdict};
 use crate::selector::Handle;
 use crate::asyncio_bridge;
 use crate::asyncio_bridge::Made;
@@ -68,17 +68,17 @@ impl Visit {
 
 /// What an object that was reported says.
 fn answer(given: &Bound<'_, PyAny>) -> PyResult<KeptAnswer> {
-    if let Ok(answer) = given.cast::<Answer>() {
+    if let Ok(answer) = given.cast::<FetchResult>() {
         return Ok(answer.get().kept.clone());
     }
     if let Ok(verdict) = given.cast::<Verdict>() {
         return Ok(verdict.get().answer());
     }
     if let Ok(name) = given.cast::<PyString>() {
-        return Ok(Answer::named(name.to_str()?).kept);
+        return Ok(FetchResult::named(name.to_str()?).kept);
     }
     let answer = given.py().import("fetchwise._outcomes")?.call_method1("answer_of", (given,))?;
-    Ok(answer.cast::<Answer>()?.get().kept.clone())
+    Ok(answer.cast::<FetchResult>()?.get().kept.clone())
 }
 
 #[pymethods]
@@ -104,7 +104,7 @@ impl Visit {
         Ok(step)
     }
 
-    /// Says what came of a fetch: an `Answer`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
+    /// Says what came of a fetch: an `FetchResult`, a `Verdict`, an `ErrorKind` or `"content"`, or the exception that the client raised. The
     /// attempt is recorded before this returns. `duration` is seconds; without it the time since the step counts.
     #[pyo3(signature = (step, outcome, *, duration=None))]
     fn report(&self, step: &Step, outcome: &Bound<'_, PyAny>, duration: Option<f64>) -> PyResult<()> {
@@ -229,7 +229,7 @@ struct Request {
 
 impl Step {
     fn fetch(py: Python<'_>, core: &Handle, number: u64, visit: &Kept<Handle, Url>, fetch: Fetch<Handle>) -> Self {
-        let decided = fetchwise::decision::Decision::Take(*fetch.decision());
+        let decided = fetchwise::decision::Decision::Selected(*fetch.decision());
         let decision = core.0.decision(py, decided, None);
         let request = Py::new(py, decision).ok().map(|decision| Request {
             fetcher: core.0.name(py, fetch.fetcher_id()),
@@ -356,14 +356,14 @@ impl Step {
     }
 }
 
-fn kind(how: &Ended) -> &'static str {
+fn kind(how: &VisitOutcome) -> &'static str {
     match how {
-        Ended::Delivered => "delivered",
-        Ended::Failed(_) => "failed",
-        Ended::Paused { .. } => "paused",
-        Ended::NoFetcherGetsPast { .. } => "no_fetcher_gets_past",
-        Ended::NoRoute(_) => "no_route",
-        Ended::NoFetcher => "no_fetcher",
+        VisitOutcome::Delivered => "delivered",
+        VisitOutcome::Failed(_) => "failed",
+        VisitOutcome::Paused { .. } => "paused",
+        VisitOutcome::NoFetcherGetsPast { .. } => "no_fetcher_gets_past",
+        VisitOutcome::NoRoute(_) => "no_route",
+        VisitOutcome::NoFetcher => "no_fetcher",
         _ => "ended",
     }
 }
@@ -405,7 +405,7 @@ impl End {
     #[getter]
     fn error_type(&self) -> Option<&str> {
         match &self.kept.how {
-            Ended::Failed(error) => Some(error.name()),
+            VisitOutcome::Failed(error) => Some(error.name()),
             _ => None,
         }
     }
@@ -414,7 +414,7 @@ impl End {
     #[getter]
     fn vendor(&self) -> Option<&str> {
         match &self.kept.how {
-            Ended::NoFetcherGetsPast { vendor } => Some(vendor),
+            VisitOutcome::NoFetcherGetsPast { vendor } => Some(vendor),
             _ => None,
         }
     }
@@ -459,7 +459,7 @@ impl End {
     #[getter]
     fn paused_until(&self) -> Option<f64> {
         match &self.kept.how {
-            Ended::Paused { until, .. } => Some(given::seconds(*until)),
+            VisitOutcome::Paused { until, .. } => Some(given::seconds(*until)),
             _ => self.kept.paused_until.map(given::seconds),
         }
     }
@@ -468,7 +468,7 @@ impl End {
     #[getter]
     fn paused(&self) -> Option<String> {
         match &self.kept.how {
-            Ended::Paused { whom, .. } => Some(whom.to_string()),
+            VisitOutcome::Paused { whom, .. } => Some(whom.to_string()),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-"""Scrapy before and after, with the settings that docs/migrating.md shows."""
+"""Scrapy before and after, with the settings that docs/guides/migrating.md shows."""
 
 from __future__ import annotations
 

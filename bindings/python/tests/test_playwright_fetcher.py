@@ -1,4 +1,4 @@
-"""The fetcher that speaks the JSON lines of docs/command-fetcher.md: by itself, and driven by the program."""
+"""The fetcher that speaks the JSON lines of docs/guides/command-fetcher.md: by itself, and driven by the program."""
 
 from __future__ import annotations
 

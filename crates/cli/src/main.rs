@@ -1,14 +1,13 @@
-//! The command line program.
+//! The command-line program.
 //!
-//! Each command is one file, named after it: what can be written behind it (a struct for clap, with its help text), what it does
-//! (`run`, which takes that, the settings and where results go, and returns how it ended), and what its results look like as
-//! JSON. To add a command, write such a file, name it in the list of commands in `args`, and call it from `run` below.
+//! Each command is one file below `commands`, named after it. The file holds the command's arguments (a struct for clap, with
+//! its help text), its work (`run`, which takes the arguments, the settings and the output, and returns the exit code), and
+//! the JSON form of its results. To add a command, write such a file, add it to the list of commands in `parse::args`, and
+//! call it from `run` below.
 //!
-//! What commands share: `settings` (the command line, the environment and the config brought together), `available` (the fetchers
-//! that are to be had), `decide` (one decision, for `select` and `explain`), `pacing` (a host's pace, for `explain` and `hosts`), `input` (lines and URLs), `pass` (all attempts of the
-//! log), `reload` (what can change while a crawler runs), `upkeep` (of the log, beside a crawl), `out` (results and messages),
-//! `progress`, and `failure` (exit codes). Commands that only read take no lock, repair
-//! nothing and work beside a running crawler.
+//! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and reloading), `parse` (the
+//! syntax of the command line, and its values) and `terminal` (results, messages, progress and exit codes). Commands that
+//! only read take no lock, repair nothing and work alongside a running crawler.
 
 mod commands;
 mod parse;
@@ -27,7 +26,7 @@ use crate::terminal::output::Out;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::new(cli.global.json);
-    let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
+        // Print the results that were complete before the failure.
     let exit = ended.unwrap_or_else(|failure| {
         // What was found before it failed is still worth having.
         let _ = out.flush();
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
         failure.exit()
     });
     ExitCode::from(exit as u8)
-}
+/// Runs the command and sends its traces to a collector if one is configured.
 
 /// Runs the command, and sends what it tells to a collector where there is one.
 fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
@@ -60,12 +59,12 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Town(args) => return crate::commands::testbed::run(args, out),
         // Whoever asks what is wrong with the settings wants more than the first thing.
         Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
-        _ => {}
+        // `config` reports every problem of the settings, not only the first one.
     }
     let mut global = cli.global.clone();
     // Every other command reads that table; this one writes it.
     let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
-    let settings = Settings::resolve(&global)?;
+    // Every other command reads the table of `--router`; this one writes it.
     match &cli.command {
         Command::Fetch(args) => crate::commands::fetch::run(args, &settings, out),
         Command::Fetchers(args) => crate::commands::fetchers::run(args, &settings, out),

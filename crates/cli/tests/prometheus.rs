@@ -217,7 +217,7 @@ fn alerts_are_rules_that_fire_when_they_should() {
     for name in names {
         let tried = |how: &str| tests.contains(&format!("- name: {name}, {how}\n"));
         assert!(tried("fires") && tried("does not fire"), "{name} is not tried out");
-        assert!(reference.contains(&format!("| {name} | ")), "docs/metrics.md does not say what to do about {name}");
+        assert!(reference.contains(&format!("| {name} | ")), "docs/reference/metrics.md does not say what to do about {name}");
     }
 }
 

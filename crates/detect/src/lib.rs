@@ -242,7 +242,7 @@ impl Detector {
         Self::of(rules::shipped(), Mode::Rules)
     }
 
-    /// The shipped rules and a user's, in the same TOML format (see `docs/detection.md`). A rule with the id of a shipped one
+    /// The shipped rules and a user's, in the same TOML format (see `docs/concepts/detection.md`). A rule with the id of a shipped one
     /// takes its place; `disable = ["id"]` leaves shipped ones out.
     ///
     /// # Errors

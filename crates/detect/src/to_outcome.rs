@@ -1,4 +1,4 @@
-//! From what was read to what it comes to: a verdict's [`Outcome`], and a whole response's [`Answer`].
+//! From what was read to what it comes to: a verdict's [`Outcome`], and a whole response's [`FetchResult`].
 //!
 //! A page's verdict and its attempt's outcome are two things. The verdict says what is on the page; the outcome says what the request
 //! came to, for which the status counts, too. Must not know which fetcher asked.
@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use super::{Detector, ResponseExtractor, Scratch, Verdict, heuristics};
-use fetchwise_types::fetch_result::{Answer, Block, BlockKind, Outcome, ShortPage};
+use fetchwise_types::fetch_result::{FetchResult, Block, BlockKind, Outcome, ShortPage};
 use fetchwise_types::response::{Header, Page, header};
 
 thread_local! {
@@ -51,11 +51,11 @@ impl Verdict {
     }
 
     /// All that an attempt records of `page`, which this verdict was read from.
-    pub fn answer(&self, page: &Page<'_>) -> Answer {
+    pub fn answer(&self, page: &Page<'_>) -> FetchResult {
         let mut shown = Vec::new();
         heuristics(page, self, &mut shown);
         let outcome = self.outcome(page);
-        let mut answer = Answer::from(outcome).with_status(page.status);
+        let mut answer = FetchResult::from(outcome).with_status(page.status);
         answer.message = self.is_blocked.then(|| self.reason()).or_else(|| match &answer.outcome {
             Outcome::Empty | Outcome::Shell { .. } | Outcome::Queued | Outcome::Redirect { .. } => Some(self.reason()),
             _ => None,
@@ -93,19 +93,19 @@ impl Detector {
         status: u16,
         headers: impl IntoIterator<Item = (N, V)>,
         body: &[u8],
-    ) -> Answer {
+    ) -> FetchResult {
         let header = |(name, value): (N, V)| Header::new(name.as_ref(), String::from_utf8_lossy(value.as_ref()));
         let headers: Vec<Header> = headers.into_iter().map(header).collect();
         self.judge_page(&Page { status, headers: &headers, body, ..Page::default() })
     }
 
     /// As [`judge`](Self::judge), for a page that is put together already.
-    pub fn judge_page(&self, page: &Page<'_>) -> Answer {
+    pub fn judge_page(&self, page: &Page<'_>) -> FetchResult {
         self.judge_with(page, &[])
     }
 
     /// As [`judge_page`](Self::judge_page), with a user's own heuristics of the response.
-    pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> Answer {
+    pub fn judge_with(&self, page: &Page<'_>, extractors: &[Box<dyn ResponseExtractor>]) -> FetchResult {
         let (verdict, sketch) = SCRATCH.with_borrow_mut(|scratch| {
             let verdict = self.inspect(page, scratch);
             let sketch = if verdict.is_content() || verdict.is_empty { scratch.sketch() } else { None };

@@ -353,7 +353,7 @@ async fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut world = World::new(3, Safeguards::default()).await;
     if steps.len() % 2 == 1 {
         // Images of others are always mixed.
-        world.options.limits.images_max = 1;
+        world.options.limits.max_snapshot_bytes = 1;
     }
     for n in 0..3 {
         world.start(n).await;
@@ -599,7 +599,7 @@ async fn gone(safeguards: Safeguards) -> u64 {
 /// without it.
 async fn mixed(safeguards: Safeguards) -> f64 {
     let mut world = World::new(3, safeguards).await;
-    world.options.limits.images_max = 1;
+    world.options.limits.max_snapshot_bytes = 1;
     for n in 0..3 {
         world.start(n).await;
     }

@@ -400,7 +400,7 @@ async fn a_node_that_evicts_keys_is_exact_in_those_that_it_has_kept_and_spoils_n
     }
     let small = dir.path().join("small");
     let (journal, _) = Journal::open(&small, JournalOptions::default()).unwrap();
-    let few = fetchwise::Selector::builder().around(NOW).keys_max(60).clock(Arc::clone(&clock)).build().unwrap();
+    let few = fetchwise::Selector::builder().around(NOW).max_keys(60).clock(Arc::clone(&clock)).build().unwrap();
     let (journal, few) = (Arc::new(journal), Arc::new(few));
     let hands = Arc::new(broker.node(fetchwise_fleet::Origin::random()));
     let fleet = fetchwise_fleet::Fleet::join(journal, Arc::clone(&few), hands, options()).await.unwrap();

@@ -73,7 +73,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
     let whole = message();
     let raw_len = u32::from_le_bytes(whole[40..44].try_into().unwrap()) as usize;
     let columns = zstd::bulk::decompress(&whole[48..], raw_len).unwrap();
-    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     let (mut luck, mut read, mut book) = (Luck(1), 0, Book::default());
     for round in 0..20_000 {
         // Behind a checksum that fits, since whoever means harm makes one.
@@ -95,7 +95,7 @@ fn changed_messages_are_refused_or_learned_from_without_a_panic() {
                 let told = book.links.state(link, batch.egress());
                 let longest = NOW.saturating_add(Duration::from_secs(86_400));
                 assert!(told.is_none_or(|state| state.paused_until.is_none_or(|until| until <= longest)));
-                selector.tell_link(link, told);
+                selector.set_remote_link_state(link, told);
             }
         }
     }
@@ -117,7 +117,7 @@ fn changed_shares_are_refused_or_taken_without_a_panic() {
     let head_len = u32::from_le_bytes(packed[8..12].try_into().unwrap()) as usize;
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
     let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();
-    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     let mut read = 0;
     for _ in 0..6_000 {
         let raw = changed(&raw, &mut luck);
@@ -156,7 +156,7 @@ fn changed_general_images_are_refused_or_taken_without_a_panic() {
     let raw_len = u64::from_le_bytes(packed[12..20].try_into().unwrap()) as usize;
     let raw = zstd::bulk::decompress(&packed[20 + head_len..packed.len() - 4], raw_len).unwrap();
     let json = packed[20..20 + head_len].to_vec();
-    let selector = Selector::builder().around(NOW).keys_max(2000).build().unwrap();
+    let selector = Selector::builder().around(NOW).max_keys(2000).build().unwrap();
     let at = fetchwise::time::Timestamp::from_millis(NOW.as_millis() + 60_000);
     let mut read = 0;
     for round in 0..6_000 {

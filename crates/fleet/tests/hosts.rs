@@ -10,7 +10,7 @@ use common::NOW;
 use common::visits::{LONG, Own, PAUSE, Sharer, be_blocked, ends, goes, sharer, until, visit};
 use fetchwise::Selector;
 use fetchwise::time::Clock;
-use fetchwise::visit::{Ended, Fetch};
+use fetchwise::visit::{VisitOutcome, Fetch};
 use fetchwise_fleet::Origin;
 use fetchwise_fleet::transport::in_process::{Faults, Memory};
 
@@ -75,7 +75,7 @@ async fn answers_that_get_lost_make_no_second_trial_and_hide_no_end() {
         let (mut trial, fetch) = goes_at_last(&nodes[1].1, host).await;
         for other in [0, 2] {
             let end = goes(&mut visit(&nodes[other].1, host, 8)).await.err();
-            assert!(matches!(end, Some(Ended::Paused { .. })), "{end:?}");
+            assert!(matches!(end, Some(VisitOutcome::Paused { .. })), "{end:?}");
         }
         assert_eq!(trials(&nodes), (before + 1, 0));
         ends(&mut trial, fetch, is_fine).await;
@@ -114,7 +114,7 @@ async fn who_was_cut_off_while_a_host_was_tried_out_hears_of_its_end() {
     broker.cut(nodes[1].0, true);
     clock.set(clock.now().saturating_add(PAUSE));
     let end = goes(&mut visit(&nodes[1].1, "e.org", 8)).await.err();
-    assert!(matches!(end, Some(Ended::Paused { .. })), "nobody answers it: {end:?}");
+    assert!(matches!(end, Some(VisitOutcome::Paused { .. })), "nobody answers it: {end:?}");
     let mut trial = visit(&nodes[0].1, "e.org", 9);
     let fetch = goes(&mut trial).await.unwrap();
     ends(&mut trial, fetch, true).await;

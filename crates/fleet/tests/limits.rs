@@ -151,7 +151,7 @@ async fn a_node_that_has_left_for_good_is_closed_and_opened_when_it_is_back() {
 async fn flooded_with_keys(is_doubted: bool) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let (clock, mut nodes) = town(2, dir.path());
-    nodes[1].keys_max = Some(600);
+    nodes[1].max_keys = Some(600);
     let mut tight = options();
     (tight.limits.keys_at_once, tight.limits.keys_per_s) = (300.0, 100.0);
     tight.safeguards.doubt = is_doubted;

@@ -23,7 +23,7 @@ async fn node(dir: &Path, broker: &Arc<Memory>, clock: &Arc<Clock>, egress: &str
     let state = State::load(dir).unwrap().unwrap_or_else(|| State::new(Origin::random()));
     state.save(dir).unwrap();
     let mut options = options();
-    options.egress = egress.to_owned();
+    options.egress_group = egress.to_owned();
     options.timing.keep_after = 4;
     Crawling::start(dir, Arc::new(broker.node(state.origin)), clock, options).await
 }

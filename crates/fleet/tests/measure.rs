@@ -1,4 +1,4 @@
-//! What an attempt takes on the wire, and how fast others learn from messages: printed, for `docs/fleet.md`.
+//! What an attempt takes on the wire, and how fast others learn from messages: printed, for `docs/guides/fleet.md`.
 //!
 //! `cargo test --release -p fetchwise-fleet --test measure -- --ignored --nocapture`
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]

@@ -80,7 +80,7 @@ impl Round<'_> {
         let parallel = self.live(Level::Host).map_or(0, |live| live.par());
         let floor = self.live(Level::Host).and_then(|live| live.floor_s()).map(Duration::from_secs_f64);
         let wish = self.live(Level::Host).and_then(|live| live.cold.wish.some());
-        let most = self.settings.crawl_delay_max_s;
+        let most = self.settings.max_crawl_delay_s;
         let mut explained = Explained {
             rate: least,
             parallel,
@@ -156,7 +156,7 @@ impl fmt::Display for Explained {
         if let Some(wish) = self.crawl_delay {
             write!(f, "\nwish     its Crawl-delay is {}", Span(wish))?;
             if let Some(cut) = self.crawl_delay_cut {
-                write!(f, ", of which {} are kept (crawl_delay_max)", Span(cut))?;
+                write!(f, ", of which {} are kept (max_crawl_delay)", Span(cut))?;
             }
         }
         if let Some((count, window)) = self.too_many {

@@ -10,7 +10,7 @@
 //! `told` what the host says by itself, `host`, `levels` and `round` host, site and address together, `remembered` what is kept.
 //!
 //! ```
-//! use fetchwise_pace::{Admit, Answer, Cost, Heard, Pace, PaceSettings, Scope};
+//! use fetchwise_pace::{Admit, Response, Cost, Signal, Pace, PaceSettings, Scope};
 //! use fetchwise_types::time::Timestamp;
 //!
 //! # let selector = fetchwise::Selector::builder().build()?;
@@ -21,10 +21,10 @@
 //!     match pace.admit(scope, Cost::Plain, now) {
 //!         Admit::Go(permit) => {
 //!             // Here the host is asked.
-//!             let _ = pace.done(permit, &Answer::new(Heard::Content, fetcher), now);
+//!             let _ = pace.done(permit, &Response::new(Signal::Content, fetcher), now);
 //!         }
 //!         Admit::Wait(until) => now = until,
-//!         Admit::Full => unreachable!("nothing is under way"),
+//!         Admit::AtCapacity => unreachable!("nothing is under way"),
 //!     }
 //! }
 //! assert_eq!(now.as_millis() / 1000, 2); // two requests a second at first
@@ -58,9 +58,9 @@ mod summary;
 mod tests;
 
 pub use crate::limiter::permit::Permit;
-pub use crate::persistence::{Keep, Note, State};
+pub use crate::persistence::{PaceStore, PaceRecord, State};
 pub use crate::signals::headers::RateLimit;
-pub use crate::signals::response::{Admit, Answer, Cause, Done, Heard, Level, Verdict};
+pub use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level, DoubtVerdict};
 pub use explain::Explained;
 pub use settings::{CrawlDelay, HostPace, PaceMode, PaceSettings};
 #[cfg(feature = "metrics")]
@@ -91,7 +91,7 @@ impl<'s> Scope<'s> {
     }
 }
 
-/// How many requests to the host a request will be. What it was in the end is said with the [`Answer`].
+/// How many requests to the host a request will be. What it was in the end is said with the [`Response`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// One.
@@ -118,7 +118,7 @@ pub struct Pace {
     hosts: Map<HostEntry>,
     sites: Map<SharedEntry>,
     addresses: Map<SharedEntry>,
-    keeper: Option<Box<dyn Keep>>,
+    keeper: Option<Box<dyn PaceStore>>,
     /// Entries made since whoever is not asked any more was looked for.
     made: AtomicUsize,
     /// So many make it worth looking again.
@@ -161,7 +161,7 @@ impl Pace {
 
     /// The same, and what is learned is given to `keeper`: at events, when a ceiling moves by a quarter, and by [`Pace::close`].
     #[must_use]
-    pub fn with_keeper(self, keeper: Box<dyn Keep>) -> Self {
+    pub fn with_keeper(self, keeper: Box<dyn PaceStore>) -> Self {
         Self { keeper: Some(keeper), ..self }
     }
 
@@ -186,7 +186,7 @@ impl Pace {
     }
 
     /// What came of a request.
-    pub fn done(&self, permit: Permit, answer: &Answer, now: Timestamp) -> Done {
+    pub fn done(&self, permit: Permit, answer: &Response, now: Timestamp) -> Done {
         let round = self.round_of(&permit, now, |round| {
             let let_through = if answer.renders { render_cost(round.host.cold()) } else { permit.cost() };
             let (done, kept) = round.done(&permit, answer, let_through);
@@ -210,13 +210,13 @@ impl Pace {
 
     /// The host wants a gap between requests: its `Crawl-delay`. What is done about it is a setting.
     pub fn floor(&self, scope: Scope<'_>, gap: Duration, now: Timestamp) -> Floor {
-        let most = Duration::from_secs_f64(self.settings.crawl_delay_max_s);
+        let most = Duration::from_secs_f64(self.settings.max_crawl_delay_s);
         let (is_cut, kept) = (gap > most, gap.min(most));
         if self.settings.mode == PaceMode::Off || self.settings.crawl_delay == CrawlDelay::Ignore || kept.is_zero() {
             return Floor { kept: None, is_cut: false, is_new: false };
         }
         self.round(scope, now, |round| {
-            let is_start = self.settings.crawl_delay == CrawlDelay::Start;
+            let is_start = self.settings.crawl_delay == CrawlDelay::Initial;
             round.wake();
             let is_new = round.live(Level::Host).is_some_and(|mut live| live.floor(gap.as_secs_f64(), is_start));
             Floor { kept: (!is_start).then_some(kept), is_cut, is_new }
@@ -256,12 +256,12 @@ impl Pace {
     }
 
     /// How a doubt came out that [`Pace::done`] told of.
-    pub fn verdict(&self, host: &str, doubt: u32, now: Timestamp) -> Verdict {
-        let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return Verdict::Page };
+    pub fn verdict(&self, host: &str, doubt: u32, now: Timestamp) -> DoubtVerdict {
+        let Some(mut entry) = self.hosts.get_mut(&self.key(host)) else { return DoubtVerdict::Page };
         let entry = &mut *entry;
         let (key, now) = (self.key(host), now.as_millis());
         let mut round = Round { settings: &self.settings, key, host: entry, site: None, address: None, now };
-        round.live(Level::Host).map_or(Verdict::Page, |live| live.verdict(doubt))
+        round.live(Level::Host).map_or(DoubtVerdict::Page, |live| live.verdict(doubt))
     }
 
     /// The pace of a host in words and numbers; none for one that was never asked.
@@ -352,7 +352,7 @@ impl Pace {
 
     fn keep(&self, level: Level, name: &str, state: Remembered, cause: Cause, at: Timestamp) {
         if let Some(keeper) = &self.keeper {
-            keeper.keep(&Note { level, name, state: State(state.to_bytes()), cause, at });
+            keeper.keep(&PaceRecord { level, name, state: State(state.to_bytes()), cause, at });
         }
     }
 

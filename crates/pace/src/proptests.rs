@@ -18,21 +18,21 @@ enum Do {
     /// Asks for so many permits of a host.
     Ask(usize, u8, bool),
     /// Answers one of the permits that are out.
-    Answer(usize, Heard, Option<u64>, u64),
+    Answer(usize, Signal, Option<u64>, u64),
     /// Gives one back.
     GiveBack(usize),
 }
 
-fn heard() -> impl Strategy<Value = Heard> {
+fn heard() -> impl Strategy<Value = Signal> {
     prop_oneof![
-        8 => Just(Heard::Content),
-        1 => Just(Heard::Nothing),
-        1 => Just(Heard::Limited),
-        1 => Just(Heard::Unavailable),
-        1 => Just(Heard::Wall),
-        1 => Just(Heard::Broken),
-        1 => Just(Heard::ServerError),
-        1 => Just(Heard::NotAsked),
+        8 => Just(Signal::Content),
+        1 => Just(Signal::Nothing),
+        1 => Just(Signal::Limited),
+        1 => Just(Signal::Unavailable),
+        1 => Just(Signal::Wall),
+        1 => Just(Signal::Broken),
+        1 => Just(Signal::ServerError),
+        1 => Just(Signal::NotAsked),
     ]
 }
 
@@ -46,11 +46,11 @@ fn step() -> impl Strategy<Value = Do> {
     ]
 }
 
-fn answer(heard: Heard, wait: Option<u64>, ms: u64) -> Answer {
-    Answer {
+fn answer(heard: Signal, wait: Option<u64>, ms: u64) -> Response {
+    Response {
         retry_after: wait.map(Duration::from_secs),
         latency: Some(Duration::from_millis(ms)),
-        ..Answer::new(heard, FetcherId(0))
+        ..Response::new(heard, FetcherId(0))
     }
 }
 
@@ -59,11 +59,11 @@ fn reaches(pace: &Pace, host: &str, now: &mut i64) -> bool {
     for _ in 0..64 {
         match pace.admit(Scope::host(host), Cost::Plain, Timestamp::from_millis(*now)) {
             Admit::Go(permit) => {
-                let _ = pace.done(permit, &answer(Heard::Content, None, 100), Timestamp::from_millis(*now + 100));
+                let _ = pace.done(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(*now + 100));
                 return true;
             }
             Admit::Wait(until) => *now = until.as_millis(),
-            Admit::Full => return false,
+            Admit::AtCapacity => return false,
         }
     }
     false
@@ -77,9 +77,9 @@ proptest! {
     #[test]
     fn whatever_happens_holds_are_kept_and_nobody_is_locked_out(
         steps in prop::collection::vec(step(), 1..250),
-        parallel_max in 1_u8..20,
+        max_parallel in 1_u8..20,
     ) {
-        let pace = Pace::new(PaceSettings { parallel_max, ..PaceSettings::default() });
+        let pace = Pace::new(PaceSettings { max_parallel, ..PaceSettings::default() });
         let (mut now, mut out): (i64, Vec<(usize, Permit)>) = (BEGIN, Vec::new());
         for step in steps {
             let at = Timestamp::from_millis(now);
@@ -97,10 +97,10 @@ proptest! {
                             prop_assert!(until > at && hold.is_none_or(|hold| until >= hold));
                             break;
                         }
-                        Admit::Full => break,
+                        Admit::AtCapacity => break,
                     }
                     let under_way = out.iter().filter(|(of, _)| *of == host).count();
-                    prop_assert!(under_way <= usize::from(parallel_max));
+                    prop_assert!(under_way <= usize::from(max_parallel));
                 },
                 Do::Answer(at_index, heard, wait, ms) if !out.is_empty() => {
                     let (host, permit) = out.swap_remove(at_index % out.len());
@@ -118,12 +118,12 @@ proptest! {
             for host in HOSTS {
                 if let Some(explained) = pace.explain(host, at) {
                     prop_assert!(explained.rate > 0.0 && explained.rate <= 20.0, "{}", explained.rate);
-                    prop_assert!(explained.parallel >= 1 && explained.parallel <= parallel_max);
+                    prop_assert!(explained.parallel >= 1 && explained.parallel <= max_parallel);
                 }
             }
         }
         for (_, permit) in out {
-            let _ = pace.done(permit, &answer(Heard::Content, None, 100), Timestamp::from_millis(now));
+            let _ = pace.done(permit, &answer(Signal::Content, None, 100), Timestamp::from_millis(now));
         }
         for host in HOSTS {
             prop_assert!(reaches(&pace, host, &mut now), "{host} is locked out");
@@ -147,14 +147,14 @@ proptest! {
                 match pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(now)) {
                     Admit::Go(permit) => permits.push(permit),
                     Admit::Wait(until) => now = until.as_millis(),
-                    Admit::Full => break,
+                    Admit::AtCapacity => break,
                 }
             }
             let now = Timestamp::from_millis(now + 5);
             let first = permits.remove(0);
-            assert!(matches!(pace.done(first, &answer(Heard::Limited, None, 5), now), Done::Event { .. }));
+            assert!(matches!(pace.done(first, &answer(Signal::Limited, None, 5), now), Done::Event { .. }));
             let count = permits.len();
-            let mut late: Vec<(Permit, Heard)> = permits.into_iter().zip(answers.iter().copied()).collect();
+            let mut late: Vec<(Permit, Signal)> = permits.into_iter().zip(answers.iter().copied()).collect();
             late.rotate_left(turn % count.max(1));
             for (permit, heard) in late {
                 assert_eq!(pace.done(permit, &answer(heard, None, 5), now), Done::Nothing);

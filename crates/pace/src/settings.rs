@@ -11,7 +11,7 @@ pub enum PaceMode {
     /// From what the host answers.
     #[default]
     Learn,
-    /// It is [`PaceSettings::start`] for every host. Holds are kept.
+    /// It is [`PaceSettings::initial_rate`] for every host. Holds are kept.
     Fixed,
     /// There is none: every request goes out at once.
     Off,
@@ -23,9 +23,9 @@ pub enum PaceMode {
 pub enum CrawlDelay {
     /// Requests are never closer than that, and never two at once.
     #[default]
-    Floor,
+    Minimum,
     /// It is where the host starts; what the host answers decides from there on.
-    Start,
+    Initial,
     /// Nothing.
     Ignore,
 }
@@ -45,17 +45,17 @@ pub struct PaceSettings {
     /// How a host's pace is found.
     pub mode: PaceMode,
     /// Requests a second that a host nobody knows is asked at first.
-    pub start: f64,
+    pub initial_rate: f64,
     /// Requests a second that no host is asked more than.
-    pub rate_max: f64,
+    pub max_rate: f64,
     /// Requests at once that no host is asked more than.
-    pub parallel_max: u8,
+    pub max_parallel: u8,
     /// What a `Crawl-delay` does.
     pub crawl_delay: CrawlDelay,
     /// A longer `Crawl-delay` counts as this many seconds.
-    pub crawl_delay_max_s: f64,
+    pub max_crawl_delay_s: f64,
     /// `Retry-After` is believed up to this many seconds.
-    pub retry_after_max_s: f64,
+    pub max_retry_after_s: f64,
     /// What is known of single hosts, by domain.
     pub hosts: HashMap<String, HostPace>,
     /// Which numbers chance comes to.
@@ -66,12 +66,12 @@ impl Default for PaceSettings {
     fn default() -> Self {
         Self {
             mode: PaceMode::Learn,
-            start: 2.0,
-            rate_max: 20.0,
-            parallel_max: 16,
-            crawl_delay: CrawlDelay::Floor,
-            crawl_delay_max_s: 60.0,
-            retry_after_max_s: 86_400.0,
+            initial_rate: 2.0,
+            max_rate: 20.0,
+            max_parallel: 16,
+            crawl_delay: CrawlDelay::Minimum,
+            max_crawl_delay_s: 60.0,
+            max_retry_after_s: 86_400.0,
             hosts: HashMap::new(),
             seed: 0,
         }
@@ -86,12 +86,12 @@ impl PaceSettings {
     #[must_use]
     pub fn clamped(mut self) -> Self {
         let bounded = |value: f64, or: f64| if value.is_finite() { value.clamp(RATES.0, RATES.1) } else { or };
-        self.rate_max = bounded(self.rate_max, RATES.1);
-        self.start = bounded(self.start, 2.0).min(self.rate_max);
-        self.parallel_max = self.parallel_max.max(1);
+        self.max_rate = bounded(self.max_rate, RATES.1);
+        self.initial_rate = bounded(self.initial_rate, 2.0).min(self.max_rate);
+        self.max_parallel = self.max_parallel.max(1);
         let seconds = |value: f64, or: f64| if value.is_finite() { value.clamp(0.0, 366.0 * 86_400.0) } else { or };
-        self.crawl_delay_max_s = seconds(self.crawl_delay_max_s, 60.0);
-        self.retry_after_max_s = seconds(self.retry_after_max_s, 86_400.0);
+        self.max_crawl_delay_s = seconds(self.max_crawl_delay_s, 60.0);
+        self.max_retry_after_s = seconds(self.max_retry_after_s, 86_400.0);
         for host in self.hosts.values_mut() {
             host.rate = host.rate.map(|rate| bounded(rate, 2.0));
             host.parallel = host.parallel.map(|parallel| parallel.max(1));

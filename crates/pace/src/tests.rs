@@ -31,12 +31,12 @@ impl Crawl {
                     assert!(until > self.at(), "a wait that is over");
                     self.now = until.as_millis();
                 }
-                Admit::Full => panic!("{host} is full"),
+                Admit::AtCapacity => panic!("{host} is full"),
             }
         }
     }
 
-    fn say(&mut self, permit: Permit, answer: Answer) -> Done {
+    fn say(&mut self, permit: Permit, answer: Response) -> Done {
         self.pace.done(permit, &answer, self.at())
     }
 
@@ -45,7 +45,7 @@ impl Crawl {
         for _ in 0..count {
             let permit = self.permit(host);
             self.now += 100;
-            let answer = Answer { latency: Some(Duration::from_millis(100)), ..Answer::new(Heard::Content, FETCHER) };
+            let answer = Response { latency: Some(Duration::from_millis(100)), ..Response::new(Signal::Content, FETCHER) };
             assert_eq!(self.say(permit, answer), Done::Nothing);
         }
     }
@@ -75,11 +75,11 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
         match crawl.pace.admit(Scope::host("a.org"), Cost::Plain, crawl.at()) {
             Admit::Go(permit) => permits.push(permit),
             Admit::Wait(until) => crawl.now = until.as_millis(),
-            Admit::Full => break,
+            Admit::AtCapacity => break,
         }
     }
     assert!(permits.len() > 1);
-    let limited = Answer { retry_after: Some(Duration::from_secs(60)), ..Answer::new(Heard::Limited, FETCHER) };
+    let limited = Response { retry_after: Some(Duration::from_secs(60)), ..Response::new(Signal::Limited, FETCHER) };
     let done: Vec<Done> = permits.drain(..).map(|permit| crawl.say(permit, limited)).collect();
     assert!(matches!(done[0], Done::Event { level: Level::Host, .. }), "{done:?}");
     assert!(done[1..].iter().all(|done| *done == Done::Nothing), "{done:?}");
@@ -88,9 +88,9 @@ fn a_429_holds_the_host_and_sixteen_at_once_are_one_event() {
     assert_eq!(crawl.now, event + 61_000, "the hold is what was asked for and a second");
     assert_eq!(
         crawl.pace.admit(Scope::host("a.org"), Cost::Plain, Timestamp::from_millis(crawl.now + 9000)),
-        Admit::Full
+        Admit::AtCapacity
     );
-    assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
     crawl.good("a.org", 10);
 }
 
@@ -101,14 +101,14 @@ fn how_soon_a_request_goes_through_after_a_429_tells_a_short_window_from_a_minut
         crawl.good("a.org", 40);
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        assert!(matches!(crawl.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
         for _ in 0..blocked {
             let trial = crawl.permit("a.org");
-            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+            assert!(matches!(crawl.say(trial, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
         }
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.now - begin, held);
-        assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
         assert_eq!(crawl.explain("a.org").ceiling.unwrap().1, window);
     }
 }
@@ -121,16 +121,16 @@ fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
         crawl.good("a.org", 60);
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        assert!(matches!(crawl.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+        assert!(matches!(crawl.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
         let mut trials = Vec::new();
         loop {
             let trial = crawl.permit("a.org");
             trials.push((crawl.now - begin) / 1000);
             if crawl.now - begin >= 200_000 {
-                assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+                assert_eq!(crawl.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
                 return trials;
             }
-            assert!(matches!(crawl.say(trial, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }));
+            assert!(matches!(crawl.say(trial, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }));
         }
     };
     let (first, second) = (closed(), closed());
@@ -140,17 +140,17 @@ fn how_long_the_host_refused_last_is_waited_for_and_no_longer() {
 
 #[test]
 fn one_wall_is_a_doubt_that_another_url_settles() {
-    let wall = Answer::new(Heard::Wall, FETCHER);
-    for (second, verdict) in [(Heard::Content, Verdict::Page), (Heard::Wall, Verdict::Pace)] {
+    let wall = Response::new(Signal::Wall, FETCHER);
+    for (second, verdict) in [(Signal::Content, DoubtVerdict::Page), (Signal::Wall, DoubtVerdict::Pace)] {
         let mut crawl = Crawl::new(PaceSettings::default());
         crawl.good("a.org", 50);
         let permit = crawl.permit("a.org");
         let Done::Doubt { hold_until, doubt } = crawl.say(permit, wall) else { panic!("no doubt") };
-        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
         assert_eq!(crawl.at(), hold_until);
-        let done = crawl.say(trial, Answer::new(second, FETCHER));
-        assert_eq!(matches!(done, Done::Event { .. }), verdict == Verdict::Pace, "{done:?}");
+        let done = crawl.say(trial, Response::new(second, FETCHER));
+        assert_eq!(matches!(done, Done::Event { .. }), verdict == DoubtVerdict::Pace, "{done:?}");
         assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), verdict);
     }
 }
@@ -160,7 +160,7 @@ fn a_wall_of_a_fetcher_that_has_delivered_nothing_lately_is_its_own() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 50);
     let permit = crawl.permit("a.org");
-    assert_eq!(crawl.say(permit, Answer::new(Heard::Wall, FetcherId(1))), Done::Nothing);
+    assert_eq!(crawl.say(permit, Response::new(Signal::Wall, FetcherId(1))), Done::Nothing);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_host_that_keeps_refusing_is_asked_ever_more_rarely() {
     for _ in 0..4 {
         let permit = crawl.permit("a.org");
         let begin = crawl.now;
-        let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else {
+        let Done::Event { hold_until, .. } = crawl.say(permit, Response::new(Signal::Limited, FETCHER)) else {
             panic!("no event")
         };
         holds.push((hold_until.as_millis() - begin) / 1000);
@@ -185,14 +185,14 @@ fn an_error_now_and_then_is_nothing_and_three_in_a_row_are_an_event() {
     for _ in 0..40 {
         crawl.good("a.org", 25);
         let permit = crawl.permit("a.org");
-        assert_eq!(crawl.say(permit, Answer::new(Heard::ServerError, FETCHER)), Done::Nothing);
+        assert_eq!(crawl.say(permit, Response::new(Signal::ServerError, FETCHER)), Done::Nothing);
     }
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 25);
     let done: Vec<Done> = (0..3)
         .map(|_| {
             let permit = crawl.permit("a.org");
-            crawl.say(permit, Answer::new(Heard::Broken, FETCHER))
+            crawl.say(permit, Response::new(Signal::Broken, FETCHER))
         })
         .collect();
     assert!(matches!(done[..], [Done::Nothing, Done::Nothing, Done::Event { .. }]), "{done:?}");
@@ -203,7 +203,7 @@ fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_s
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.example.org", 30);
     let permit = crawl.permit("a.example.org");
-    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
     assert!(matches!(done, Done::Event { level: Level::Host, .. }), "nobody else was asked: {done:?}");
     let mut crawl = Crawl::new(PaceSettings::default());
     for _ in 0..30 {
@@ -211,7 +211,7 @@ fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_s
         crawl.good("b.example.org", 1);
     }
     let permit = crawl.permit("a.example.org");
-    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
     let Done::Event { hold_until, level: Level::Site } = done else { panic!("{done:?}") };
     assert_eq!(crawl.pace.hold(Scope::host("b.example.org"), crawl.at()), Some(hold_until));
     assert_eq!(crawl.pace.hold(Scope::host("b.example.com"), crawl.at()), None);
@@ -220,24 +220,24 @@ fn a_limit_of_one_host_is_its_own_and_one_that_two_hosts_meet_in_turn_is_their_s
 #[test]
 fn sites_of_one_address_are_held_together_only_when_two_of_them_are_blocked() {
     let mut crawl = Crawl::new(PaceSettings::default());
-    let mut answer_at = |host: &'static str, heard: Heard| {
+    let mut answer_at = |host: &'static str, heard: Signal| {
         let scope = Scope { address: Some("192.0.2.1"), ..Scope::host(host) };
         loop {
             match crawl.pace.admit(scope, Cost::Plain, crawl.at()) {
-                Admit::Go(permit) => return crawl.pace.done(permit, &Answer::new(heard, FETCHER), crawl.at()),
+                Admit::Go(permit) => return crawl.pace.done(permit, &Response::new(heard, FETCHER), crawl.at()),
                 Admit::Wait(until) => crawl.now = until.as_millis(),
-                Admit::Full => panic!("full"),
+                Admit::AtCapacity => panic!("full"),
             }
         }
     };
     for _ in 0..20 {
         for host in ["a.org", "b.org"] {
-            assert_eq!(answer_at(host, Heard::Content), Done::Nothing);
+            assert_eq!(answer_at(host, Signal::Content), Done::Nothing);
         }
     }
-    let first = answer_at("a.org", Heard::Limited);
+    let first = answer_at("a.org", Signal::Limited);
     assert!(matches!(first, Done::Event { level: Level::Host, .. }), "{first:?}");
-    let second = answer_at("b.org", Heard::Limited);
+    let second = answer_at("b.org", Signal::Limited);
     assert!(matches!(second, Done::Event { level: Level::Address, .. }), "{second:?}");
 }
 
@@ -258,7 +258,7 @@ fn a_crawl_delay_is_a_floor_unless_the_settings_say_otherwise() {
     assert_eq!((floor.kept, floor.is_cut), (Some(Duration::from_secs(60)), true));
     assert!((270..=330).contains(&seconds), "{seconds}");
     assert!(floor.is_new);
-    let start = PaceSettings { crawl_delay: CrawlDelay::Start, ..PaceSettings::default() };
+    let start = PaceSettings { crawl_delay: CrawlDelay::Initial, ..PaceSettings::default() };
     assert!((20..50).contains(&gaps(start, 10).1));
     let ignore = PaceSettings { crawl_delay: CrawlDelay::Ignore, ..PaceSettings::default() };
     assert!(gaps(ignore, 10).1 < 4);
@@ -292,7 +292,7 @@ fn what_the_host_says_of_its_limit_is_kept_without_meeting_it() {
     for _ in 0..200 {
         let permit = crawl.permit("a.org");
         crawl.now += 50;
-        let answer = Answer { policy: Some(policy), ..Answer::new(Heard::Content, FETCHER) };
+        let answer = Response { policy: Some(policy), ..Response::new(Signal::Content, FETCHER) };
         assert_eq!(crawl.say(permit, answer), Done::Nothing);
     }
     let explained = crawl.explain("a.org");
@@ -302,7 +302,7 @@ fn what_the_host_says_of_its_limit_is_kept_without_meeting_it() {
     let used_up = RateLimit { remaining: Some(0.0), reset_s: Some(90.0), ..RateLimit::default() };
     let begin = crawl.now;
     assert_eq!(
-        crawl.say(permit, Answer { policy: Some(used_up), ..Answer::new(Heard::Content, FETCHER) }),
+        crawl.say(permit, Response { policy: Some(used_up), ..Response::new(Signal::Content, FETCHER) }),
         Done::Nothing
     );
     let _ = crawl.permit("a.org");
@@ -316,11 +316,11 @@ fn a_rendered_page_counts_as_many_requests_as_pages_of_the_host_have_made() {
         loop {
             match crawl.pace.admit(Scope::host("a.org"), Cost::Rendered, crawl.at()) {
                 Admit::Go(permit) => {
-                    let answer = Answer { cost: Some(cost), renders: true, ..Answer::new(Heard::Content, FETCHER) };
+                    let answer = Response { cost: Some(cost), renders: true, ..Response::new(Signal::Content, FETCHER) };
                     return crawl.say(permit, answer);
                 }
                 Admit::Wait(until) => crawl.now = until.as_millis(),
-                Admit::Full => panic!("full"),
+                Admit::AtCapacity => panic!("full"),
             }
         }
     };
@@ -348,11 +348,11 @@ fn what_is_given_is_not_learned_and_off_is_off() {
     fixed.good("a.org", 100);
     assert_eq!(fixed.explain("a.org").rate, 3.0);
     let permit = fixed.permit("a.org");
-    assert!(matches!(fixed.say(permit, Answer::new(Heard::Limited, FETCHER)), Done::Event { .. }), "holds are kept");
+    assert!(matches!(fixed.say(permit, Response::new(Signal::Limited, FETCHER)), Done::Event { .. }), "holds are kept");
     let off = Crawl::new(PaceSettings { mode: PaceMode::Off, ..PaceSettings::default() });
     for _ in 0..1000 {
         let Admit::Go(permit) = off.pace.admit(Scope::host("a.org"), Cost::Plain, off.at()) else { panic!("waits") };
-        assert_eq!(off.pace.done(permit, &Answer::new(Heard::Limited, FETCHER), off.at()), Done::Nothing);
+        assert_eq!(off.pace.done(permit, &Response::new(Signal::Limited, FETCHER), off.at()), Done::Nothing);
     }
 }
 
@@ -374,7 +374,7 @@ fn a_host_that_grows_slow_is_asked_less() {
         let (sent, permit) = under_way.pop_front().unwrap();
         crawl.now = crawl.now.max(sent + ms);
         let latency = Some(Duration::from_millis(ms.unsigned_abs()));
-        assert_eq!(crawl.say(permit, Answer { latency, ..Answer::new(Heard::Content, FETCHER) }), Done::Nothing);
+        assert_eq!(crawl.say(permit, Response { latency, ..Response::new(Signal::Content, FETCHER) }), Done::Nothing);
         crawl.explain("a.org").rate
     };
     let quick = (0..400).map(|_| answer_after(200)).last().unwrap();
@@ -385,8 +385,8 @@ fn a_host_that_grows_slow_is_asked_less() {
 #[test]
 fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
     struct Book(std::sync::Mutex<Vec<(Level, String, Cause)>>);
-    impl Keep for Book {
-        fn keep(&self, note: &Note<'_>) {
+    impl PaceStore for Book {
+        fn keep(&self, note: &PaceRecord<'_>) {
             self.0.lock().unwrap().push((note.level, note.name.to_owned(), note.cause));
         }
     }
@@ -395,7 +395,7 @@ fn the_keeper_is_told_of_events_and_of_what_was_learned_at_the_end() {
     crawl.pace = Pace::default().with_keeper(Box::new(std::sync::Arc::clone(&book)));
     crawl.good("a.org", 30);
     let permit = crawl.permit("a.org");
-    let _ = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let _ = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
     crawl.pace.close(crawl.at());
     let notes = book.0.lock().unwrap();
     let of = |cause: Cause| (Level::Host, "a.org".to_owned(), cause);
@@ -407,7 +407,7 @@ fn what_was_learned_is_taken_up_by_the_next_process() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 100);
     let permit = crawl.permit("a.org");
-    let Done::Event { hold_until, .. } = crawl.say(permit, Answer::new(Heard::Limited, FETCHER)) else { panic!() };
+    let Done::Event { hold_until, .. } = crawl.say(permit, Response::new(Signal::Limited, FETCHER)) else { panic!() };
     let state = crawl.pace.state(Level::Host, "a.org").unwrap();
     let mut next = Crawl::new(PaceSettings::default());
     next.now = crawl.now + 1000;
@@ -417,7 +417,7 @@ fn what_was_learned_is_taken_up_by_the_next_process() {
     let ceiling = crawl.explain("a.org").ceiling.unwrap().0;
     assert_eq!(next.explain("a.org").ceiling.unwrap().0, ceiling);
     let trial = next.permit("a.org");
-    assert_eq!(next.say(trial, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    assert_eq!(next.say(trial, Response::new(Signal::Content, FETCHER)), Done::Nothing);
     next.good("a.org", 3);
     let mut later = Crawl::new(PaceSettings::default());
     later.now = crawl.now + 91 * 86_400_000;
@@ -432,7 +432,7 @@ fn whoever_is_not_asked_any_more_is_kept_as_64_bytes_and_then_not_at_all() {
         let host = format!("h{number}.org");
         let at = Timestamp::from_millis(crawl.now + ms);
         if let Admit::Go(permit) = crawl.pace.admit(Scope::host(&host), Cost::Plain, at) {
-            let _ = crawl.pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+            let _ = crawl.pace.done(permit, &Response::new(Signal::Content, FETCHER), at);
         }
     };
     (0..5000).for_each(|number| ask(number, 0));
@@ -456,7 +456,7 @@ fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not
     }
     let doubts: Vec<u32> = permits
         .into_iter()
-        .map(|permit| match crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) {
+        .map(|permit| match crawl.say(permit, Response::new(Signal::Wall, FETCHER)) {
             Done::Doubt { doubt, .. } => doubt,
             other => panic!("no doubt: {other:?}"),
         })
@@ -464,11 +464,11 @@ fn walls_that_were_met_together_are_one_doubt_and_another_fetchers_page_does_not
     assert_eq!(doubts[0], doubts[1]);
     let verdict = |crawl: &Crawl| crawl.pace.verdict("a.org", doubts[0], crawl.at());
     let trial = crawl.permit("a.org");
-    assert_eq!(crawl.say(trial, Answer::new(Heard::Content, FetcherId(1))), Done::Nothing);
-    assert_eq!(verdict(&crawl), Verdict::Pending, "a browser may pass where the plain fetcher is limited");
+    assert_eq!(crawl.say(trial, Response::new(Signal::Content, FetcherId(1))), Done::Nothing);
+    assert_eq!(verdict(&crawl), DoubtVerdict::Pending, "a browser may pass where the plain fetcher is limited");
     let trial = crawl.permit("a.org");
-    assert!(matches!(crawl.say(trial, Answer::new(Heard::Wall, FETCHER)), Done::Event { .. }));
-    assert_eq!(verdict(&crawl), Verdict::Pace);
+    assert!(matches!(crawl.say(trial, Response::new(Signal::Wall, FETCHER)), Done::Event { .. }));
+    assert_eq!(verdict(&crawl), DoubtVerdict::Pace);
 }
 
 #[test]
@@ -476,13 +476,13 @@ fn a_doubt_about_a_fetcher_that_nobody_sends_any_more_ends() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.org", 60);
     let permit = crawl.permit("a.org");
-    let Done::Doubt { doubt, .. } = crawl.say(permit, Answer::new(Heard::Wall, FETCHER)) else { panic!("no doubt") };
+    let Done::Doubt { doubt, .. } = crawl.say(permit, Response::new(Signal::Wall, FETCHER)) else { panic!("no doubt") };
     for _ in 0..5 {
-        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Pending);
+        assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Pending);
         let trial = crawl.permit("a.org");
-        let _ = crawl.say(trial, Answer::new(Heard::Content, FetcherId(1)));
+        let _ = crawl.say(trial, Response::new(Signal::Content, FetcherId(1)));
     }
-    assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), Verdict::Page);
+    assert_eq!(crawl.pace.verdict("a.org", doubt, crawl.at()), DoubtVerdict::Page);
 }
 
 #[test]
@@ -492,10 +492,10 @@ fn a_host_that_was_alone_shares_its_site_from_the_moment_that_another_comes() {
     assert!(crawl.pace.hosts.iter().all(|entry| entry.who().is_alone(crawl.now)));
     let permit = crawl.permit("b.site.org");
     assert!(crawl.pace.hosts.iter().all(|entry| !entry.who().is_alone(crawl.now)));
-    let _ = crawl.say(permit, Answer::new(Heard::Content, FETCHER));
+    let _ = crawl.say(permit, Response::new(Signal::Content, FETCHER));
     crawl.good("a.site.org", 1);
     let permit = crawl.permit("b.site.org");
-    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
     assert!(matches!(done, Done::Event { level: Level::Site, .. }), "the other was asked a moment ago: {done:?}");
     assert!(matches!(crawl.pace.admit(Scope::host("a.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
 }
@@ -505,7 +505,7 @@ fn what_the_first_request_of_a_second_host_meets_holds_that_host() {
     let mut crawl = Crawl::new(PaceSettings::default());
     crawl.good("a.site.org", 60);
     let permit = crawl.permit("b.site.org");
-    let done = crawl.say(permit, Answer::new(Heard::Limited, FETCHER));
+    let done = crawl.say(permit, Response::new(Signal::Limited, FETCHER));
     assert!(matches!(done, Done::Event { level: Level::Host, .. }), "{done:?}");
     assert!(matches!(crawl.pace.admit(Scope::host("b.site.org"), Cost::Plain, crawl.at()), Admit::Wait(_)));
 }
@@ -521,7 +521,7 @@ fn hosts_of_one_site_that_come_at_the_same_time_wait_for_nobody() {
                 for site in 0..500 {
                     let host = format!("h{thread}.site{site}.org");
                     if let Admit::Go(permit) = pace.admit(Scope::host(&host), Cost::Plain, at) {
-                        let _ = pace.done(permit, &Answer::new(Heard::Content, FETCHER), at);
+                        let _ = pace.done(permit, &Response::new(Signal::Content, FETCHER), at);
                     }
                 }
             });
@@ -537,7 +537,7 @@ fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
     crawl.good("a.org", 40);
     let (fast, under_way) = (crawl.explain("a.org").rate, crawl.permit("a.org"));
     let limited = crawl.permit("a.org");
-    let answer = Answer { retry_after: Some(Duration::from_secs(600)), ..Answer::new(Heard::Limited, FETCHER) };
+    let answer = Response { retry_after: Some(Duration::from_secs(600)), ..Response::new(Signal::Limited, FETCHER) };
     assert!(matches!(crawl.say(limited, answer), Done::Event { .. }));
     assert!(crawl.explain("a.org").hold_until.is_some());
     crawl.pace.forget("a.org", crawl.at());
@@ -545,7 +545,7 @@ fn a_host_that_is_forgotten_begins_anew_while_requests_under_way_still_count() {
     assert!(fast > 3.0 && (after.rate - 2.0).abs() < 1e-6, "{fast}, then {}", after.rate);
     assert_eq!((after.hold_until, after.event, after.limit, after.in_flight), (None, None, None, 1));
     // Its answer is one like any other.
-    assert_eq!(crawl.say(under_way, Answer::new(Heard::Content, FETCHER)), Done::Nothing);
+    assert_eq!(crawl.say(under_way, Response::new(Signal::Content, FETCHER)), Done::Nothing);
     assert_eq!(crawl.explain("a.org").in_flight, 0);
     crawl.pace.forget("a.org", crawl.at());
     assert!(crawl.pace.explain("a.org", crawl.at()).is_none() && crawl.pace.asked().is_empty());

@@ -5,7 +5,7 @@
 //!
 //! [`shape`] owns the fields of all answers; the commands use the same. `gate` lets requests in, `front` looks after connections,
 //! `kept` knows what is in the log, `series` its figures over time, `fleet` what the other nodes of a fleet are, `assets` has the
-//! dashboard's files, `routes` has a file for each group of routes. `docs/http-api.md` is the reference.
+//! dashboard's files, `routes` has a file for each group of routes. `docs/reference/http-api.md` is the reference.
 //!
 //! Nothing here may hold up the runtime: what reads the log or a long body goes to a thread of its own.
 

@@ -21,7 +21,7 @@ use crate::visit_result::Fetched;
 use fetchwise::attempt::Attempt;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::decision::Source;
-use fetchwise::fetch_result::{Answer, Block, Outcome as Answered};
+use fetchwise::fetch_result::{FetchResult, Block, Outcome as Answered};
 use fetchwise::heuristic::Heuristic;
 use fetchwise::policy::Policy;
 use fetchwise::score::Settings;
@@ -102,19 +102,19 @@ impl Stage<'_> {
         clock: &Arc<Clock>,
     ) -> Result<Selector, SimulateError> {
         let settings = Settings {
-            value: self.world.value,
+            page_value: self.world.value,
             blocked_cost: self.world.blocked_cost,
             max_attempts: self.world.max_attempts,
             ..Settings::default()
         };
-        let settings = if tags { settings } else { Settings { tag_weight: 0.0, ..settings } };
+        let settings = if tags { settings } else { Settings { host_signal_weight: 0.0, ..settings } };
         let specs = (0..self.tools.len()).filter_map(|place| self.world.spec(place));
         let builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
         let begin = Timestamp::from_millis(BEGIN_MS);
         // What is judged is who is chosen. A world's luck is the same for the second of two equal requests, so nothing is tried twice;
         // pauses, which postpone a URL, have no place where each URL comes once, at its time.
-        let visits = VisitSettings { retries_max: 0, timeouts_max: u32::MAX, ..VisitSettings::default() };
-        let backoff = BackoffSettings { host_links: u32::MAX, ..BackoffSettings::default() };
+        let visits = VisitSettings { max_retries: 0, max_timeouts: u32::MAX, ..VisitSettings::default() };
+        let backoff = BackoffSettings { host_block_threshold: u32::MAX, ..BackoffSettings::default() };
         let backoff = BackoffSettings { blocked_base: Duration::ZERO, failed_base: Duration::ZERO, ..backoff };
         let builder = builder.settings(settings).visits(visits).backoff(backoff).policy(policy);
         Ok(builder.around(begin).clock(Arc::clone(clock)).build()?)
@@ -208,8 +208,8 @@ impl Crawl<'_> {
 }
 
 /// A try as a crawler sees it, with what the answer shows.
-fn answer(world: &World, outcome: &Outcome) -> Answer {
-    let mut answer = Answer::from(seen(outcome));
+fn answer(world: &World, outcome: &Outcome) -> FetchResult {
+    let mut answer = FetchResult::from(seen(outcome));
     let Shown { vendor, framework, server } = outcome.shown;
     if let Some(vendor) = vendor {
         answer.heuristics.push(Heuristic::flag(format!("block_{}", world.vendors[usize::from(vendor)].name)));

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::time::Instant;
 
 use fetchwise::Selector;
-use fetchwise::fetch_result::Answer;
+use fetchwise::fetch_result::FetchResult;
 use fetchwise::time::Clock;
 use fetchwise::visit::{End, Fetch, Step, Visit};
 use url::Url;
@@ -26,13 +26,13 @@ pub struct Timing {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use fetchwise::{Selector, answer::{Answer, Outcome}, time::{Clock, Timestamp}};
+/// use fetchwise::{Selector, answer::{FetchResult, Outcome}, time::{Clock, Timestamp}};
 ///
 /// let clock = Arc::new(Clock::fixed(Timestamp::now()));
 /// let selector = Selector::builder().clock(clock.clone()).build()?;
 /// let url = url::Url::parse("https://example.org/").unwrap();
 /// let mut visit = selector.visit(&url)?;
-/// let end = fetchwise_simulate::visit_driver(&mut visit, &clock, None, |_| Answer::from(Outcome::Http(404)));
+/// let end = fetchwise_simulate::visit_driver(&mut visit, &clock, None, |_| FetchResult::from(Outcome::Http(404)));
 /// assert_eq!(end.requests, 1);
 /// # Ok::<(), fetchwise::Error>(())
 /// ```
@@ -40,7 +40,7 @@ pub fn drive<S, U>(
     visit: &mut Visit<S, U>,
     clock: &Clock,
     mut timing: Option<&mut Timing>,
-    mut answer: impl FnMut(&Fetch<S>) -> Answer,
+    mut answer: impl FnMut(&Fetch<S>) -> FetchResult,
 ) -> End
 where
     S: Deref<Target = Selector> + Clone,

@@ -41,7 +41,7 @@ fn nodes_of_scope_own_learn_from_each_other_what_belongs_to_no_one_site() {
     assert!(fleet_table(&reports).contains("30 in scope own"));
 }
 
-/// What docs/simulator.md says of fleets in scope `own`, by
+/// What docs/reports/simulator.md says of fleets in scope `own`, by
 /// `cargo test -p fetchwise-simulate --all-features --test fleets -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes, and prints"]

@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// Which rule of the policy made a choice. `docs/how-it-decides.md` describes those of the default policy.
+/// Which rule of the policy made a choice. `docs/concepts/decisions.md` describes those of the default policy.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr, VariantArray,
 )]
@@ -138,7 +138,7 @@ impl Rule {
 
 /// Use this fetcher.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Take {
+pub struct Selection {
     /// Which one.
     pub fetcher: FetcherId,
     /// The label.
@@ -159,7 +159,7 @@ pub struct Take {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     /// Use this fetcher.
-    Take(Take),
+    Selected(Selection),
     /// Not before then.
     Paused {
         /// When it may be asked again.
@@ -175,9 +175,9 @@ pub enum Decision {
 
 impl Decision {
     /// The fetcher to use, if any.
-    pub fn taken(&self) -> Option<Take> {
+    pub fn selected(&self) -> Option<Selection> {
         match self {
-            Self::Take(take) => Some(*take),
+            Self::Selected(take) => Some(*take),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! What a request came to, as whoever made it saw it: the one vocabulary between detection, fetchers and a visit.
 //!
-//! Owns [`Outcome`], the mapping from it to what an attempt counts as, and [`Answer`], which is an outcome with all that an attempt
+//! Owns [`Outcome`], the mapping from it to what an attempt counts as, and [`FetchResult`], which is an outcome with all that an attempt
 //! records of it. Must not know how a page is read nor what happens next.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::attempt::ErrorType;
 use crate::attempt::error_kind::ErrorKind;
 use crate::heuristic::Heuristic;
-use crate::provenance::Elsewhere;
+use crate::provenance::Provenance;
 use crate::response::Header;
 
 /// What one request came to.
@@ -316,7 +316,7 @@ impl ShortPage {
 /// An outcome with all that is recorded of it. An [`Outcome`] alone is one too.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct FetchResult {
     /// What it came to.
     pub outcome: Outcome,
     /// The HTTP status, when there was one.
@@ -339,10 +339,10 @@ pub struct Answer {
     /// What happened, for a person; the outcome in words without it.
     pub message: Option<String>,
     /// Who answered in the site's place, where the site was not asked.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<Provenance>,
 }
 
-impl From<Outcome> for Answer {
+impl From<Outcome> for FetchResult {
     fn from(outcome: Outcome) -> Self {
         Self {
             outcome,
@@ -360,13 +360,13 @@ impl From<Outcome> for Answer {
     }
 }
 
-impl From<ErrorKind> for Answer {
+impl From<ErrorKind> for FetchResult {
     fn from(kind: ErrorKind) -> Self {
         Outcome::from(kind).into()
     }
 }
 
-impl Answer {
+impl FetchResult {
     /// The same with a status.
     #[must_use]
     pub fn with_status(self, status: u16) -> Self {
@@ -391,7 +391,7 @@ impl Answer {
     /// (`not_held`), blocks nobody, and what its headers ask for was asked of somebody else. Who answered, and from which day the
     /// copy is, become heuristics: `served_by` and `archived_at`.
     #[must_use]
-    pub fn from_elsewhere(mut self, elsewhere: Elsewhere) -> Self {
+    pub fn from_elsewhere(mut self, elsewhere: Provenance) -> Self {
         if matches!(self.outcome, Outcome::Blocked(_) | Outcome::Queued | Outcome::Http(_)) {
             self.message = Some(format!("{} has a copy, and it is no page: {}", elsewhere.by, self.outcome));
             (self.outcome, self.status) = (Outcome::NotHeld, None);

@@ -6,14 +6,14 @@ use crate::time::Timestamp;
 
 /// Where a response comes from that the site itself did not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct Provenance {
     /// The host that answered, e.g. `web.archive.org`.
     pub by: Box<str>,
     /// When the copy was made, where there is a copy.
     pub captured: Option<Timestamp>,
 }
 
-impl Elsewhere {
+impl Provenance {
     /// A copy that `by` made at `captured`.
     pub fn copy(by: &str, captured: Timestamp) -> Self {
         Self { by: by.into(), captured: Some(captured) }
@@ -27,10 +27,10 @@ impl Elsewhere {
     /// The day of the copy in UTC, as `2024-05-31`.
     ///
     /// ```
-    /// use fetchwise_types::provenance::Elsewhere;
+    /// use fetchwise_types::provenance::Provenance;
     /// use fetchwise_types::time::Timestamp;
     ///
-    /// let copy = Elsewhere::copy("web.archive.org", Timestamp::from_millis(1_709_164_800_000));
+    /// let copy = Provenance::copy("web.archive.org", Timestamp::from_millis(1_709_164_800_000));
     /// assert_eq!(copy.day().as_deref(), Some("2024-02-29"));
     /// ```
     pub fn day(&self) -> Option<String> {

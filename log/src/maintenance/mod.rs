@@ -1,4 +1,4 @@
-//! Upkeep: snapshots, compaction, checking and repair, under a lock of their own.
+//! BackgroundMaintenance: snapshots, compaction, checking and repair, under a lock of their own.
 
 pub(crate) mod compact;
 pub(crate) mod repair;

@@ -213,20 +213,20 @@ pub(crate) struct Gate {
     waiting: AtomicUsize,
     shut: Mutex<bool>,
     freed: Condvar,
-    records_max: u64,
-    bytes_max: u64,
+    max_records: u64,
+    max_bytes: u64,
 }
 
 impl Gate {
-    pub(crate) fn new(records_max: u64, bytes_max: u64) -> Self {
+    pub(crate) fn new(max_records: u64, max_bytes: u64) -> Self {
         Self {
             used: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             shut: Mutex::new(false),
             freed: Condvar::new(),
-            records_max: records_max.clamp(1, RECORDS_MAX),
-            bytes_max: bytes_max.clamp(1, BYTES_MAX),
+            max_records: max_records.clamp(1, RECORDS_MAX),
+            max_bytes: max_bytes.clamp(1, BYTES_MAX),
         }
     }
 
@@ -245,7 +245,7 @@ impl Gate {
         loop {
             let (records, held) = (used >> BYTE_BITS, used & BYTE_MASK);
             // A record larger than the whole queue goes through an empty one.
-            if records > 0 && (records >= self.records_max || held + bytes > self.bytes_max) {
+            if records > 0 && (records >= self.max_records || held + bytes > self.max_bytes) {
                 return false;
             }
             let taken = used + ONE_RECORD + bytes;
@@ -302,8 +302,8 @@ impl Gate {
     /// Whether more than half of the room is taken, or a record like the largest so far would find none.
     pub(crate) fn is_crowded(&self) -> bool {
         let (records, bytes) = self.used();
-        let next = self.largest.load(Ordering::Relaxed).max(self.bytes_max / 2);
-        records > self.records_max / 2 || bytes + next > self.bytes_max
+        let next = self.largest.load(Ordering::Relaxed).max(self.max_bytes / 2);
+        records > self.max_records / 2 || bytes + next > self.max_bytes
     }
 
     /// Records and bytes inside.

@@ -1,4 +1,4 @@
-//! Upkeep by itself: a thread that compacts beside the running crawl when it is worth it, or when the log takes too much room.
+//! BackgroundMaintenance by itself: a thread that compacts beside the running crawl when it is worth it, or when the log takes too much room.
 //!
 //! Owns: when. Invariants: it never holds up whoever selects and records, with whom it shares the disk only; what it drops is in both
 //! snapshots before. Must not know how a compaction goes.
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use fetchwise_log::{Brake, Error as LogError, SEGMENT_BYTES_DEFAULT, give_way};
 
-use super::compact::{COMPACT_AT_DEFAULT, CompactOptions, Compacted, RETAIN_DAYS_DEFAULT, compact};
+use super::compact::{COMPACT_THRESHOLD_DEFAULT, CompactOptions, CompactReport, RETAIN_DAYS_DEFAULT, compact};
 use crate::journal::error::JournalError;
-use crate::journal::maintenance::disk_usage::Room;
+use crate::journal::maintenance::disk_usage::DiskUsage;
 use crate::journal::read::open;
 use crate::selector::Selector;
 use fetchwise_types::time::{Clock, Timestamp};
@@ -37,9 +37,9 @@ pub struct UpkeepOptions {
     /// Raw attempts are kept for so long.
     pub retain: Duration,
     /// The share of the log in segments that are older as a whole, from which on it compacts; none: never.
-    pub compact_at: Option<f64>,
+    pub compact_threshold: Option<f64>,
     /// What the log may take on the disk, in bytes; none: whatever it takes.
-    pub disk_max: Option<u64>,
+    pub max_disk_bytes: Option<u64>,
     /// The size at which the writer's segments are full.
     pub segment_bytes: u64,
     /// How often it looks.
@@ -50,8 +50,8 @@ impl Default for UpkeepOptions {
     fn default() -> Self {
         Self {
             retain: Duration::from_secs(u64::from(RETAIN_DAYS_DEFAULT) * 86_400),
-            compact_at: Some(COMPACT_AT_DEFAULT),
-            disk_max: None,
+            compact_threshold: Some(COMPACT_THRESHOLD_DEFAULT),
+            max_disk_bytes: None,
             segment_bytes: SEGMENT_BYTES_DEFAULT,
             look_every: Duration::from_secs(1),
         }
@@ -61,14 +61,14 @@ impl Default for UpkeepOptions {
 impl UpkeepOptions {
     /// The size of segments that goes with a bound on the disk: of at most `segment_bytes`, and small enough that dropping whole
     /// ones helps.
-    pub fn segment_bytes_within(segment_bytes: u64, disk_max: Option<u64>) -> u64 {
-        disk_max.map_or(segment_bytes, |most| segment_bytes.min(most / 16).max(64 << 10))
+    pub fn segment_bytes_within(segment_bytes: u64, max_disk_bytes: Option<u64>) -> u64 {
+        max_disk_bytes.map_or(segment_bytes, |most| segment_bytes.min(most / 16).max(64 << 10))
     }
 
     /// How many bytes the log may have before upkeep makes room. A segment that is being written, the one allocated ahead, and a
     /// third snapshot beside the two that are kept must still fit in.
-    fn high(&self, disk_max: u64, room: &Room) -> u64 {
-        disk_max.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(room.snapshot)
+    fn high(&self, max_disk_bytes: u64, room: &DiskUsage) -> u64 {
+        max_disk_bytes.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(room.snapshot)
     }
 }
 
@@ -91,13 +91,13 @@ pub enum Cause {
 /// What upkeep did.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Upkept {
+pub enum MaintenanceEvent {
     /// It compacted.
     Compacted {
         /// Why.
         cause: Cause,
         /// What came of it.
-        done: Compacted,
+        done: CompactReport,
         /// How long it took.
         took: Duration,
     },
@@ -106,19 +106,19 @@ pub enum Upkept {
         /// What it takes, in bytes.
         taken: u64,
         /// What it may take.
-        disk_max: u64,
+        max_disk_bytes: u64,
     },
     /// It could not; it tries again after a while.
     Failed(JournalError),
 }
 
-/// Upkeep that is running. Dropping it stops it.
+/// BackgroundMaintenance that is running. Dropping it stops it.
 ///
 /// Memory: while it compacts, as much again as the evidence takes, and a snapshot's bytes.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use fetchwise::journal::{Journal, JournalOptions, maintain::{Upkeep, UpkeepOptions}};
+/// use fetchwise::journal::{Journal, JournalOptions, maintain::{BackgroundMaintenance, UpkeepOptions}};
 /// use fetchwise::selector::Selector;
 /// use fetchwise::time::Clock;
 ///
@@ -127,20 +127,20 @@ pub enum Upkept {
 /// // A new selector with the same half-life and priors as the crawler's, whenever one is needed.
 /// let blank = || Ok(Selector::builder().build()?);
 /// let tell = |did| eprintln!("{did:?}");
-/// let upkeep = Upkeep::start(dir.path(), UpkeepOptions::default(), Arc::new(Clock::System), blank, tell)?;
+/// let upkeep = BackgroundMaintenance::start(dir.path(), UpkeepOptions::default(), Arc::new(Clock::System), blank, tell)?;
 /// // ... the crawl goes on ...
 /// upkeep.stop();
 /// journal.close().unwrap();
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Upkeep {
+pub struct BackgroundMaintenance {
     brake: Arc<Brake>,
     wake: Option<SyncSender<()>>,
     ended: Receiver<()>,
 }
 
-impl Upkeep {
+impl BackgroundMaintenance {
     /// Starts it beside the writer of `dir`, in a thread of low priority. `tell` is told what it did, from that thread.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Upkeep {
         options: UpkeepOptions,
         clock: Arc<Clock>,
         blank: impl Fn() -> Result<Selector, crate::error::Error> + Send + 'static,
-        tell: impl FnMut(Upkept) + Send + 'static,
+        tell: impl FnMut(MaintenanceEvent) + Send + 'static,
     ) -> io::Result<Self> {
         let brake = Arc::new(Brake::new(REST_PERCENT));
         let (wake, woken) = sync_channel(1);
@@ -196,7 +196,7 @@ impl Upkeep {
     }
 }
 
-impl Drop for Upkeep {
+impl Drop for BackgroundMaintenance {
     fn drop(&mut self) {
         self.end();
     }
@@ -208,7 +208,7 @@ struct Worker {
     clock: Arc<Clock>,
     brake: Arc<Brake>,
     blank: Box<dyn Fn() -> Result<Selector, crate::error::Error> + Send>,
-    tell: Box<dyn FnMut(Upkept) + Send>,
+    tell: Box<dyn FnMut(MaintenanceEvent) + Send>,
     /// When the share of old attempts was looked at.
     share_at: Option<Instant>,
     /// Not to be tried before, as it has just failed.
@@ -237,20 +237,20 @@ impl Worker {
                 Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {}
                 Err(error) => {
                     self.not_before = Some(Instant::now() + FAILED_FOR);
-                    (self.tell)(Upkept::Failed(error));
+                    (self.tell)(MaintenanceEvent::Failed(error));
                 }
             }
         }
     }
 
     fn look(&mut self) -> Result<(), JournalError> {
-        if let Some(most) = self.options.disk_max {
+        if let Some(most) = self.options.max_disk_bytes {
             self.make_room(most)?;
         }
         let is_due = self.share_at.is_none_or(|at| at.elapsed() >= SHARE_EVERY);
-        if let Some(least) = self.options.compact_at.filter(|_| is_due) {
+        if let Some(least) = self.options.compact_threshold.filter(|_| is_due) {
             self.share_at = Some(Instant::now());
-            let share = old_share(&self.dir, self.clock.now(), self.options.retain)?;
+            let share = expired_share(&self.dir, self.clock.now(), self.options.retain)?;
             if share >= least {
                 self.compact(Cause::Old { share }, None)?;
             }
@@ -275,16 +275,16 @@ impl Worker {
             return Ok(());
         }
         if self.stuck_at == 0 {
-            (self.tell)(Upkept::Beyond { taken: after.total, disk_max: most });
+            (self.tell)(MaintenanceEvent::Beyond { taken: after.total, max_disk_bytes: most });
         }
         self.stuck_at = after.total;
         Ok(())
     }
 
-    fn room(&self) -> Result<Room, JournalError> {
+    fn room(&self) -> Result<DiskUsage, JournalError> {
         let failed =
             |source: io::Error| LogError::Io { action: "read", path: self.dir.clone(), source: Arc::new(source) };
-        Room::taken(&self.dir).map_err(|source| failed(source).into())
+        DiskUsage::taken(&self.dir).map_err(|source| failed(source).into())
     }
 
     fn compact(&mut self, cause: Cause, keep_bytes: Option<u64>) -> Result<(), JournalError> {
@@ -294,7 +294,7 @@ impl Worker {
             Err(error) => return Err(LogError::Invalid(error.to_string()).into()),
         };
         let options = CompactOptions {
-            // Room is needed whatever the time is, and what goes is the oldest by any clock. Age is looked at apart from that.
+            // DiskUsage is needed whatever the time is, and what goes is the oldest by any clock. Age is looked at apart from that.
             retain: if keep_bytes.is_some() { FOR_EVER } else { self.options.retain },
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
@@ -303,7 +303,7 @@ impl Worker {
             ..CompactOptions::default()
         };
         let done = compact(&self.dir, &selector, &options, self.clock.now(), &mut |_, _| {})?;
-        (self.tell)(Upkept::Compacted { cause, done, took: begun.elapsed() });
+        (self.tell)(MaintenanceEvent::Compacted { cause, done, took: begun.elapsed() });
         Ok(())
     }
 }
@@ -313,7 +313,7 @@ impl Worker {
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
-pub fn old_share(dir: &Path, now: Timestamp, retain: Duration) -> Result<f64, JournalError> {
+pub fn expired_share(dir: &Path, now: Timestamp, retain: Duration) -> Result<f64, JournalError> {
     let cutoff = now.as_millis().saturating_sub_unsigned(retain.as_millis() as u64);
     let reader = open(dir)?;
     let (mut old, mut total) = (0, 0);

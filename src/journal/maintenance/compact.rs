@@ -14,7 +14,7 @@ use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
 use crate::journal::maintenance::clock_check;
 use crate::journal::maintenance::disk_usage;
-use crate::journal::maintenance::progress::{Phase, Tell};
+use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::maintenance::snapshot::write;
 use crate::journal::read::{open, pass};
 use crate::journal::recovery_point::Start;
@@ -29,7 +29,7 @@ use fetchwise_types::time::Timestamp;
 pub const RETAIN_DAYS_DEFAULT: u32 = 90;
 
 /// A crawl compacts in the background from this share of raw attempts that are too old on, unless a caller says otherwise.
-pub const COMPACT_AT_DEFAULT: f64 = 0.25;
+pub const COMPACT_THRESHOLD_DEFAULT: f64 = 0.25;
 
 /// How to compact.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Default for CompactOptions {
 /// What a compaction did, or would do. Pairs are before and after.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Compacted {
+pub struct CompactReport {
     /// Attempts before this were dropped.
     pub cutoff: Timestamp,
     /// Attempts.
@@ -97,8 +97,8 @@ pub fn compact(
     selector: &Selector,
     options: &CompactOptions,
     now: Timestamp,
-    tell: Tell<'_>,
-) -> Result<Compacted, JournalError> {
+    tell: ProgressFn<'_>,
+) -> Result<CompactReport, JournalError> {
     let span = Span::compaction(dir);
     let _entered = span.enter();
     let maintenance = Maintenance::lock(dir)?;
@@ -125,11 +125,11 @@ pub fn compact(
         fold.advance(dir, selector, fetchwise_log::durable_seq(dir)?, now, &mut |_| {})?;
     }
     if fold.covers_seq == 0 {
-        return Ok(Compacted { cutoff, ..Compacted::default() });
+        return Ok(CompactReport { cutoff, ..CompactReport::default() });
     }
     let at_end = fold.contents(selector, now);
     let floor_seq = if beside_writer { sealed_seq } else { fold.covers_seq };
-    let mut report = Compacted { cutoff, beside_writer, ..Compacted::default() };
+    let mut report = CompactReport { cutoff, beside_writer, ..CompactReport::default() };
     report.weight.0 = at_end.image.weight();
     if !options.dry_run {
         if let Some(contents) = at_seal {
@@ -220,7 +220,7 @@ impl Drops {
         floor_seq: u64,
         cutoff: Timestamp,
         options: &CompactOptions,
-        tell: Tell<'_>,
+        tell: ProgressFn<'_>,
     ) -> Result<Self, JournalError> {
         let (done, pending) = (Forgotten::default(), Forgotten::default());
         let mut drops = Self { floor_seq, cutoff, done, pending, attempts: 0 };
@@ -286,9 +286,9 @@ impl Drops {
         maintenance: &Maintenance,
         options: &CompactOptions,
         now: Timestamp,
-        mut report: Compacted,
-        tell: Tell<'_>,
-    ) -> Result<Compacted, JournalError> {
+        mut report: CompactReport,
+        tell: ProgressFn<'_>,
+    ) -> Result<CompactReport, JournalError> {
         let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
         // It was checked before anything was written.
         log_options.max_jump = None;
@@ -313,7 +313,7 @@ impl Drops {
             matches!(verdict, Verdict::Keep)
         };
         let done = maintenance.compact(&log_options, &mut keep, &mut |progress| tell(Phase::Compacting, progress))?;
-        Ok(Compacted {
+        Ok(CompactReport {
             attempts: (self.attempts, self.attempts - dropped),
             segments: done.segments,
             bytes: done.bytes,

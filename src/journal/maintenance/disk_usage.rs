@@ -18,7 +18,7 @@ const MINUTE_MS: i64 = 60_000;
 /// What the log takes on the disk, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Room {
+pub struct DiskUsage {
     /// All of it: segments, snapshots, manifests, what is kept back, and unfinished files.
     pub total: u64,
     /// Segments that nobody writes to any more.
@@ -27,7 +27,7 @@ pub struct Room {
     pub snapshot: u64,
 }
 
-impl Room {
+impl DiskUsage {
     /// Looks at the files in `dir`. Space that is allocated ahead counts. Cost: a look at each file's entry.
     ///
     /// # Errors

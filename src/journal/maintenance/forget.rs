@@ -18,7 +18,7 @@ use fetchwise_types::time::Timestamp;
 /// What was forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Forgot {
+pub struct ForgetReport {
     /// Attempts that are still in the log, and go at the next compaction.
     pub attempts: u64,
     /// Records of pauses and risk.
@@ -27,7 +27,7 @@ pub struct Forgot {
     pub in_snapshot: bool,
 }
 
-impl Forgot {
+impl ForgetReport {
     /// Whether there was anything to forget.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -39,7 +39,7 @@ impl Forgot {
 ///
 /// # Errors
 /// Locked by a crawler, damaged, or what the system says.
-pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<Forgot, JournalError> {
+pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<ForgetReport, JournalError> {
     let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
     let forgot = would_forget(dir, &target)?;
     if !forgot.is_nothing() {
@@ -54,7 +54,7 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
 ///
 /// # Errors
 /// Damaged, or what the system says.
-pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<Forgot, JournalError> {
+pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<ForgetReport, JournalError> {
     would_forget_links(dir, target, &mut |_| {})
 }
 
@@ -66,8 +66,8 @@ pub fn would_forget_links(
     dir: &Path,
     target: &TombstoneTarget,
     link: &mut dyn FnMut(&str),
-) -> Result<Forgot, JournalError> {
-    let mut forgot = Forgot::default();
+) -> Result<ForgetReport, JournalError> {
+    let mut forgot = ForgetReport::default();
     let mut seen = Forgotten::default();
     seen.add(u64::MAX, target.clone());
     replay(dir, |seq, entry| {

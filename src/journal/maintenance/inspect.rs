@@ -38,7 +38,7 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
-pub fn unfolded(dir: &Path) -> Result<u64, JournalError> {
+pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
     let covered = fetchwise_log::load_snapshot(dir)?.snapshot.map_or(0, |found| found.meta().covers_seq);
     let reader = open(dir)?;
     let Some(last) = reader.segments().last() else { return Ok(0) };
@@ -55,7 +55,7 @@ pub fn unfolded(dir: &Path) -> Result<u64, JournalError> {
 ///
 /// # Errors
 /// When no snapshot can be read.
-pub fn is_outdated(dir: &Path) -> Result<bool, JournalError> {
+pub fn needs_snapshot(dir: &Path) -> Result<bool, JournalError> {
     Ok(Start::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
 }
 

@@ -17,4 +17,4 @@ pub enum Phase {
 }
 
 /// Is told what is being done, and how far it is.
-pub type Tell<'t> = &'t mut dyn FnMut(Phase, Progress);
+pub type ProgressFn<'t> = &'t mut dyn FnMut(Phase, Progress);

@@ -8,7 +8,7 @@ use fetchwise_log::Maintenance;
 
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
-use crate::journal::maintenance::progress::{Phase, Tell};
+use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::recovery_point::Start;
 use crate::journal::snapshot::{Contents, sections};
 use crate::selector::Selector;
@@ -17,7 +17,7 @@ use fetchwise_types::time::Timestamp;
 /// A snapshot that was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Taken {
+pub struct SnapshotReport {
     /// It holds what the records up to here taught.
     pub covers_seq: u64,
     /// Records folded since the snapshot before it.
@@ -41,7 +41,7 @@ pub struct Taken {
 ///
 /// # Errors
 /// [`JournalError::is_refusal`] when the journal is damaged, or another maintenance command runs; or what the system says.
-pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>) -> Result<Taken, JournalError> {
+pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: ProgressFn<'_>) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
     let start = Start::newest(dir)?;
     let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
@@ -57,11 +57,11 @@ pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: Tell<'_>)
         return Ok(taken(&contents, fold.replayed.entries));
     }
     let (file, bytes) = write(&maintenance, &contents)?;
-    Ok(Taken { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
+    Ok(SnapshotReport { file: Some(file), bytes, ..taken(&contents, fold.replayed.entries) })
 }
 
-fn taken(contents: &Contents, records: u64) -> Taken {
-    Taken {
+fn taken(contents: &Contents, records: u64) -> SnapshotReport {
+    SnapshotReport {
         covers_seq: contents.covers_seq,
         records,
         entries: contents.image.entries.len() as u64,

@@ -9,7 +9,7 @@ use fetchwise_log::{RepairOptions, RepairReport, VerifyReport};
 
 use crate::journal::error::JournalError;
 use crate::journal::fold::Fold;
-use crate::journal::maintenance::progress::{Phase, Tell};
+use crate::journal::maintenance::progress::{Phase, ProgressFn};
 use crate::journal::read::pass;
 use crate::journal::recovery_point::Start;
 use crate::journal::schema;
@@ -24,13 +24,13 @@ pub struct Verified {
     /// Attempts.
     pub attempts: u64,
     /// Whether the newest snapshot is what its records teach.
-    pub refold: Refold,
+    pub refold: RefoldReport,
 }
 
 /// Whether a snapshot is what the records teach, folded anew from the snapshot before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refold {
+pub enum RefoldReport {
     /// There is no snapshot, or damage keeps it from being tried.
     #[default]
     NotTried,
@@ -51,7 +51,7 @@ pub enum Refold {
 impl Verified {
     /// True when nothing is damaged, and the snapshot is what the records teach.
     pub fn is_sound(&self) -> bool {
-        self.log.is_sound() && !matches!(self.refold, Refold::Differs { .. })
+        self.log.is_sound() && !matches!(self.refold, RefoldReport::Differs { .. })
     }
 }
 
@@ -61,7 +61,7 @@ impl Verified {
 /// # Errors
 /// [`JournalError::Record`] for a record whose bytes are whole and mean nothing; newer formats; or what the system says. Damage
 /// is in the report.
-pub fn verify(dir: &Path, tell: Tell<'_>) -> Result<Verified, JournalError> {
+pub fn verify(dir: &Path, tell: ProgressFn<'_>) -> Result<Verified, JournalError> {
     let log = fetchwise_log::verify_showing(dir, &mut |progress| tell(Phase::Reading, progress))?;
     let mut verified = Verified { log, ..Verified::default() };
     if !verified.log.log.damage.is_empty() || !verified.log.snapshot_damage.is_empty() {
@@ -79,17 +79,17 @@ pub fn verify(dir: &Path, tell: Tell<'_>) -> Result<Verified, JournalError> {
     Ok(verified)
 }
 
-fn refold(dir: &Path, floor_seq: u64, tell: Tell<'_>) -> Result<Refold, JournalError> {
-    let Some(mut stored) = Start::newest(dir)?.contents else { return Ok(Refold::NotTried) };
-    let Some(decay) = stored.image.decay else { return Ok(Refold::NotTried) };
+fn refold(dir: &Path, floor_seq: u64, tell: ProgressFn<'_>) -> Result<RefoldReport, JournalError> {
+    let Some(mut stored) = Start::newest(dir)?.contents else { return Ok(RefoldReport::NotTried) };
+    let Some(decay) = stored.image.decay else { return Ok(RefoldReport::NotTried) };
     let base = match fetchwise_log::load_previous_snapshot(dir)? {
         Some(found) if found.meta().covers_seq <= stored.covers_seq => Start::of(&found)?,
         _ if floor_seq == 0 => Start::default(),
-        _ => return Ok(Refold::NoBase),
+        _ => return Ok(RefoldReport::NoBase),
     };
     let days = decay.half_life().as_secs_f64() / 86_400.0;
     let builder = Selector::builder().half_life_days(days).around(decay.landmark()).no_priors();
-    let Ok(selector) = builder.build() else { return Ok(Refold::NoBase) };
+    let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
     // Where one of them is of a release that kept no days, there is nothing to hold these against.
     let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
     let mut fold = Fold::begin(base, &selector);
@@ -109,9 +109,9 @@ fn refold(dir: &Path, floor_seq: u64, tell: Tell<'_>) -> Result<Refold, JournalE
     } else if stored.importance != folded.importance {
         "importance differs".to_owned()
     } else {
-        return Ok(Refold::Same { records: fold.replayed.entries });
+        return Ok(RefoldReport::Same { records: fold.replayed.entries });
     };
-    Ok(Refold::Differs { what })
+    Ok(RefoldReport::Differs { what })
 }
 
 /// Mends the journal in `dir`, as far as `options` ask for it; see [`fetchwise_log::repair`].

@@ -1,6 +1,6 @@
 //! What there is to see: the name, kind, labels and meaning of everything that is counted.
 //!
-//! Invariant: what the collector gives is listed here, and the other way round; `docs/metrics.md` has the same list, which a test
+//! Invariant: what the collector gives is listed here, and the other way round; `docs/reference/metrics.md` has the same list, which a test
 //! holds against this one.
 
 /// A metric, or a row of metrics that differ in their labels.

@@ -2,7 +2,7 @@
 //!
 //! Counts are atomics that the selector and its visits add to; everything else is looked up when somebody scrapes. Invariants: what
 //! is shown has a bounded number of rows, whatever hosts, vendors and importers make up, and no row is for a domain; text from outside
-//! is the value of a label and nothing else. Must not decide anything. `docs/metrics.md` says what each of them is good for.
+//! is the value of a label and nothing else. Must not decide anything. `docs/reference/metrics.md` says what each of them is good for.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Collector for Metrics {
         self.visits(&mut give)?;
         give.one(&families::KEYS, self.selector.keys() as f64)?;
         give.one(&families::EVICTED, self.selector.evicted_keys() as f64)?;
-        give.one(&families::CLAMPED, self.selector.clamped_attempts() as f64)?;
+        give.one(&families::CLAMPED, self.selector.clamped_attempt_count() as f64)?;
         #[cfg(feature = "journal")]
         if let Some(journal) = &self.journal {
             log::give(&mut give, journal)?;

@@ -9,7 +9,7 @@ use super::durations::Durations;
 use super::names::Names;
 use super::outcomes::{OUTCOMES, outcome_of};
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::decision::{Decision, Source, Take};
+use fetchwise_types::decision::{Decision, Source, Selection};
 use fetchwise_types::registry::{CANDIDATES_MAX, FetcherId};
 
 /// Fetchers with rows of their own: as many as there can be candidates, with one more for all others.
@@ -121,7 +121,7 @@ impl Counts {
     #[inline]
     pub(crate) fn decided(&self, via: Via, decision: &Decision) {
         match decision {
-            Decision::Take(take) => self.took(via, take),
+            Decision::Selected(take) => self.took(via, take),
             Decision::Paused { .. } => self.undecided(via, Source::Paused as usize),
             Decision::GiveUp => self.undecided(via, Source::ALL.len()),
             Decision::NoFetcherGetsPast => self.undecided(via, Source::ALL.len() + 1),
@@ -129,7 +129,7 @@ impl Counts {
     }
 
     #[inline]
-    pub(crate) fn took(&self, via: Via, take: &Take) {
+    pub(crate) fn took(&self, via: Via, take: &Selection) {
         self.decision(via, take.source as usize, row(Some(take.fetcher)));
     }
 

@@ -23,7 +23,7 @@ pub(crate) use crate::metrics::recorder::visit_timer::Watch;
 use counts::Counts;
 #[cfg(feature = "metrics")]
 use fetchwise_types::attempt::Attempt;
-use fetchwise_types::decision::{Decision, Take};
+use fetchwise_types::decision::{Decision, Selection};
 #[cfg(feature = "metrics")]
 use fetchwise_types::registry::FetcherId;
 
@@ -91,7 +91,7 @@ impl Meter {
 
     /// A visit hands out a request.
     #[inline]
-    pub(crate) fn took(&self, take: &Take) {
+    pub(crate) fn took(&self, take: &Selection) {
         #[cfg(feature = "metrics")]
         self.counts.took(counts::Via::Visit, take);
     }

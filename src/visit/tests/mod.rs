@@ -15,7 +15,7 @@ use crate::router::{Mode, Router};
 use crate::selector::{SelectorBuilder, Sink, SinkError, VisitSettings};
 use fetchwise_types::attempt::error_kind::ErrorKind;
 use fetchwise_types::attempt::{Arm, Attempt, Tag};
-use fetchwise_types::fetch_result::{Answer, Block, Outcome, ShortPage};
+use fetchwise_types::fetch_result::{FetchResult, Block, Outcome, ShortPage};
 use fetchwise_types::heuristic::Heuristic;
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Clock;
@@ -77,12 +77,12 @@ impl World {
     }
 
     /// Visits `path`, answering in turn with `answers`; the last one for ever.
-    fn run(&self, path: &str, answers: &[Answer]) -> (Vec<String>, End) {
+    fn run(&self, path: &str, answers: &[FetchResult]) -> (Vec<String>, End) {
         drive(self.visit(path), answers)
     }
 }
 
-fn drive(mut visit: Own, answers: &[Answer]) -> (Vec<String>, End) {
+fn drive(mut visit: Own, answers: &[FetchResult]) -> (Vec<String>, End) {
     let (mut asked, mut turn) = (Vec::new(), 0);
     loop {
         match visit.next() {
@@ -206,18 +206,18 @@ fn two_timeouts_end_a_visit_whoever_had_them() {
 fn a_host_that_says_not_now_is_held_from_its_first_word_on() {
     for (answer, asked_s, error) in [
         (
-            Answer::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
+            FetchResult::from(Outcome::Http(429)).with_status(429).with_retry_after(Duration::from_secs(3600)),
             3600,
             "blocked_403",
         ),
-        (Answer::from(Outcome::Http(429)).with_status(429), 30, "blocked_403"),
+        (FetchResult::from(Outcome::Http(429)).with_status(429), 30, "blocked_403"),
         (
-            Answer::from(Outcome::Http(503)).with_status(503).with_retry_after(Duration::from_secs(50)),
+            FetchResult::from(Outcome::Http(503)).with_status(503).with_retry_after(Duration::from_secs(50)),
             50,
             "server_error",
         ),
         (
-            Answer::from(Outcome::Blocked(Block::challenge()))
+            FetchResult::from(Outcome::Blocked(Block::challenge()))
                 .with_status(403)
                 .with_retry_after(Duration::from_secs(70)),
             70,
@@ -243,22 +243,22 @@ fn a_host_that_says_not_now_is_held_from_its_first_word_on() {
 #[test]
 fn a_block_without_retry_after_goes_on_to_another_fetcher() {
     let world = World::new();
-    let refusal = Answer::from(Outcome::Blocked(Block::refusal())).with_status(403);
+    let refusal = FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(403);
     let (asked, _) = world.run("/a", &[refusal, Outcome::Content.into()]);
     assert_eq!(asked.len(), 2);
     assert!(world.kept.hosts.lock().unwrap().is_empty());
 }
 
 /// An empty page with as much to read as `page` says.
-fn with_short(page: ShortPage) -> Answer {
-    let mut answer = Answer::from(Outcome::Empty);
+fn with_short(page: ShortPage) -> FetchResult {
+    let mut answer = FetchResult::from(Outcome::Empty);
     answer.short = Some(page);
     answer
 }
 
 /// A page with content, whose text has this SimHash.
-fn content(sketch: Option<u64>) -> Answer {
-    let mut answer = Answer::from(Outcome::Content);
+fn content(sketch: Option<u64>) -> FetchResult {
+    let mut answer = FetchResult::from(Outcome::Content);
     answer.sketch = sketch;
     answer
 }
@@ -315,7 +315,7 @@ fn a_redirect_written_in_html_goes_on_at_its_target_within_the_attempt() {
     visit.report(second, Outcome::Content);
     assert_eq!(ended(visit.next()), Ended::Delivered);
     assert_eq!((world.attempts().len(), world.attempts()[0].url.as_str()), (1, "https://e.org/old/page"));
-    let to = |to: &str| Answer::from(Outcome::Redirect { to: to.into() });
+    let to = |to: &str| FetchResult::from(Outcome::Redirect { to: to.into() });
     assert_eq!(world.run("/loop", &[to("/x"), to("/y"), to("/x")]).1.how, failed(ErrorKind::RedirectLoop));
     assert_eq!(world.run("/self", &[to("/self")]).1.how, failed(ErrorKind::RedirectLoop));
     let (asked, _) = world.run("/mail", &[to("mailto:a@b.c"), Outcome::Content.into()]);
@@ -381,7 +381,7 @@ fn a_paused_host_is_tried_out_by_one_visit_and_the_others_wait_for_it() {
     let trial = fetch(&mut b);
     b.report(
         trial,
-        Answer::from(Outcome::Blocked(Block::refusal())).with_status(403).with_retry_after(Duration::from_secs(9)),
+        FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(403).with_retry_after(Duration::from_secs(9)),
     );
     let until = BEGIN.saturating_add(Duration::from_secs(9));
     assert_eq!(ended(world.visit("/c").next()), Ended::Paused { until, whom: Whom::Host });
@@ -515,7 +515,7 @@ fn check(events: &[Happens]) -> Result<(), TestCaseError> {
             Happens::Report(n, outcome, asked) => {
                 let Some(fetch) = places[*n].out.take() else { continue };
                 let status = if let Outcome::Http(status) = outcome { Some(*status) } else { None };
-                let mut answer = Answer::from(outcome.clone());
+                let mut answer = FetchResult::from(outcome.clone());
                 (answer.status, answer.retry_after) = (status, asked.map(Duration::from_secs));
                 let at = fetch.at();
                 let hops = places[*n].visit.redirects();
@@ -615,8 +615,8 @@ fn a_visit_can_be_told_how_far_a_block_goes() {
 }
 
 /// A block whose page shows this vendor.
-fn blocked_by(vendor: &str) -> Answer {
-    let mut answer = Answer::from(Outcome::Blocked(Block::challenge()));
+fn blocked_by(vendor: &str) -> FetchResult {
+    let mut answer = FetchResult::from(Outcome::Blocked(Block::challenge()));
     answer.heuristics.push(Heuristic::flag(format!("block_{vendor}")));
     answer
 }
@@ -681,7 +681,7 @@ fn an_attempt_carries_what_its_host_had_shown_before_it_and_what_it_shows_from_t
     assert!(showed[1..].iter().all(|names| !names.is_empty()));
     assert!(showed[1] == ["block_gate"], "{showed:?}");
     let url = Url::parse("https://www.app.e.org/").unwrap();
-    let situation = crate::selector::Situation::first(world.clock.now());
+    let situation = crate::selector::SelectContext::first_attempt(world.clock.now());
     let shown = world.selector.explain(&url, &situation).unwrap().shown;
     assert_eq!(shown.len(), 1, "a host that showed no vendor has its site's: {shown:?}");
 }
@@ -713,7 +713,7 @@ fn where_nobody_gets_past_a_vendor_no_request_is_made_and_the_link_waits() {
 fn a_wall_without_a_known_vendor_or_with_one_that_somebody_passes_is_never_given_up_before_a_request() {
     let world = World::new();
     met_elsewhere(&world, "mixed", &["playwright_stealth"], 2);
-    let nameless = Answer::from(Outcome::Blocked(Block::challenge()));
+    let nameless = FetchResult::from(Outcome::Blocked(Block::challenge()));
     for (place, answer) in [blocked_by("mixed"), nameless].into_iter().enumerate() {
         for host in 0..30 {
             let url = Url::parse(&format!("https://new{place}-{host}.org/")).unwrap();

@@ -10,7 +10,7 @@ use crate::visit::*;
 use fetchwise_pace::{Pace, PaceMode, PaceSettings};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::fetch_result::{Answer, Block, Outcome};
+use fetchwise_types::fetch_result::{FetchResult, Block, Outcome};
 use fetchwise_types::registry::FetcherSpec;
 use fetchwise_types::time::Clock;
 
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    fn run(&self, path: &str, answer: impl Into<Answer>) -> End {
+    fn run(&self, path: &str, answer: impl Into<FetchResult>) -> End {
         let (mut visit, answer) = (self.visit(path), answer.into());
         loop {
             match visit.next() {
@@ -92,13 +92,13 @@ impl World {
     }
 }
 
-fn limited(seconds: Option<u64>) -> Answer {
-    let answer = Answer::from(Outcome::Blocked(Block::refusal())).with_status(429);
+fn limited(seconds: Option<u64>) -> FetchResult {
+    let answer = FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429);
     seconds.map_or(answer.clone(), |seconds| answer.with_retry_after(Duration::from_secs(seconds)))
 }
 
-fn wall() -> Answer {
-    Answer::from(Outcome::Blocked(Block::challenge())).with_status(403)
+fn wall() -> FetchResult {
+    FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403)
 }
 
 fn waits(step: Step<Arc<Selector>>) -> (Why, Timestamp) {

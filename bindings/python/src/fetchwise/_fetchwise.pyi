@@ -49,7 +49,7 @@ class Selector:
         pace: bool | None = None,
         half_life_days: float | None = None,
         policy: str | None = None,
-        keys_max: int | None = None,
+        max_keys: int | None = None,
     ) -> Selector: ...
     def select(
         self,

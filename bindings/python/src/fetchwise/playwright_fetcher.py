@@ -1,4 +1,4 @@
-"""A fetcher for the program ``fetchwise``: Playwright behind the JSON lines of ``docs/command-fetcher.md``.
+"""A fetcher for the program ``fetchwise``: Playwright behind the JSON lines of ``docs/guides/command-fetcher.md``.
 
 In a config of the program::
 

@@ -13,7 +13,7 @@ Settings of a project::
 ``FETCHWISE_CONFIG``         a TOML file as the program reads it
 ``FETCHWISE_PACE``           True has requests keep to a pace of each host that is learned; AutoThrottle then has nothing to do
 ``FETCHWISE_RULES``          rules of detection of one's own
-``FETCHWISE_WAIT_MAX``       a URL that is paused for no longer than so many seconds is asked for later; others are dropped. Default: 0
+``FETCHWISE_MAX_WAIT``       a URL that is paused for no longer than so many seconds is asked for later; others are dropped. Default: 0
 ``FETCHWISE_PASS_FAILURES``  True hands pages without content (walls, shells, empty ones) to callbacks when nobody has done better;
                              ``response.meta["fetchwise"]`` says what they are. Default: False
 ===========================  ==========================================================================================
@@ -75,7 +75,7 @@ class Middleware:
         )
         self.detector: Detector = Detector(rules=settings.get("FETCHWISE_RULES"))
         self.pauses: Pauses = Pauses(self.selector, fetchers=names)
-        self._wait_max = settings.getfloat("FETCHWISE_WAIT_MAX")
+        self._max_wait = settings.getfloat("FETCHWISE_MAX_WAIT")
         self._pass_failures = settings.getbool("FETCHWISE_PASS_FAILURES")
         self._tokens = itertools.count()
         self._later: set[asyncio.Task[None]] = set()
@@ -182,7 +182,7 @@ class Middleware:
         request.meta.pop("fetchwise_visit", None)
         self._count(f"end/{end.kind}")
         seconds = max(0.0, (end.paused_until or 0.0) - time.time())
-        if end.kind == "paused" and 0 < seconds <= self._wait_max:
+        if end.kind == "paused" and 0 < seconds <= self._max_wait:
             self._count("delayed")
             task = asyncio.ensure_future(self._come_back(request.replace(dont_filter=True), seconds))
             self._later.add(task)

@@ -14,7 +14,7 @@ use fetchwise::attempt::Attempt;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::json::to_json_line;
 use fetchwise::heuristic::url::parse;
-use fetchwise::journal::{self, Ended, LookedBack, Order, Wanted};
+use fetchwise::journal::{self, OutcomeFilter, QueryStats, Order, AttemptQuery};
 use fetchwise::rfc3339;
 use fetchwise::unknown_name::UnknownName;
 
@@ -48,7 +48,7 @@ pub(crate) struct AttemptsArgs {
     pub(crate) until: Option<When>,
     /// Only those that ended so: content, failed, blocked, or an error type such as timeout
     #[arg(long, value_name = "OUTCOME", value_parser = read_outcome)]
-    pub(crate) outcome: Option<Ended>,
+    pub(crate) outcome: Option<OutcomeFilter>,
     /// At most so many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
@@ -78,7 +78,7 @@ struct Counts {
 /// Runs the command.
 pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Result<Exit, Failure> {
     let dir = settings.existing_dir()?;
-    let mut wanted = Wanted::default();
+    let mut wanted = AttemptQuery::default();
     wanted.url = args.url.as_deref().map(read_url).transpose()?;
     wanted.link.clone_from(&args.link);
     wanted.domain = args.domain.as_deref().map(read_domain).transpose()?;
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &AttemptsArgs, settings: &Settings, out: &mut Out) -> Re
 }
 
 /// What there is to say at the end.
-fn tell(args: &AttemptsArgs, wanted: &Wanted, found: &LookedBack, out: &mut Out) -> Result<(), Failure> {
+fn tell(args: &AttemptsArgs, wanted: &AttemptQuery, found: &QueryStats, out: &mut Out) -> Result<(), Failure> {
     let is_cut = args.limit.is_some_and(|limit| found.shown >= limit);
     let compacted = found.compacted_before.filter(|cutoff| wanted.reaches_before(*cutoff) && !is_cut);
     if let Some(cutoff) = compacted {
@@ -122,7 +122,7 @@ fn tell(args: &AttemptsArgs, wanted: &Wanted, found: &LookedBack, out: &mut Out)
     }
     if !out.json && found.shown == 0 {
         note("no such attempt");
-        if let Some(Ended::Error(name)) = &wanted.ended
+        if let Some(OutcomeFilter::Error(name)) = &wanted.ended
             && ErrorKind::from_name(name).is_none()
         {
             let known = ErrorKind::ALL.iter().map(|kind| kind.name());
@@ -171,12 +171,12 @@ fn read_url(text: &str) -> Result<String, Failure> {
     Ok(url.into())
 }
 
-fn read_outcome(text: &str) -> Result<Ended, String> {
+fn read_outcome(text: &str) -> Result<OutcomeFilter, String> {
     Ok(match text.trim() {
-        "content" | "delivered" | "success" => Ended::Content,
-        "failed" => Ended::Failed,
-        "blocked" => Ended::Blocked,
+        "content" | "delivered" | "success" => OutcomeFilter::Content,
+        "failed" => OutcomeFilter::Failed,
+        "blocked" => OutcomeFilter::Blocked,
         "" => return Err("expected content, failed, blocked, or an error type such as timeout".to_owned()),
-        name => Ended::Error(name.to_owned()),
+        name => OutcomeFilter::Error(name.to_owned()),
     })
 }

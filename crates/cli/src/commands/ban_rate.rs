@@ -10,7 +10,7 @@ use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{DIM, Out, percent, plain, styled};
 use fetchwise::analytics::{BanRate, DayHistory};
-use fetchwise::journal::{self, Order, Wanted};
+use fetchwise::journal::{self, Order, AttemptQuery};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 use fetchwise_serve::json::BanRateJson;
@@ -76,7 +76,7 @@ fn before_what_is_kept(
 ) -> Result<(BanRate, Option<Timestamp>), Failure> {
     let start = |day: i64| Timestamp::from_millis(day.saturating_mul(DAY_MS));
     let today = now.utc_day();
-    let mut wanted = Wanted::default();
+    let mut wanted = AttemptQuery::default();
     wanted.domain = Some(domain.to_owned());
     wanted.since = Some(start(today.saturating_sub(i64::from(days) - 1)));
     let until = start(today.saturating_sub(i64::from(BanRate::DAYS_KEPT) - 1)).as_millis().saturating_sub(1);

@@ -12,7 +12,7 @@ use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, plain, styled};
 use fetchwise::ab_test::{Agreement, ArmFigures, Differing, Figure, GuardSettings, Window};
 use fetchwise::rfc3339;
-use fetchwise::rollout::{Rollout, RolloutFold, ShadowWorth, Worth, costs_of, window_of};
+use fetchwise::rollout::{Rollout, RolloutSummary, ShadowWorth, Worth, costs_of, window_of};
 use fetchwise::router::Mode;
 use fetchwise::time::Timestamp;
 
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &RolloutArgs, settings: &Settings, out: &mut Out) -> Res
     };
     let policy = settings.config.policy.as_deref().unwrap_or("default");
     let blank = settings.unlearned(fetchwise::policy::by_name(policy).map_err(Failure::usage)?)?;
-    let mut fold = RolloutFold::new(window, costs_of(&blank)).with_shadow(blank);
+    let mut fold = RolloutSummary::new(window, costs_of(&blank)).with_shadow(blank);
     log_scan::attempts(&dir, |mut attempt| {
         // As when evidence is read: what the clock was wrong about counts as of now.
         attempt.attempted_at = attempt.attempted_at.min(now);
@@ -151,7 +151,7 @@ fn show(rollout: &Rollout, guard: &GuardSettings, out: &mut Out) -> Result<(), F
     }
     let [learning, legacy] = &rollout.comparison.arms;
     if learning.visits + legacy.visits == 0 {
-        out.line("no visits that an arm served: see docs/rollout.md for how a rollout begins")?;
+        out.line("no visits that an arm served: see docs/guides/rollout.md for how a rollout begins")?;
         return Ok(());
     }
     out.line("")?;

@@ -28,7 +28,7 @@ use crate::terminal::output::{Out, note};
     Shipped worlds: W1 to W7, newsroom, flaky, restless, scripted, sparse, thrifty, still, captcha-flip, app-drift;\n\
     with vendors: V1 to V4, N1, strict, motley, fickle.\n\n\
     Paces of hosts with limits: pace, pace-8h, pace-again, pace-held-out, pace-others. Who takes part there: pace, pace20 (with the shipped\n\
-    rate_max), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, heritrix, nutch; or all.\n\n\
+    max_rate), cubic, aimd, none, gradient2, crawlee, autothrottle4, autothrottle1, three_links, one_a_second, storm, heritrix, nutch; or all.\n\n\
     Choosing and pacing together, on hosts whose limits depend on who asks: joint-1, joint-2. Who takes part there: fetchwise, unpaced,\n\
     oracle, aimd, direct_1s, browser_1s, direct_best, browser_best; or all.\n\n\
     Examples:\n  \

@@ -18,7 +18,7 @@ use crate::terminal::output::{CHOSEN, DIM, ERROR, Out, Table};
 use fetchwise::attempt::ErrorType;
 use fetchwise::detect::Detector;
 use fetchwise::fetch::{FetchError, Fetcher, Limits, Request, Response};
-use fetchwise::fetch_result::{Answer, Outcome};
+use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::heuristic::url::shorten;
 use fetchwise::registry::FetcherSpec;
 use fetchwise::response::header;
@@ -158,7 +158,7 @@ async fn one(fetcher: &dyn Fetcher, spec: &FetcherSpec, url: &Url, limits: &Limi
 }
 
 fn came(response: &Response, spec: &FetcherSpec, url: &Url, detector: &Detector) -> TriedJson {
-    let mut answer: Answer = detector.judge_page(&response.page(url));
+    let mut answer: FetchResult = detector.judge_page(&response.page(url));
     if response.truncated {
         answer.outcome = answer.outcome.truncated();
     }

@@ -1,7 +1,8 @@
-//! The command line's syntax: the list of commands. What a command takes stands in its own file, what all of them take in
-//! `global`; `settings` says what it all means together.
+//! The syntax of the command line: the list of commands.
 //!
-//! Must not read files, the environment or the clock.
+//! The arguments of a command are in its own file, the global ones in `global`. `setup::settings` resolves them.
+//!
+//! Must not know: files, the environment and the clock.
 
 use clap::{Parser, Subcommand};
 
@@ -12,21 +13,21 @@ use crate::commands::{
     unpause,
 };
 
-/// Everything that can be written on the command line.
+/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "fetchwise",
     version,
     about = "Learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned",
     long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for which URL, \
-        from the attempts it makes or is told of, and keeps a crawler from getting its IP address banned.\n\n\
-        Results go to stdout, progress and messages to stderr. With --json every result is one JSON object on one line.",
+        from the attempts that it makes or receives, and keeps a crawler from getting its IP address banned.\n\n\
+        Results go to stdout, progress and messages to stderr. With --json, each result is one JSON object on one line.",
     after_help = "Examples:\n  \
         fetchwise fetch https://example.org/ --out pages      fetch a page and learn from it\n  \
-        fetchwise select https://example.org/a.pdf            which fetcher would be used\n  \
-        fetchwise explain https://example.org/a.pdf           why\n  \
-        fetchwise import attempts.jsonl                       learn from attempts made elsewhere\n\n\
-        Exit codes: 0 done, 1 failed, 2 bad usage or config, 3 refused (data directory locked, damaged, of a newer format).",
+        fetchwise select https://example.org/a.pdf            show the fetcher that would be used\n  \
+        fetchwise explain https://example.org/a.pdf           show why\n  \
+        fetchwise import attempts.jsonl                       learn from attempts of another crawler\n\n\
+        Exit codes: 0 done, 1 failed, 2 invalid usage or config, 3 refused (data directory locked, damaged or of a newer format).",
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 110
@@ -78,12 +79,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_syntax_holds_together() {
+    fn the_syntax_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn global_options_stand_before_or_after_the_command() {
+    fn global_options_work_before_and_after_the_command() {
         for line in
             ["fetchwise --json --data-dir d select http://e.org", "fetchwise select http://e.org --data-dir d --json"]
         {

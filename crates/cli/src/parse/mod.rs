@@ -1,6 +1,6 @@
-//! The syntax of the command line, and the parsing of its values.
+//! The syntax of the command line and the parsing of its values.
 //!
-//! Must not know: what a command does.
+//! Must not know: the work of a command.
 
 pub(crate) mod args;
 pub(crate) mod global;

@@ -1,19 +1,19 @@
-//! Times as people write them on the command line: a point in time, a day, or so long ago.
+//! Times on the command line: a point in time, a day, or an age.
 
 use fetchwise::rfc3339;
 use fetchwise::time::{Clock, Timestamp};
 
-/// A time that may be meant from now.
+/// A point in time, or an age relative to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// This one.
+    /// A point in time.
     At(Timestamp),
-    /// So long before now.
+    /// An age: this long before now.
     Ago(std::time::Duration),
 }
 
 impl When {
-    /// The time itself.
+    /// Returns the point in time.
     pub(crate) fn resolve(self, clock: &Clock) -> Timestamp {
         match self {
             Self::At(at) => at,
@@ -25,7 +25,7 @@ impl When {
     }
 }
 
-/// Reads `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning, UTC), or `90m`, `2h`, `7d`: so long ago.
+/// Parses `2026-01-31T12:00:00Z`, `2026-01-31` (its beginning in UTC), or an age: `90m`, `2h`, `7d`.
 pub(crate) fn read_when(text: &str) -> Result<When, String> {
     let text = text.trim();
     if let Ok(span) = humantime::parse_duration(text) {
@@ -34,7 +34,7 @@ pub(crate) fn read_when(text: &str) -> Result<When, String> {
     let day = || rfc3339::parse(&format!("{text}T00:00:00Z"));
     let at = rfc3339::parse(text).or_else(|_| day());
     at.map(When::At).map_err(|_| {
-        format!("{text:?} is no time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or so long ago, such as 2h or 7d")
+        format!("{text:?} is not a valid time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 2h or 7d")
     })
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_days_and_spans_are_read() {
+    fn times_days_and_ages_are_read() {
         let clock = Clock::fixed(Timestamp::from_millis(10 * 86_400_000));
         let read = |text| read_when(text).map(|when| when.resolve(&clock).as_millis());
         assert_eq!(read("1970-01-02"), Ok(86_400_000));

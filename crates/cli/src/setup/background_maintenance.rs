@@ -1,4 +1,4 @@
-//! Upkeep of the attempt log beside a crawl, as the settings want it.
+//! BackgroundMaintenance of the attempt log beside a crawl, as the settings want it.
 //!
 //! Owns: what is said of it. What it does is in `journal::maintain`. For every command that writes for long.
 
@@ -12,11 +12,11 @@ use indicatif::HumanBytes;
 use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::journal::SEGMENT_BYTES_DEFAULT;
-use fetchwise::journal::maintenance::{COMPACT_AT_DEFAULT, Cause, Compacted, Upkeep, UpkeepOptions, Upkept};
+use fetchwise::journal::maintenance::{COMPACT_THRESHOLD_DEFAULT, Cause, CompactReport, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent};
 
-/// Upkeep that is running, and what it has to say.
+/// BackgroundMaintenance that is running, and what it has to say.
 pub(crate) struct Running {
-    upkeep: Upkeep,
+    upkeep: BackgroundMaintenance,
     said: Receiver<String>,
 }
 
@@ -35,7 +35,7 @@ impl Running {
 /// Starts upkeep beside the writer of `dir`; none where the settings want none.
 pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, Failure> {
     let options = options(settings);
-    if options.compact_at.is_none() && options.disk_max.is_none() {
+    if options.compact_threshold.is_none() && options.max_disk_bytes.is_none() {
         return Ok(None);
     }
     let (tell, said) = channel();
@@ -44,7 +44,7 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, 
         // Whoever listened may be gone.
         let _ = words(&did).map(|words| tell.send(words));
     };
-    let upkeep = Upkeep::start(dir, options, Arc::clone(&settings.clock), blank, tell);
+    let upkeep = BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
     let upkeep = upkeep.map_err(|error| Failure::failed(format_args!("no thread for the log's upkeep: {error}")))?;
     Ok(Some(Running { upkeep, said }))
 }
@@ -55,8 +55,8 @@ fn options(settings: &Settings) -> UpkeepOptions {
     if let Some(days) = log.retain_days {
         options.retain = Duration::from_secs(u64::from(days) * 86_400);
     }
-    options.compact_at = log.compact_at.map_or(Some(COMPACT_AT_DEFAULT), |at| at.share());
-    options.disk_max = log.disk_max;
+    options.compact_threshold = log.compact_threshold.map_or(Some(COMPACT_THRESHOLD_DEFAULT), |at| at.share());
+    options.max_disk_bytes = log.max_disk_bytes;
     options.segment_bytes = segment_bytes(settings);
     options
 }
@@ -64,13 +64,13 @@ fn options(settings: &Settings) -> UpkeepOptions {
 /// The size of the log's segments: small enough for the room that it has.
 pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
     let log = &settings.config.log;
-    UpkeepOptions::segment_bytes_within(log.segment_bytes.unwrap_or(SEGMENT_BYTES_DEFAULT), log.disk_max)
+    UpkeepOptions::segment_bytes_within(log.segment_bytes.unwrap_or(SEGMENT_BYTES_DEFAULT), log.max_disk_bytes)
 }
 
-fn words(did: &Upkept) -> Option<String> {
+fn words(did: &MaintenanceEvent) -> Option<String> {
     match did {
-        Upkept::Compacted { cause, done, took } => {
-            let Compacted { attempts, bytes, .. } = done;
+        MaintenanceEvent::Compacted { cause, done, took } => {
+            let CompactReport { attempts, bytes, .. } = done;
             let why = match cause {
                 Cause::Old { share } => format!("{:.0} % of it was older than is kept", share * 100.0),
                 Cause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
@@ -85,13 +85,13 @@ fn words(did: &Upkept) -> Option<String> {
                 took.as_secs_f64()
             ))
         }
-        Upkept::Beyond { taken, disk_max } => Some(format!(
-            "fetchwise: warning: the attempt log takes {} and may take {} (log.disk_max): what it has learned is so large, and is never \
+        MaintenanceEvent::Beyond { taken, max_disk_bytes } => Some(format!(
+            "fetchwise: warning: the attempt log takes {} and may take {} (log.max_disk_bytes): what it has learned is so large, and is never \
              dropped",
             HumanBytes(*taken),
-            HumanBytes(*disk_max)
+            HumanBytes(*max_disk_bytes)
         )),
-        Upkept::Failed(error) => Some(format!("fetchwise: warning: the attempt log was not compacted: {error}")),
+        MaintenanceEvent::Failed(error) => Some(format!("fetchwise: warning: the attempt log was not compacted: {error}")),
         _ => None,
     }
 }

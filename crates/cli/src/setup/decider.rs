@@ -15,11 +15,11 @@ use fetchwise::attempt::Hint;
 use fetchwise::decision::Decision;
 use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::{URL_MAX_BYTES, parse};
-use fetchwise::journal::Loaded;
+use fetchwise::journal::LoadReport;
 use fetchwise::registry::{FetcherId, FetcherSet, FetcherSpec};
 use fetchwise::rfc3339;
 use fetchwise::router::{RouteError, Routed, Router};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
 
@@ -93,7 +93,7 @@ pub(crate) struct Decider<'s> {
     /// What the node's own log says alone, where others have told it more.
     pub(crate) own: Option<Selector>,
     /// What came with the evidence.
-    pub(crate) loaded: Loaded,
+    pub(crate) loaded: LoadReport,
     /// The caller's name for the URL, where it is another.
     link: Option<String>,
     router: &'s Router,
@@ -168,24 +168,24 @@ impl<'s> Decider<'s> {
     }
 
     /// What is known about `url` besides evidence.
-    pub(crate) fn situation(&self, url: &Url) -> Situation<'_> {
+    pub(crate) fn situation(&self, url: &Url) -> SelectContext<'_> {
         let mut excluded = self.tried;
         self.missing.keys().for_each(|id| excluded.insert(*id));
-        Situation { excluded, ..self.situation_with_all(url) }
+        SelectContext { excluded, ..self.situation_with_all(url) }
     }
 
     /// The same, if every candidate were to be had.
-    fn situation_with_all(&self, url: &Url) -> Situation<'_> {
+    fn situation_with_all(&self, url: &Url) -> SelectContext<'_> {
         let name = self.link.as_deref().unwrap_or(url.as_str());
         let link = self.loaded.links.get(name).copied().unwrap_or_default();
-        Situation {
+        SelectContext {
             link,
             hint: self.hint.or(link.hint),
             wanted: self.wanted,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
             heuristics: &self.known,
-            ..Situation::first(self.settings.clock.now())
+            ..SelectContext::first_attempt(self.settings.clock.now())
         }
     }
 
@@ -195,7 +195,7 @@ impl<'s> Decider<'s> {
         let mut unavailable = None;
         if !self.missing.is_empty() {
             let with_all = self.selector.route(url, &self.situation_with_all(url), None)?;
-            unavailable = with_all.decision.taken().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
+            unavailable = with_all.decision.selected().map(|take| take.fetcher).filter(|id| self.missing.contains_key(id));
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
             note(format_args!(
@@ -238,7 +238,7 @@ impl<'s> Decider<'s> {
 
     fn words_of(&self, routed: &Routed) -> String {
         match routed.decision {
-            Decision::Take(take) => format!(
+            Decision::Selected(take) => format!(
                 "{}  {} (confidence {:.2} over {:.1} attempts)",
                 styled(CHOSEN, plain(self.selector.fetcher_name(take.fetcher))),
                 take.source.name(),

@@ -1,6 +1,8 @@
-//! Which fetchers are to be had here: what `fetch` can use, and why it cannot use the others.
+//! The availability of fetchers here: those that `fetch` can use, and why it cannot use the others.
 //!
-//! Owns the one answer for all commands, so that `select` and `explain` consider what `fetch` would. Starts nothing.
+//! Owns: this answer for all commands, so that `select` and `explain` consider the same fetchers as `fetch`.
+//!
+//! Invariants: starts no process and sends no request.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,61 +16,61 @@ use fetchwise::config::{DownloadConfig, FetcherConfig, Means, SearchConfig};
 use fetchwise::fetch::browser::BrowserFetcher;
 use fetchwise::registry::{BUILT_IN, PROBE_FETCHER, canonical};
 
-/// Which browser there is, for every command that fetches or says how it would.
+/// The choice of the browser, for every command that fetches or explains decisions.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BrowserArgs {
-    /// The browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
+    /// Use this browser [default: $FETCHWISE_CHROMIUM, or the first one on the PATH]
     #[arg(long, value_name = "PATH", conflicts_with = "no_browser")]
     pub(crate) chromium: Option<PathBuf>,
-    /// Do without a browser
+    /// Use no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
 }
 
-/// The names of the fetchers that are browsers.
+/// The names of the browser fetchers.
 const BROWSERS: [&str; 2] = ["playwright", "playwright_stealth"];
 
-/// Why `fetch` does not use a fetcher that the config names and somebody else brings.
-const ELSEWHERE: &str = "the config does not say how it gets pages, and fetchwise does not bring it";
-/// Why a fetcher is not to be had that fetchwise brings for those who ask for it.
-const NOT_ASKED_FOR: &str = "it is used when a config lists it as a [[fetcher]]";
-/// Why a fetcher is not to be had that is a name only.
-const UNKNOWN: &str = "fetchwise does not bring it, and no config gives it a command";
+/// The reason for a fetcher that the config lists and another program provides.
+const ELSEWHERE: &str = "the config does not say how it gets pages, and fetchwise does not provide it";
+/// The reason for a fetcher that fetchwise provides on request only.
+const NOT_ASKED_FOR: &str = "a config must list it as a [[fetcher]]";
+/// The reason for an unknown fetcher.
+const UNKNOWN: &str = "fetchwise does not provide it, and no config gives it a command";
 
-/// The fetchers that are to be had.
+/// The fetchers that are available here.
 #[derive(Debug)]
 pub(crate) struct Available<'s> {
     configured: &'s [FetcherConfig],
-    /// Why those of the config are not to be had that are not.
+    /// The reasons of the config's fetchers that are unavailable.
     lacking: BTreeMap<&'s str, String>,
-    /// The browser's program, or why there is none.
+    /// The path of the browser, or why there is none.
     pub(crate) browser: Result<PathBuf, NoBrowser>,
 }
 
 /// Why there is no browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoBrowser {
-    /// Nobody wants one.
+    /// The command line or the config turns it off, or no fetcher needs it.
     Unwanted,
-    /// None is found; the text says how to install one.
+    /// No browser was found; the text says how to install one.
     Missing(String),
 }
 
 impl NoBrowser {
-    /// The reason in words.
+    /// Returns the reason as text.
     pub(crate) fn reason(&self) -> &str {
         match self {
-            Self::Unwanted => "there is to be no browser",
+            Self::Unwanted => "the browser is turned off",
             Self::Missing(reason) => reason,
         }
     }
 }
 
 impl<'s> Available<'s> {
-    /// Looks what there is.
+    /// Finds out which fetchers are available.
     ///
     /// # Errors
-    /// When a browser is named that is not there.
+    /// Fails if the command line or the settings name a browser that does not exist.
     pub(crate) fn find(settings: &'s Settings, wanted: &BrowserArgs) -> Result<Self, Failure> {
         let config = &settings.config;
         let lacks = |fetcher: &'s FetcherConfig| Some((canonical(&fetcher.name), lack(fetcher)?));
@@ -89,28 +91,28 @@ impl<'s> Available<'s> {
         Ok(Self { browser, ..found })
     }
 
-    /// Whether the fetcher that fetchwise itself brings under this name is to be used: the config names it, or names none.
+    /// Returns whether to use the fetcher that fetchwise provides under this name: the config lists it, or lists no fetcher.
     pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         self.configured.is_empty()
             || configured.any(|fetcher| matches!(fetcher.means(), Means::Direct | Means::Browser))
     }
 
-    /// The fetchers of the config that `fetch` leaves out, and why; a browser that is missing is not among them.
+    /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing browser is not among them.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
         let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
         names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.why_left_out(name)?)))
     }
 
-    /// Why `fetch` does without the candidate called `name`; none when it uses it.
+    /// Returns why `fetch` leaves out the candidate `name`; none if it uses it.
     pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
-        let is_elsewhere = configured.any(|fetcher| fetcher.means() == Means::Elsewhere);
+        let is_elsewhere = configured.any(|fetcher| fetcher.means() == Means::Provenance);
         self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
     }
 
-    /// Why the candidate called `name` is not to be had; none when it is. What the config names without saying how it gets pages, and
-    /// fetchwise does not bring, counts as there: whoever wrote the config has it.
+    /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the config lists without a way
+    /// to get pages, and that fetchwise does not provide, counts as available: the author of the config has it.
     pub(crate) fn why_not(&self, name: &str) -> Option<&str> {
         match name {
             PROBE_FETCHER => self.lacking.get(name).map(String::as_str),
@@ -131,7 +133,7 @@ impl<'s> Available<'s> {
     }
 }
 
-/// What a fetcher of the config lacks here; none when it can be used as far as can be told without asking anybody.
+/// Returns what a fetcher of the config lacks here; none if it lacks nothing that can be checked offline.
 fn lack(fetcher: &FetcherConfig) -> Option<String> {
     let of_proxy = || no_variable(fetcher.proxy_user_env.as_deref()?, "the user and password of its proxy");
     let own = match fetcher.means() {
@@ -143,26 +145,26 @@ fn lack(fetcher: &FetcherConfig) -> Option<String> {
     own.or_else(of_proxy)
 }
 
-/// The program that downloads media.
+/// Returns the program that downloads media.
 pub(crate) fn download_program(download: &DownloadConfig) -> PathBuf {
     download.program.clone().unwrap_or_else(|| "yt-dlp".into())
 }
 
-/// The variable of the environment that has the key of a search interface.
+/// Returns the environment variable that holds the key of a search API.
 pub(crate) fn key_variable<'c>(name: &str, search: &'c SearchConfig) -> Option<&'c str> {
     search.key_env.as_deref().or((canonical(name) == "nytime_searcher").then_some("NYTIMES_API_KEY"))
 }
 
 fn no_variable(name: &str, what: &str) -> Option<String> {
     let is_set = env::var(name).is_ok_and(|value| !value.is_empty());
-    (!is_set).then(|| format!("the variable {name} is to hold {what}, and is not set"))
+    (!is_set).then(|| format!("the environment variable {name} for {what} is not set"))
 }
 
-/// Why `program` cannot be run: it is found neither at its path nor, where it is a bare name, on the PATH.
+/// Returns why `program` cannot be run: neither its path nor, for a bare name, the PATH has it.
 fn no_program(program: &str) -> Option<String> {
     let is_there = match Path::new(program).components().count() {
         1 => env::split_paths(&env::var_os("PATH")?).any(|dir| dir.join(program).is_file()),
         _ => Path::new(program).is_file(),
     };
-    (!is_there).then(|| format!("there is no program {program}, neither at that path nor on the PATH"))
+    (!is_there).then(|| format!("program {program} not found, neither at that path nor on the PATH"))
 }

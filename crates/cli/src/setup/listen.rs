@@ -1,6 +1,6 @@
-//! Listening for HTTP: the tokens of a file and of the environment, and an address that is not open to all without one.
+//! HTTP listeners: their tokens, and an address that is not reachable from outside without a token.
 //!
-//! Must not know what answers there.
+//! Must not know: the responses.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -14,16 +14,16 @@ use crate::terminal::output::{note, plain};
 
 /// The variable that holds the tokens.
 const TOKEN: &str = "FETCHWISE_TOKEN";
-/// A token is guessed the harder the longer it is.
+/// A shorter token can be guessed.
 const TOKEN_LEAST: usize = 16;
 
-/// The tokens of the file and of the environment.
+/// Returns the tokens of the file and of the environment.
 pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
     let wrong = |error: fetchwise_serve::TokenError| Failure::usage(error);
     let of_file = file.map(Tokens::from_file).transpose().map_err(wrong)?.unwrap_or_default();
     if of_file.plain() > 0 {
         note(format_args!(
-            "warning: {} of the tokens in the file stand there as they are: whoever reads it can use them (--new-token keeps hashes)",
+            "warning: {} of the tokens in the file are in plain text: its readers can use them (--new-token stores hashes)",
             of_file.plain()
         ));
     }
@@ -35,30 +35,30 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
         }
     };
     if text.as_deref().is_some_and(|text| text.split_whitespace().any(|token| token.len() < TOKEN_LEAST)) {
-        note(format_args!("warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters, and can be guessed"));
+        note(format_args!("warning: a token in {TOKEN} is shorter than {TOKEN_LEAST} characters and can be guessed"));
     }
     let of_variable = text.as_deref().map(Tokens::from_text).transpose();
     let of_variable = of_variable.map_err(|error| Failure::usage(format_args!("{TOKEN}: {error}")))?;
     Ok(of_file.and(of_variable.unwrap_or_default()))
 }
 
-/// What to do next when it cannot be listened on an address.
+/// Hints for an address that cannot be used.
 pub(crate) struct Advice {
-    /// How a good address is written.
+    /// An example of a valid address.
     pub(crate) example: &'static str,
-    /// Where a token comes from.
+    /// How to get a token.
     pub(crate) token: &'static str,
 }
 
-/// Listens on `address`. Without tokens nobody from elsewhere may reach it.
+/// Listens on `address`. Without tokens, other machines must not be able to reach it.
 pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &Advice) -> Result<TcpListener, Failure> {
     let wrong = |error: std::io::Error| {
         let failure = Failure::usage(format_args!("cannot listen on {}: {error}", plain(address)));
         match error.kind() {
             ErrorKind::AddrInUse => {
-                failure.advise("somebody listens there already: end it, or name another port (0 takes a free one)")
+                failure.advise("another process listens there: end it, or choose another port (0 takes a free one)")
             }
-            _ => failure.advise(format!("name an address and a port of this machine, as in {}", advice.example)),
+            _ => failure.advise(format!("give an address and a port of this machine, such as {}", advice.example)),
         }
     };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(address).await.map_err(wrong)?.collect();
@@ -66,7 +66,7 @@ pub(crate) async fn listen(address: &str, tokens: &Tokens, advice: &Advice) -> R
         && let Some(open) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
     {
         return Err(Failure::usage(format_args!(
-            "{} can be reached from elsewhere, and there are no tokens",
+            "refusing to listen on {} without a token: other machines can reach it",
             open.ip()
         ))
         .advise(format!("{}, or listen on 127.0.0.1", advice.token)));

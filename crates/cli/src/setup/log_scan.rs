@@ -1,4 +1,4 @@
-//! A pass over the log, with something to look at while it lasts.
+//! A scan of all attempts in the log, with a spinner.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::terminal::exit::Failure;
 use fetchwise::attempt::Attempt;
 use fetchwise::journal::{self, Entry, Replayed};
 
-/// The bar moves each time so many entries have been read.
+/// The number of entries between two updates of the spinner.
 const STEP: u64 = 4096;
 
-/// Shows every attempt of the log in `dir` to `f`, oldest first, and a counter on stderr where that is a terminal.
+/// Calls `f` with every attempt of the log in `dir`, oldest first. Shows a counter on stderr if that is a terminal.
 pub(crate) fn attempts(dir: &Path, mut f: impl FnMut(Attempt)) -> Result<Replayed, Failure> {
     let bar = spinner();
     let mut seen = 0u64;

@@ -1,4 +1,4 @@
-//! What commands share before they run: settings, the data directory, fetchers, listeners and reloading.
+//! The shared setup of commands: settings, the data directory, fetchers, listeners and reloading.
 //!
 //! Must not know: any single command.
 

@@ -1,7 +1,9 @@
-//! Traces to a collector, by OTLP over HTTP: what the library tells as spans, sent from a thread of its own.
+//! Export of traces by OTLP over HTTP: the library's spans, sent by a separate thread.
 //!
-//! Invariant: a collector that is slow or not there holds up nothing but the end of the program, by a few seconds; spans that wait are
-//! bounded. Must not know what spans there are.
+//! Invariants: a slow or missing collector delays nothing but the end of the program, by a few seconds. The number of waiting
+//! spans is limited.
+//!
+//! Must not know: which spans exist.
 
 use std::env;
 use std::sync::Arc;
@@ -17,17 +19,17 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use crate::terminal::exit::Failure;
 use crate::terminal::output::note;
 
-/// Where spans go that no option says.
+/// The variables that name the collector if no option does.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// What is left when the program ends is given so long to be sent.
+/// The time to send the remaining spans when the program ends.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Sends spans for as long as it is there.
+/// An exporter that sends spans until it is dropped.
 pub(crate) struct Sending {
     provider: SdkTracerProvider,
 }
 
-/// Begins to send spans to `endpoint`, or to where the environment says; none where neither says anything.
+/// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none if there is neither.
 pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> {
     if endpoint.is_none() && !VARIABLES.into_iter().any(is_set) {
         return Ok(None);
@@ -56,7 +58,7 @@ pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> 
 }
 
 impl Sending {
-    /// Sends what is left, and says so where that fails.
+    /// Sends the remaining spans, and reports a failure.
     pub(crate) fn finish(self) {
         let flushed = self.provider.force_flush();
         let ended = self.provider.shutdown_with_timeout(LAST);
@@ -66,17 +68,17 @@ impl Sending {
     }
 }
 
-/// Whether the environment says something by this name.
+/// Returns whether the environment variable `name` is set and not empty.
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// Where a collector takes traces.
+/// Returns the URL at which a collector takes traces.
 fn traces_of(endpoint: &str) -> Result<String, Failure> {
     let url = url::Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let mut url = url.ok_or_else(|| {
-        Failure::usage(format_args!("--otlp {endpoint}: not the address of a collector"))
-            .advise("it looks like http://127.0.0.1:4318: OTLP over HTTP, not gRPC")
+        Failure::usage(format_args!("--otlp: {endpoint} is not a valid collector address"))
+            .advise("give an OTLP address over HTTP (not gRPC), such as http://127.0.0.1:4318")
     })?;
     if !url.path().ends_with("/v1/traces") {
         let path = format!("{}/v1/traces", url.path().trim_end_matches('/'));
@@ -85,7 +87,7 @@ fn traces_of(endpoint: &str) -> Result<String, Failure> {
     Ok(url.into())
 }
 
-/// A client that trusts Mozilla's authorities, as the fetchers do. Its requests are made by the thread that sends spans.
+/// Returns a client that trusts Mozilla's authorities, as the fetchers do. The sending thread makes its requests.
 fn client() -> Result<reqwest::blocking::Client, Failure> {
     let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -1,6 +1,8 @@
-//! What other nodes of a fleet have told a data directory.
+//! Attempts and evidence that a data directory has from other nodes of its fleet.
 //!
-//! Owns: what is counted of attempts that are known as evidence only. Must not know what is counted of the others.
+//! Owns: the counts of attempts that are known as evidence only.
+//!
+//! Must not know: the counts of the other attempts.
 
 use std::path::Path;
 
@@ -8,17 +10,17 @@ use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use fetchwise::evidence::{Fact, Said, Share};
 
-/// What is known as evidence only.
+/// Peer attempts that are known as evidence only.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "without the feature nobody is told anything"))]
+#[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "used only with the feature fleet"))]
 pub(crate) struct Foreign {
-    /// Nodes that have told some of it in a share, or whose messages are in a snapshot by now.
+    /// The number of nodes whose evidence comes from a snapshot.
     pub(crate) nodes: usize,
-    /// All of it together.
+    /// The sum of this evidence.
     pub(crate) share: Share,
 }
 
-/// Attempts that are known as evidence only.
+/// Sums over attempts that are known as evidence only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Folded {
     pub(crate) attempts: u64,
@@ -28,20 +30,20 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    /// Together with `n` attempts of which `k` did something: the share of all that did. What is known as evidence only goes by its
-    /// weight, in which what is older counts less.
+    /// Returns the rate of a property over these attempts and `n` more, `k` of which have it. Attempts known as evidence only
+    /// count by `weight`, in which older ones count less.
     fn rate(self, (k, n): (u64, u64), weight: f64) -> Option<f64> {
         let folded = if self.total > 0.0 { self.attempts as f64 * weight / self.total } else { 0.0 };
         let all = n + self.attempts;
         (all > 0).then(|| (k as f64 + folded) / all as f64)
     }
 
-    /// The share that delivered, with `n` more attempts of which `k` did.
+    /// Returns the success rate, with `n` more attempts, `k` of which succeeded.
     pub(crate) fn success_rate(self, k: u64, n: u64) -> Option<f64> {
         self.rate((k, n), self.success)
     }
 
-    /// The share that was blocked, with `n` more attempts of which `k` were.
+    /// Returns the ban rate, with `n` more attempts, `k` of which were blocked.
     pub(crate) fn ban_rate(self, k: u64, n: u64) -> Option<f64> {
         self.rate((k, n), self.blocked)
     }
@@ -59,15 +61,15 @@ impl<'s> FromIterator<&'s Said> for Folded {
 }
 
 impl Foreign {
-    /// What to say under a table where `is_left_out` of it.
+    /// Returns the note under a table that leaves out `is_left_out` of these attempts.
     pub(crate) fn note(&self, is_left_out: &str) -> Option<String> {
         let nodes = if self.nodes == 1 { "1 other node".to_owned() } else { format!("{} other nodes", self.nodes) };
         (self.nodes > 0).then(|| format!("older attempts of {nodes} are known as evidence only: {is_left_out}"))
     }
 }
 
-/// Shows every attempt that others have told one by one, and gives back what else they have; none where the directory's node has never
-/// been in a fleet.
+/// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their evidence. Returns none if the
+/// directory's node has never been in a fleet.
 #[cfg(feature = "fleet")]
 pub(crate) fn facts(
     dir: &Path,
@@ -80,9 +82,9 @@ pub(crate) fn facts(
     Ok(shown.map(|shown| Foreign { nodes: shown.folded, share: rest.share(settings.clock.now(), 0.0) }))
 }
 
-/// Without the feature nobody is told anything.
+/// Returns none: without the feature there are no peers.
 #[cfg(not(feature = "fleet"))]
-#[allow(clippy::unnecessary_wraps, reason = "the same call as with a fleet")]
+#[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
 pub(crate) fn facts(_: &Path, _: &Settings, _: impl FnMut(&Fact<'_>)) -> Result<Option<Foreign>, Failure> {
     Ok(None)
 }

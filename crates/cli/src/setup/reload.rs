@@ -1,7 +1,11 @@
-//! What can change while a crawler runs: mode, split, router table, rules, and the guard over a rollout. SIGHUP has all of it read
-//! again; the guard is asked now and then, and what it has to say goes to stderr.
+//! Reloading of what can change while a crawler runs: mode, split, router table, rules, and the settings of the automatic
+//! rollback.
 //!
-//! Invariant: what is read again is in force as a whole, or not at all. Must not know what else the process does.
+//! SIGHUP reloads all of it. A task ticks the automatic rollback and reports its events on stderr.
+//!
+//! Invariants: a reload takes effect as a whole or not at all.
+//!
+//! Must not know: what else the process does.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,20 +21,20 @@ use super::settings::Settings;
 use crate::terminal::exit::Failure;
 use crate::terminal::output::{ERROR, note, plain, styled};
 
-/// The guard is asked so often what is due.
+/// The interval at which the automatic rollback is ticked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Reads again what can change.
+/// A reloader of what can change.
 pub(crate) struct Reload {
     settings: Settings,
-    /// Weak: who waits for a signal must not keep a crawler from ending.
+    /// Weak, so that a task that waits for a signal does not keep a crawler alive.
     selector: Weak<Selector>,
     detectors: Vec<Weak<Detector>>,
     guard: Weak<Guard>,
 }
 
 impl Reload {
-    /// For a crawler that was begun with `settings`.
+    /// Returns a reloader for a crawler that was started with `settings`.
     pub(crate) fn new(
         settings: &Settings,
         selector: &Arc<Selector>,
@@ -45,10 +49,10 @@ impl Reload {
         }
     }
 
-    /// Reads config, router table and rules again and puts them in force, while others decide and read pages. Says what is in force.
+    /// Reads config, router table and rules, and applies them while the crawler runs. Returns a text that says what applies now.
     ///
     /// # Errors
-    /// When any of it cannot be used: everything stays as it was.
+    /// Fails if any of them is unusable; then nothing changes.
     pub(crate) fn now(&self) -> Result<String, Failure> {
         let gone = || Failure::failed("the crawler has ended");
         let selector = self.selector.upgrade().ok_or_else(gone)?;
@@ -57,7 +61,7 @@ impl Reload {
         let guard = self.guard.upgrade().ok_or_else(gone)?;
         let settings = self.settings.again()?;
         let router = settings.router()?.clone();
-        // Everything is read and checked before anything changes.
+        // Read and check everything before the first change.
         let rules = settings.rules();
         if let Some(path) = rules {
             Detector::from_file(path).map_err(Failure::usage)?;
@@ -70,7 +74,7 @@ impl Reload {
             None => Ok(()),
         });
         if let Err(failure) = read {
-            // The file has changed since it was checked.
+            // The file has changed since the check.
             let _ = selector.set_router((*before).clone());
             return Err(failure);
         }
@@ -79,12 +83,12 @@ impl Reload {
         Ok(self.words(&settings, &router, detectors.first().map_or(0, |detector| detector.rule_count())))
     }
 
-    /// As [`Reload::now`], with what came of it on stderr.
+    /// Does the same as [`Reload::now`] and reports the result on stderr.
     pub(crate) fn now_aloud(&self) {
         match self.now() {
             Ok(words) => note(format_args!("fetchwise: {words}")),
             Err(failure) => note(format_args!(
-                "{}: mode, router table and the rules stay as they are: {}",
+                "{}: reload failed, mode, router table and rules are unchanged: {}",
                 styled(ERROR, "error"),
                 plain(&failure.to_string()).trim_end()
             )),
@@ -97,19 +101,19 @@ impl Reload {
             Mode::Split => format!("split, {:.1} % of the hosts to learning", 100.0 * router.split_share),
             mode => mode.name().to_owned(),
         };
-        let mut words = format!("read {} again", files.join(", "));
+        let mut words = format!("reloaded {}", files.join(", "));
         words += &format!(": mode {mode}; {} routes; {rules} rules", router.table.len());
         if settings.is_mode_given() {
-            words += "; the mode is the command line's or the environment's, which goes before the config";
+            words += "; the mode comes from the command line or the environment, which take precedence over the config";
         }
         if fixed(&settings.config) != fixed(&self.settings.config) {
-            words += "; what else has changed in the config holds from the next start on";
+            words += "; other changes of the config apply after a restart";
         }
         words
     }
 }
 
-/// The part of a config that holds until the process ends, to be compared.
+/// Returns the part of a config that only a restart changes, in a form that can be compared.
 fn fixed(config: &Config) -> String {
     let mut rest = config.clone();
     let none = Config::default();
@@ -118,15 +122,15 @@ fn fixed(config: &Config) -> String {
     format!("{rest:?}")
 }
 
-/// SIGHUPs that have come and were not heard yet.
+/// The SIGHUPs that have arrived and are not handled yet.
 pub(crate) struct Hangups {
     #[cfg(unix)]
     signals: Option<tokio::signal::unix::Signal>,
 }
 
-/// Begins to listen to SIGHUP: before anything that takes long, or the signal would end a process that is just starting. What comes
-/// meanwhile is heard by [`on_hangup`]. Where there is nothing to read the signal means what it does without this: the terminal is
-/// gone, and so is the process. Called within a runtime.
+/// Starts to listen to SIGHUP. Called early, because an unhandled SIGHUP would end the process while it starts. [`on_hangup`]
+/// handles those that arrive meanwhile. Without files to reload, SIGHUP keeps its default: the terminal is gone, and the
+/// process ends. Called within a runtime.
 #[cfg(unix)]
 pub(crate) fn listen(settings: &Settings) -> std::io::Result<Hangups> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -135,14 +139,14 @@ pub(crate) fn listen(settings: &Settings) -> std::io::Result<Hangups> {
     Ok(Hangups { signals })
 }
 
-/// There is no SIGHUP here.
+/// Returns nothing to listen to: this system has no SIGHUP.
 #[cfg(not(unix))]
 pub(crate) fn listen(_settings: &Settings) -> std::io::Result<Hangups> {
     Ok(Hangups {})
 }
 
-/// Reads again whenever the process gets SIGHUP. Called within a runtime.
-#[cfg_attr(not(unix), allow(unused_variables, reason = "there is no SIGHUP"))]
+/// Reloads on every SIGHUP. Called within a runtime.
+#[cfg_attr(not(unix), allow(unused_variables, reason = "only Unix has SIGHUP"))]
 pub(crate) fn on_hangup(hangups: Hangups, reload: Reload) -> JoinHandle<()> {
     tokio::spawn(async move {
         #[cfg(unix)]
@@ -150,14 +154,14 @@ pub(crate) fn on_hangup(hangups: Hangups, reload: Reload) -> JoinHandle<()> {
             let reload = Arc::new(reload);
             while signals.recv().await.is_some() {
                 let reload = Arc::clone(&reload);
-                // Files are read: pages go on meanwhile.
+                // Reading files blocks, so another thread does it.
                 let _ = tokio::task::spawn_blocking(move || reload.now_aloud()).await;
             }
         }
     })
 }
 
-/// Asks the guard now and then, for as long as there is a selector. Called within a runtime.
+/// Ticks the automatic rollback until the selector is dropped. Called within a runtime.
 pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<()> {
     let (guard, selector) = (Arc::clone(guard), Arc::downgrade(selector));
     tokio::spawn(async move {
@@ -167,7 +171,7 @@ pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<
             ticks.tick().await;
             let Some(selector) = selector.upgrade() else { return };
             let guard = Arc::clone(&guard);
-            // A look that is due works for a moment.
+            // A due check takes a moment, so another thread does it.
             let told = tokio::task::spawn_blocking(move || guard.tick(&selector).iter().for_each(say)).await;
             if told.is_err() {
                 return;
@@ -176,7 +180,7 @@ pub(crate) fn watch(guard: &Arc<Guard>, selector: &Arc<Selector>) -> JoinHandle<
     })
 }
 
-/// Says what the guard has found, loudly where somebody has to act.
+/// Reports an event of the automatic rollback on stderr; as a warning if somebody has to act.
 pub(crate) fn say(event: &Event) {
     let words = plain(&event.to_string());
     match event {

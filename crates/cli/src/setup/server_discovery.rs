@@ -1,14 +1,16 @@
-//! The server beside: a file in the data directory says where the one listens that has it.
+//! Discovery of the server that uses a data directory, by the address file in it.
 //!
-//! One that was killed leaves its file: whoever asks there finds out. Must not know what a server is asked.
+//! A killed server leaves its file behind; a client notices that when it connects.
+//!
+//! Must not know: the requests to the server.
 
 use std::fs;
 use std::path::Path;
 
-/// The file's name.
+/// The name of the address file.
 pub(crate) const ADDRESS_FILE: &str = "SERVE";
 
-/// Where the server of a data directory listens, if it says so.
+/// Returns the address of the server that uses a data directory, if it has written one.
 pub(crate) fn server_of(dir: &Path) -> Option<String> {
     let text = fs::read_to_string(dir.join(ADDRESS_FILE)).ok()?;
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| line.starts_with("http"))

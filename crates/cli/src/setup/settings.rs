@@ -17,7 +17,7 @@ use crate::terminal::progress::ByteBar;
 use fetchwise::config::{Config, Layers, Origin, Resolved, built_in_fetchers, read_route_table};
 use fetchwise::detect::{Detector, DetectorOptions};
 use fetchwise::evidence::decay::{Decay, HALF_LIFE_DAYS_DEFAULT};
-use fetchwise::journal::{self, Loaded, Moment, TornTail};
+use fetchwise::journal::{self, LoadReport, AsOf, TornTail};
 use fetchwise::pace::{Pace, PaceMode, PaceSettings};
 use fetchwise::policy::Policy;
 use fetchwise::registry::{CANDIDATES_MAX, FetcherSpec, canonical};
@@ -83,7 +83,7 @@ pub(crate) struct Settings {
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
     /// The moment whose evidence is wanted, if it is not now.
-    moment: Option<Moment>,
+    moment: Option<AsOf>,
 }
 
 impl Settings {
@@ -209,7 +209,7 @@ impl Settings {
     }
 
     /// The same settings at an earlier moment, when it was `now`: evidence is what it was then.
-    pub(crate) fn at(&self, moment: Moment, now: Timestamp) -> Self {
+    pub(crate) fn at(&self, moment: AsOf, now: Timestamp) -> Self {
         Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
     }
 
@@ -258,7 +258,7 @@ impl Settings {
 
     /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
     /// any, the built-in names and those seen in the log.
-    pub(crate) fn learned(&self) -> Result<(Selector, Loaded), Failure> {
+    pub(crate) fn learned(&self) -> Result<(Selector, LoadReport), Failure> {
         self.learned_with(|builder| builder.pace(self.seen_pace()))
     }
 
@@ -271,7 +271,7 @@ impl Settings {
     pub(crate) fn learned_with(
         &self,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
-    ) -> Result<(Selector, Loaded), Failure> {
+    ) -> Result<(Selector, LoadReport), Failure> {
         let (dir, mut bar) = (self.data_dir()?, ByteBar::new());
         let mut tell = |progress| bar.tell("reading the attempt log", progress);
         let (selector, loaded) = if let Some(moment) = self.moment {
@@ -281,13 +281,13 @@ impl Settings {
             let loaded = journal::load_at(&dir, &selector, moment, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else if self.config.fetchers.is_empty() {
-            let survey = journal::survey_showing(&dir, &mut tell)?;
+            let survey = journal::inspect_with_progress(&dir, &mut tell)?;
             let selector = self.selector(self.candidates(&survey.fetchers), more)?;
             let loaded = survey.load(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         } else {
             let selector = self.selector(Vec::new(), more)?;
-            let loaded = journal::load_showing(&dir, &selector, self.clock.now(), &mut tell)?;
+            let loaded = journal::load_with_progress(&dir, &selector, self.clock.now(), &mut tell)?;
             (selector, loaded)
         };
         drop(bar);
@@ -328,8 +328,8 @@ impl Settings {
     /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
     /// taken is worth a word, no more: nothing is lost by it.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
-        let due = journal::maintenance::unfolded(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
-            || journal::maintenance::is_outdated(dir).is_ok_and(|is_outdated| is_outdated);
+        let due = journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
+            || journal::maintenance::needs_snapshot(dir).is_ok_and(|needs_snapshot| needs_snapshot);
         if !due {
             return;
         }
@@ -346,19 +346,19 @@ impl Settings {
 
     /// A selector without evidence, for maintenance: one that keeps every key, as what it learns goes into a snapshot.
     pub(crate) fn blank(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now()).keys_max(None);
+        let builder = self.config.selector().around(self.clock.now()).max_keys(None);
         builder.build().map_err(Failure::usage)
     }
 
     /// As [`Settings::blank`], for whoever needs one later, in another thread.
     pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
-        move || config.selector().around(clock.now()).keys_max(None).build()
+        move || config.selector().around(clock.now()).max_keys(None).build()
     }
 
     /// The same, with the paces of hosts.
     pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
-        let builder = self.config.selector().around(self.clock.now()).keys_max(None).pace(self.seen_pace());
+        let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.seen_pace());
         builder.build().map_err(Failure::usage)
     }
 
@@ -433,7 +433,7 @@ pub(crate) fn say_torn(torn: Option<&TornTail>) {
 }
 
 /// Says on stderr that a snapshot is damaged, and that nothing was lost by it.
-fn say_rejected(loaded: &Loaded) {
+fn say_rejected(loaded: &LoadReport) {
     let Some(started) = &loaded.snapshot else { return };
     for damage in &started.rejected {
         note(format_args!(

@@ -1,4 +1,4 @@
-//! How a command ends: exit codes, and failures with what to do about them.
+//! Exit codes, and failures with hints.
 
 use std::fmt;
 use std::io;
@@ -12,17 +12,17 @@ use fetchwise::store::warc::WarcError;
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// The command did its work.
     Done = 0,
-    /// Failed.
+    /// The command failed.
     Failed = 1,
-    /// Bad usage or config.
+    /// The usage or the config is invalid.
     Usage = 2,
-    /// Refused: locked, damaged, of a newer format.
+    /// The data directory is locked, damaged or of a newer format.
     Refused = 3,
 }
 
-/// Why a command ended early.
+/// A failure that ends a command early: its exit code, its message and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -31,50 +31,50 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Failed.
+    /// Returns a failure of the work itself.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Failed, message: message.to_string(), advice: None }
     }
 
-    /// Asked for in a way that cannot be.
+    /// Returns a failure caused by invalid usage or config.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Usage, message: message.to_string(), advice: None }
     }
 
-    /// Refused, so that nothing comes to harm.
+    /// Returns a refusal: going on could damage something.
     #[cfg(feature = "fleet")]
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string(), advice: None }
     }
 
-    /// Says what to do about it.
+    /// Adds a hint: what the user can do.
     #[must_use]
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Whether there is anything to say: whoever closed the pipe that results go to knows what happened.
+    /// Returns whether there is no message: the reader of the results closed the pipe, and knows that.
     pub(crate) fn is_quiet(&self) -> bool {
         self.message.is_empty()
     }
 
-    /// The reader of stdout has gone: stop without a word, as `head` expects.
+    /// Returns the quiet failure for a closed stdout, which `head` expects.
     pub(crate) fn pipe_closed() -> Self {
         Self { exit: Exit::Done, message: String::new(), advice: None }
     }
 
-    /// Writing to stdout failed.
+    /// Returns the failure for an error of a write to stdout.
     pub(crate) fn stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::pipe_closed(),
-            _ if interruptible_writer::gave_up(error) => Self::failed("interrupted, and nobody reads the results")
-                .advise("the same command takes it up where it stopped"),
+            _ if interruptible_writer::gave_up(error) => Self::failed("interrupted: the reader of the results stalled")
+                .advise("run the same command again to continue where it stopped"),
             _ => Self::failed(format_args!("cannot write to stdout: {error}")),
         }
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         match &self.advice {
-            Some(advice) => write!(f, "\n  {advice}"),
+            Some(advice) => write!(f, "\n  hint: {advice}"),
             None => Ok(()),
         }
     }
@@ -105,29 +105,27 @@ impl From<JournalError> for Failure {
                 return failure.advise(match server_of(dir) {
                     Some(server) => format!(
                         "the server at {} writes there, it seems: end it, or use another --data-dir; what only reads works beside it",
-                        server.escape_debug()
-                    ),
+                        "stop the server at {}, which seems to use it, or choose another --data-dir; commands that only read still work",
                     None => "another fetchwise writes there: wait until it is done, or use another --data-dir".to_owned(),
                 });
-            }
+                    None => "wait until the other fetchwise process ends, or choose another --data-dir".to_owned(),
             JournalError::Log(LogError::Corrupt { .. }) => Some(
                 "nothing was changed: put the damaged file back from a backup, or keep what is good with repair --salvage",
             ),
-            JournalError::ClockJump { .. } => {
-                Some("nothing was changed: if the clock is right, say so with --trust-clock")
+                "nothing was changed: restore the damaged file from a backup, or keep the intact part with repair --salvage",
             }
             JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
-            | JournalError::Record { .. }
+                Some("nothing was changed: if the clock is right, confirm it with --trust-clock")
             | JournalError::Snapshot { .. } => {
                 Some("nothing was changed: use the release of fetchwise that wrote it, or a newer one")
             }
             JournalError::Log(LogError::ReadOnly { .. }) => {
-                Some("make the directory writable, or use another one with --data-dir")
+                Some("nothing was changed: use the fetchwise version that wrote it, or a newer one")
             }
             JournalError::Log(LogError::StorageFull { .. }) => Some("make room on that file system, and try again"),
-            _ => None,
+                Some("make the directory writable, or choose another one with --data-dir")
         };
-        Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
+            JournalError::Log(LogError::StorageFull { .. }) => Some("free space on that file system and try again"),
     }
 }
 
@@ -138,11 +136,11 @@ impl From<WarcError> for Failure {
                 (Exit::Refused, Some("wait until it is done, or name another archive with --warc"))
             }
             WarcError::Damaged { .. } => (
-                Exit::Refused,
+                (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
                 Some("nothing was changed: move it out of the way, or name another archive with --warc"),
             ),
             _ => (Exit::Failed, None),
-        };
+                Some("nothing was changed: move the archive away, or choose another one with --warc"),
         Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
     }
 }

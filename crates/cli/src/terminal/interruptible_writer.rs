@@ -1,25 +1,27 @@
-//! Writing to stdout and stderr without ever being held up for good: a reader that stalls holds a run up only until somebody asks
-//! it to stop.
+//! A writer for stdout and stderr that can give up on a stalled reader.
 //!
-//! Invariant: until then every byte is waited for, as with any other writer; after that a write that would block fails. It knows
-//! nothing of what is written.
+//! A stalled reader blocks a run only until the user interrupts it.
+//!
+//! Invariants: before the interruption every write waits, as with any other writer. After it, a write that would block fails.
+//!
+//! Must not know: the content of the output.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// When writes stop waiting, in milliseconds after [`begun`]; never at first.
+/// The time at which writes stop waiting, in milliseconds after [`begun`]; at first, never.
 static UNTIL: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// From now on writes are waited for so long at most. A shorter time than before counts, a longer one does not.
+/// Limits the wait of all writes to `time` from now. Only a shorter limit than the current one has an effect.
 pub(crate) fn give_up_within(time: Duration) {
     let until = begun().elapsed().saturating_add(time).as_millis();
-    // Relaxed: a writer that sees it a moment later gives up a moment later.
+    // Relaxed: a writer that sees the limit a moment later gives up a moment later.
     UNTIL.fetch_min(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Whether `error` is that of a write that was given up.
+/// Returns whether `error` is that of a write that gave up.
 pub(crate) fn gave_up(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut
 }
@@ -29,31 +31,31 @@ fn begun() -> Instant {
     *BEGUN.get_or_init(Instant::now)
 }
 
-/// Writes to `W`, which is stdout or stderr.
+/// A writer to `W`, which is stdout or stderr, that gives up after the limit of [`give_up_within`].
 #[derive(Debug)]
 pub(crate) struct Patient<W>(pub(crate) W);
 
-/// How often it is looked whether to go on waiting.
+/// The interval at which a waiting write checks the limit.
 #[cfg(unix)]
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// So many bytes go into a pipe that has room at all without blocking: PIPE_BUF, which POSIX lets be as small as 512.
+/// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX allows to be as small as 512.
 #[cfg(unix)]
 const PIECE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 #[cfg(unix)]
 impl<W: std::os::fd::AsFd> Patient<W> {
-    /// Waits until it takes bytes.
+    /// Waits until the file takes bytes.
     fn ready(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
         loop {
             match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&look)) {
                 Ok(0) if begun().elapsed().as_millis() >= u128::from(UNTIL.load(Ordering::Relaxed)) => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads"));
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the reader stalled"));
                 }
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                // An end that is closed is ready, too: the write says what is wrong.
+                // A closed end is ready too: the write reports the error.
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
@@ -66,7 +68,7 @@ impl<W: std::os::fd::AsFd> Write for Patient<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             self.ready()?;
-            // Past the buffer of the standard library, which would write more at a time.
+            // Bypasses the buffer of the standard library, which would write more at a time.
             match rustix::io::write(&self.0, &bytes[..bytes.len().min(PIECE)]) {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
                 ended => return Ok(ended?),

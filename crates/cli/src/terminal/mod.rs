@@ -1,4 +1,4 @@
-//! Output: text and JSON lines, progress bars, messages and exit codes.
+//! Terminal output: text and JSON lines, progress bars, messages and exit codes.
 //!
 //! Must not know: what a command computes.
 

@@ -1,7 +1,7 @@
-//! What goes to stdout and stderr: JSON lines, text in aligned tables, messages.
+//! Results on stdout and messages on stderr: JSON lines, aligned tables and text.
 //!
-//! Invariant: nothing that came from outside reaches a terminal with its control characters. Colours show on a terminal
-//! only, and not when `NO_COLOR` is set.
+//! Invariants: no text from outside reaches a terminal with its control characters. Colours appear only on a terminal, and
+//! not if `NO_COLOR` is set.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufWriter, Write};
@@ -12,30 +12,30 @@ use serde::Serialize;
 use crate::terminal::exit::Failure;
 use crate::terminal::interruptible_writer::Patient;
 
-/// A heading.
+/// The style of a heading.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// What was chosen.
+/// The style of the selected item.
 pub(crate) const CHOSEN: Style = AnsiColor::Green.on_default().bold();
-/// What stands back.
+/// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// What failed.
+/// The style of a failure.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 
-/// Results, on stdout.
+/// The results of a command, on stdout.
 pub(crate) struct Out {
     to: BufWriter<Box<dyn Write>>,
-    /// Whether results are JSON lines.
+    /// Whether the results are JSON lines.
     pub(crate) json: bool,
 }
 
 impl Out {
-    /// Results as JSON lines, or as text.
+    /// Returns an output that prints JSON lines, or text.
     pub(crate) fn new(json: bool) -> Self {
         let to: Box<dyn Write> = if json { Box::new(io::stdout()) } else { Box::new(anstream::stdout()) };
         Self { to: BufWriter::with_capacity(64 << 10, to), json }
     }
 
-    /// The same results; a reader that stalls holds them up only until somebody asks to stop.
+    /// Makes all further writes interruptible: a stalled reader blocks them only until the user interrupts the run.
     pub(crate) fn patient(&mut self) -> Result<(), Failure> {
         self.flush()?;
         let stdout: Box<dyn Write> = Box::new(Patient(io::stdout()));
@@ -47,36 +47,36 @@ impl Out {
         Ok(())
     }
 
-    /// The same results, with every byte written as it is: escape sequences are not looked for.
+    /// Writes all further bytes unchanged: escape sequences are not removed.
     pub(crate) fn as_it_is(&mut self) -> Result<(), Failure> {
         self.flush()?;
         self.to = BufWriter::with_capacity(64 << 10, Box::new(io::stdout()));
         Ok(())
     }
 
-    /// One JSON line.
+    /// Prints one JSON line.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(value).map_err(Failure::failed)?;
         self.line(line)
     }
 
-    /// One line of text.
+    /// Prints one line of text.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
         writeln!(self.to, "{text}").map_err(|error| Failure::stdout(&error))
     }
 
-    /// Bytes; after [`Out::as_it_is`] just as they are.
+    /// Writes bytes; unchanged after [`Out::as_it_is`].
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.to.write_all(bytes).map_err(|error| Failure::stdout(&error))
     }
 
-    /// Hands everything on to whoever reads.
+    /// Writes out everything that is buffered.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.to.flush().map_err(|error| Failure::stdout(&error))
     }
 }
 
-/// A message on stderr. When even that fails there is nobody to tell.
+/// Prints a message on stderr. A failure to do so is ignored, since nothing else could report it.
 pub(crate) fn note(text: impl fmt::Display) {
     let line = format!("{text}\n");
     let line = match anstream::AutoStream::choice(&io::stderr()) {
@@ -86,12 +86,12 @@ pub(crate) fn note(text: impl fmt::Display) {
     let _ = Patient(io::stderr()).write_all(line.as_bytes());
 }
 
-/// `text` with a style around it.
+/// Returns `text` in a style.
 pub(crate) fn styled(style: Style, text: impl fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// `text` without control characters, for a terminal; what turns text around or is not seen is shown escaped.
+/// Returns `text` without control characters, for a terminal. Invisible characters and marks that reverse text are escaped.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,20 +104,20 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// Whether a terminal shows nothing for it and yet shows other characters differently: marks of direction, joiners, breaks of
-/// lines, tags.
+/// Returns whether a terminal draws nothing for the character although it changes how others appear: direction marks, joiners,
+/// line separators and tags.
 fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
         | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A share as text; `-` when there is none.
+/// Returns a share as a percentage; `-` if there is none.
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-/// Rows in aligned columns.
+/// A table with aligned columns.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<(Style, Vec<String>)>,
@@ -125,7 +125,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these column heads; a head that starts with `>` makes its column flush right.
+    /// Returns a table with these column heads. A head that starts with `>` aligns its column to the right.
     pub(crate) fn new(heads: &[&str]) -> Self {
         let right = heads.iter().map(|head| head.starts_with('>')).collect();
         let heads = heads.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
@@ -137,13 +137,13 @@ impl Table {
         self.styled_row(Style::new(), cells);
     }
 
-    /// Adds a row that stands out.
+    /// Adds a row in a style.
     pub(crate) fn styled_row(&mut self, style: Style, cells: impl IntoIterator<Item = String>) {
         self.rows.push((style, cells.into_iter().map(|cell| plain(&cell)).collect()));
     }
 
     /// Whether there is nothing under the heads.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether the table has no rows besides its heads.
         self.rows.len() < 2
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_turns_text_around_is_shown_escaped() {
+    fn invisible_and_reversing_characters_are_escaped() {
         assert_eq!(plain("http://e.org/\u{202e}gpj.exe"), "http://e.org/\\u{202e}gpj.exe");
         for c in ["\u{200b}", "\u{2066}", "\u{feff}", "\u{e0041}", "\u{2028}"] {
             assert!(plain(c).is_ascii(), "{}", plain(c));

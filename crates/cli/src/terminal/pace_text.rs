@@ -1,6 +1,6 @@
-//! A host's pace as people read it.
+//! Text forms of a host's pace.
 
-/// A rate with as many digits as mean something.
+/// Returns a rate with its significant digits.
 pub(crate) fn rate(rate: f64) -> String {
     match rate {
         rate if rate >= 10.0 => format!("{rate:.0}/s"),
@@ -9,7 +9,7 @@ pub(crate) fn rate(rate: f64) -> String {
     }
 }
 
-/// A length of time in its two largest units.
+/// Returns a duration in its two largest units.
 pub(crate) fn span(span: std::time::Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_digits_that_mean_something() {
+    fn rates_and_durations_have_their_significant_digits() {
         assert_eq!([rate(12.4), rate(2.44), rate(0.0312)], ["12/s", "2.4/s", "0.031/s"]);
         let spans = [90, 600, 7300, 200_000].map(|seconds| span(std::time::Duration::from_secs(seconds)));
         assert_eq!(spans, ["90 s", "10 min", "2 h 1 min", "2 days"]);

@@ -1,4 +1,4 @@
-//! Bars for long work: on a terminal only, and only once it has taken a second.
+//! Progress bars for long work: only on a terminal, and only after a second.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use fetchwise::journal::Progress;
 
-/// Work that is done by then gets no bar.
+/// Work that takes less than this shows no bar.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The progress of reading bytes.
+/// A progress bar that counts bytes.
 pub(crate) struct ByteBar {
     bar: ProgressBar,
     what: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct ByteBar {
 }
 
 impl ByteBar {
-    /// For work that starts now.
+    /// Returns a bar for work that starts now.
     pub(crate) fn new() -> Self {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
@@ -30,7 +30,7 @@ impl ByteBar {
         Self { bar, what: "", begun: Instant::now() }
     }
 
-    /// So far it is; `what` is being done.
+    /// Shows the progress of the work `what`.
     pub(crate) fn tell(&mut self, what: &'static str, progress: Progress) {
         if self.begun.elapsed() < SOON || !std::io::stderr().is_terminal() {
             return;

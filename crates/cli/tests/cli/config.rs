@@ -26,7 +26,7 @@ fn check_says_all_that_is_wrong_at_once_with_its_place() {
     assert_eq!(lines.len(), 4, "{}", ran.stdout);
     assert!(lines[0].starts_with("f.toml:4:1: error: unknown field `valu`"), "{}", lines[0]);
     assert!(lines[0].ends_with("did you mean `value`?"), "{}", lines[0]);
-    assert!(lines[1].starts_with("f.toml:5:7: error: scoring.phi is 2.0;"), "{}", lines[1]);
+    assert!(lines[1].starts_with("f.toml:5:7: error: scoring.success_discount is 2.0;"), "{}", lines[1]);
     assert!(lines[2].starts_with("f.toml:7:14: error: unknown variant `synch`"), "{}", lines[2]);
     assert!(lines[3].starts_with("FETCHWISE_SPLIT_SHARE: error: split_share is 9.0; it can be 0 to 1"), "{}", lines[3]);
 
@@ -92,7 +92,7 @@ fn show_names_where_each_value_comes_from() {
     assert_eq!(of("data_dir"), want("here".into(), "flag", "--data-dir"));
     assert_eq!(of("log.segment_bytes"), want("64MiB".into(), "default", "default"));
     assert_eq!(of("fetcher.0.cost"), want(1.0.into(), "default", "default"));
-    assert_eq!(row(&rows, "log.disk_max")["variable"], "FETCHWISE_LOG__DISK_MAX");
+    assert_eq!(row(&rows, "log.max_disk_bytes")["variable"], "FETCHWISE_LOG__MAX_DISK_BYTES");
     let changed = config(&place, &["config", "show", "--changed"], &variables);
     assert!(!changed.stdout.contains("default\n") && changed.stdout.contains("f.toml:3"), "{}", changed.stdout);
     // More specific goes first.

@@ -122,7 +122,7 @@ fn a_crawl_delay_that_is_cut_is_said_once_a_host_and_shown_afterwards() {
     let robots = Site::Html("User-agent: *\nCrawl-delay: 300".to_owned());
     let site = Site::Mixed(vec![("/".to_owned(), Site::Static), ("/robots.txt".to_owned(), robots)]);
     let origin = Origin::start([(HOST, site)]).unwrap();
-    let config = place.write("delay.toml", "[pace]\ncrawl_delay_max = \"1s\"\n");
+    let config = place.write("delay.toml", "[pace]\nmax_crawl_delay = \"1s\"\n");
     let urls: String = (0..3).map(|n| origin.url(HOST, &format!("/articles/{n}\n"))).collect();
     let input = place.write("urls.txt", urls);
     let base =

@@ -1,4 +1,4 @@
-//! The commands that docs/migrating.md has for a crawler with a routing table and a database of attempts, one after the other.
+//! The commands that docs/guides/migrating.md has for a crawler with a routing table and a database of attempts, one after the other.
 
 use fetchwise_testsite::origin::{Origin, Site};
 

@@ -59,7 +59,7 @@ fn rollout(place: &Place, more: &[&str]) -> Value {
 
 /// One attempt a URL, and learning always has another look at what is cheap: so it cannot learn how bad that is.
 const WORSE: &str =
-    "[scoring]\nmax_attempts = 1\nexplore = 1.0\nexplore_most = 1.0\n[rollout]\nmin_pages = 20\nmin_hosts = 5\n";
+    "[scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n[rollout]\nmin_pages = 20\nmin_hosts = 5\n";
 
 #[test]
 fn a_worse_learning_arm_is_taken_out_of_service_loudly_until_somebody_resumes() {

@@ -1,4 +1,4 @@
-//! The pictures of `docs/dashboard.md`, taken of a crawl of the town. `make pictures` takes them anew.
+//! The pictures of `docs/guides/dashboard.md`, taken of a crawl of the town. `make pictures` takes them anew.
 
 use std::path::{Path, PathBuf};
 

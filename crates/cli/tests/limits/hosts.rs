@@ -24,7 +24,7 @@ const SLOW: usize = 20;
 fn twenty(many: usize, slow: usize) -> (Duration, usize) {
     let server = Server::start((1..=SLOW).map(|n| (host(n), free())));
     let place = Place::new();
-    let rates = format!("[pace]\nmode = 'fixed'\nstart = 2.0\n[pace.host.\"{}\"]\nrate = 0.2", host(SLOW));
+    let rates = format!("[pace]\nmode = 'fixed'\ninitial_rate = 2.0\n[pace.host.\"{}\"]\nrate = 0.2", host(SLOW));
     let config = place.write("c.toml", rates);
     // The slow host's come first: a list is rarely sorted the way one would like it.
     let mut urls = pages(&server.base(&host(SLOW)), slow);
@@ -58,7 +58,7 @@ fn nineteen_hosts_are_done_in_the_time_that_they_need_alone() {
 fn interrupted(first: usize, many: usize, times: usize) {
     let server = Server::start((0..10).map(|n| (host(first + n), free())));
     let place = Place::new();
-    let config = place.write("c.toml", "[pace]\nstart = 40.0\nrate_max = 100.0\n");
+    let config = place.write("c.toml", "[pace]\ninitial_rate = 40.0\nmax_rate = 100.0\n");
     let urls: Vec<String> = (0..10).flat_map(|n| pages(&server.base(&host(first + n)), many / 10)).collect();
     let input = place.write("urls.txt", urls.join("\n"));
     let args = [&["fetch", "--json", "--config", &config, "--input", &input][..], &PLAIN[..]].concat();

@@ -59,14 +59,14 @@ fn one_at_a_time(each: Duration) -> Limiter {
 }
 
 /// Fetches so many pages and says what the server refused.
-fn crawl(what: &str, host: &str, limiter: Limiter, many: usize, refusals_max: usize) {
+fn crawl(what: &str, host: &str, limiter: Limiter, many: usize, max_refusals: usize) {
     let (server, place) = (Server::start([(host.to_owned(), limiter)]), Place::new());
     let begun = Instant::now();
     let crawl = Crawl::run(&place, &pages(&server.base(host), many), &[]);
     let (refused, seconds) = (server.refusals(), begun.elapsed().as_secs_f64());
     println!("{what}: {many} pages, {refused} refusals, {:.1} pages/s", many as f64 / seconds);
     assert_eq!(crawl.delivered(), many, "{:?} {}", crawl.failures(), crawl.stderr);
-    assert!(refused <= refusals_max, "{what}: {refused} refusals");
+    assert!(refused <= max_refusals, "{what}: {refused} refusals");
 }
 
 #[test]

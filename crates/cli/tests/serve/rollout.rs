@@ -10,7 +10,7 @@ use crate::server::Server;
 const HOSTS: usize = 40;
 /// One attempt a URL, and learning always has another look at what is cheap: so it cannot learn how bad that is.
 const CONFIG: &str = "mode = 'split'\nsplit_share = 0.5\nrouter = 'routes.csv'\n\
-    [scoring]\nmax_attempts = 1\nexplore = 1.0\nexplore_most = 1.0\n\
+    [scoring]\nmax_attempts = 1\nexplore_rate = 1.0\nmax_explore_rate = 1.0\n\
     [rollout]\nmin_pages = 20\nmin_hosts = 5\n\
     [[fetcher]]\nname = 'direct_access'\n\
     [[fetcher]]\nname = 'cheap'\nclass = 'plain'\ncost = 0.1\nprior = 0.99\ncommand = ['cat']\n";

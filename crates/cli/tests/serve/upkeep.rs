@@ -1,4 +1,4 @@
-//! Upkeep under the server: old attempts are compacted away while it answers, and its figures are those of the log again.
+//! BackgroundMaintenance under the server: old attempts are compacted away while it answers, and its figures are those of the log again.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const DISK_MAX: u64 = 2 << 20;
 #[test]
 fn the_log_is_compacted_beside_the_server_and_its_figures_agree_with_it() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("c.toml"), "[log]\ndisk_max = '2MiB'\n").unwrap();
+    std::fs::write(dir.path().join("c.toml"), "[log]\nmax_disk_bytes = '2MiB'\n").unwrap();
     let server = Server::start_in(dir, &["--config", "c.toml", "--pace", "off"], &[]);
     let begun = now();
     for call in 0..ATTEMPTS / 1000 {

@@ -1,7 +1,7 @@
 //! The conditions of rules: what must be true of a response beside the evidence. Each condition stands here, in one place: its key in
 //! rule files, the type of its value, what values can be used, and the test.
 //!
-//! To add one, add an entry to [`for_each_condition`], and say in `docs/detection.md` what it is for. The entry is read from rule
+//! To add one, add an entry to [`for_each_condition`], and say in `docs/concepts/detection.md` what it is for. The entry is read from rule
 //! files, checked, kept with the compiled rule and tested on pages without another line of code. Limits on visible characters and
 //! links are not here: what they allow depends on the rule's grade and on other facts, and the search for evidence needs them.
 

@@ -58,8 +58,8 @@ impl AddressGuard {
     }
 
     /// Says whether `address` may be dialled, and if not, what it is.
-    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
-        let refuse = |class| Refused { address, class };
+    pub fn check(&self, address: IpAddr) -> Result<(), AddressRefused> {
+        let refuse = |class| AddressRefused { address, class };
         // A mapped address is the IPv4 address: the socket dials the same host.
         match address.to_canonical() {
             IpAddr::V4(v4) => self.open(v4.into(), class_of_v4(v4)).map_err(refuse),
@@ -97,25 +97,25 @@ impl AddressGuard {
 /// A network in CIDR notation, or one address, which stands for itself alone.
 ///
 /// # Errors
-/// [`BadNetwork`] names the text that is neither.
-pub fn parse_network(text: &str) -> Result<IpNet, BadNetwork> {
+/// [`InvalidNetwork`] names the text that is neither.
+pub fn parse_network(text: &str) -> Result<IpNet, InvalidNetwork> {
     let text = text.trim();
     IpNet::from_str(text)
         .or_else(|_| IpAddr::from_str(text).map(IpNet::from))
-        .map_err(|_| BadNetwork { text: text.chars().take(100).collect() })
+        .map_err(|_| InvalidNetwork { text: text.chars().take(100).collect() })
 }
 
 /// Text that is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a network: expected CIDR notation such as 10.0.0.0/8 or fd00::/8, or one address")]
-pub struct BadNetwork {
+pub struct InvalidNetwork {
     text: String,
 }
 
 /// An address that may not be dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is {class} and may not be dialled")]
-pub struct Refused {
+pub struct AddressRefused {
     /// The address as it was asked for, with its IPv6 wrapping.
     pub address: IpAddr,
     /// What it (or the address within it) is.

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::upstream::{Refusal, Upstream};
-use crate::fetch::address_guard::{AddressGuard, Refused};
+use crate::fetch::address_guard::{AddressGuard, AddressRefused};
 use crate::fetch::local_faults;
 use fetchwise_types::attempt::error_kind::ErrorKind;
 
@@ -66,7 +66,7 @@ pub enum DialError {
         host: String,
         /// The first of its addresses.
         #[source]
-        refused: Refused,
+        refused: AddressRefused,
     },
     /// The name does not resolve.
     #[error("{host} does not resolve: {reason}")]

@@ -29,7 +29,7 @@ use std::time::Duration;
 use url::Url;
 
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::provenance::Elsewhere;
+use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::{Header, Page};
 
 pub use body::Body;
@@ -93,7 +93,7 @@ pub struct Response {
     /// The requests that were made for it, in order, the one that it answers last; empty unless the fetcher was asked to keep them.
     pub exchange: Vec<Exchange>,
     /// Who answered in the site's place, where the site was not asked.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<Provenance>,
     /// How many requests to the host of `final_url` it took in all, for a fetcher that knows: one that renders asks for more than the
     /// page. Without it the page and its redirects count.
     pub requests: Option<u16>,

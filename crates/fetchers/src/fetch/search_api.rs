@@ -18,7 +18,7 @@ use super::http::{BuildError, HttpFetcher, HttpFetcherBuilder};
 use super::{FetchError, FetchFuture, Fetcher, Limits, Request, Response};
 use crate::fetch::cooldown::{Rest, asked_rest};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::provenance::Elsewhere;
+use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::Header;
 
 /// An interface that refuses the key is left alone so long: it will not like it better at the next page.
@@ -231,7 +231,7 @@ impl SearchFetcher {
         let bytes =
             serde_json::to_vec(&json).map_err(|error| Trouble::Fault { why: error.to_string(), asked: None })?;
         let headers = vec![Header::new("content-type", "application/json")];
-        let elsewhere = Some(Elsewhere::record(asked.host_str().unwrap_or_default()));
+        let elsewhere = Some(Provenance::record(asked.host_str().unwrap_or_default()));
         Ok(Response { elsewhere, ..Response::new(200, headers, Body::in_memory(bytes), page.clone()) })
     }
 

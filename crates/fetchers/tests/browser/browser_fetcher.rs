@@ -355,7 +355,7 @@ async fn pages_that_never_rest_are_taken_as_they_are() {
     })
     .await;
     let options =
-        BrowserOptions { settle_max: Duration::from_millis(1500), give_in_percent: 10, ..BrowserOptions::default() };
+        BrowserOptions { max_settle: Duration::from_millis(1500), give_in_percent: 10, ..BrowserOptions::default() };
     let browser = browser_with(options);
     bounded(&browser, async {
         // Nearly all of the deadline is there for a machine that is busy with other things.

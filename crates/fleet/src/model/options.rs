@@ -9,7 +9,7 @@ pub struct Options {
     /// The pool: nodes of one pool share what they learn.
     pub pool: String,
     /// A name for the addresses that this node's requests come from; pauses hold for those who share it.
-    pub egress: String,
+    pub egress_group: String,
     /// What others see as this node's version.
     pub version: String,
     /// What this node reads of the others: the same for all nodes of a pool.
@@ -31,7 +31,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             pool: "default".into(),
-            egress: String::new(),
+            egress_group: String::new(),
             version: env!("CARGO_PKG_VERSION").into(),
             scope: Scope::All,
             place: format!("process {}", std::process::id()),
@@ -78,7 +78,7 @@ pub struct Timing {
     /// What is missing for so long is asked for.
     pub hole: Duration,
     /// It is asked for again after twice as long each time, up to this.
-    pub want_max: Duration,
+    pub max_want: Duration,
     /// After so long without a message a reader asks whether there is one.
     pub silence: Duration,
     /// How often holes are looked for, and the end of the stream.
@@ -111,7 +111,7 @@ impl Default for Timing {
             presence: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             hole: Duration::from_secs(5),
-            want_max: Duration::from_secs(600),
+            max_want: Duration::from_secs(600),
             silence: Duration::from_secs(2),
             look: Duration::from_secs(1),
             tables: Duration::from_secs(5),
@@ -146,7 +146,7 @@ pub struct Limits {
     pub general_bytes: usize,
     /// Images of other nodes in a snapshot of `peers/` take about so much together, in bytes; while it is taken all are in memory once.
     /// What would be more is mixed: then leaving one of those nodes out means to take the shares of all of them anew.
-    pub images_max: u64,
+    pub max_snapshot_bytes: u64,
 }
 
 impl Default for Limits {
@@ -158,7 +158,7 @@ impl Default for Limits {
             keys_at_once: 1e6,
             waiting_bytes: 64 << 20,
             general_bytes: 256 << 20,
-            images_max: 8 << 30,
+            max_snapshot_bytes: 8 << 30,
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) struct Keeper {
     pub(super) own: (Origin, BTreeMap<u32, Intervals>),
     pub(super) selector: Arc<Selector>,
     /// What images take together at most, in bytes.
-    pub(super) images_max: u64,
+    pub(super) max_snapshot_bytes: u64,
     pub(super) gate: Gate,
 }
 
@@ -197,7 +197,7 @@ impl Keeper {
         }
         images.sort_by_key(|image| std::cmp::Reverse(image.packed.len()));
         let total = |images: &[Image]| images.iter().map(|image| image.packed.len() as u64).sum::<u64>();
-        while images.len() > 1 && total(&images) > self.images_max {
+        while images.len() > 1 && total(&images) > self.max_snapshot_bytes {
             let (first, mut second) = (images.remove(0), images.remove(0));
             let newest = first.apart.newest.max(second.apart.newest);
             second.apart.selector.take_share(&first.apart.selector.share(newest, 0.0));

@@ -48,7 +48,7 @@ pub(crate) struct Peers {
     /// What has ended is looked for among states of links from then on.
     sweep_at: Timestamp,
     /// What images take together at most, in bytes.
-    pub(crate) images_max: u64,
+    pub(crate) max_snapshot_bytes: u64,
     gate: Gate,
     /// What the snapshot covers whose mixed image was taken apart since.
     dissolved: Option<u64>,
@@ -81,7 +81,7 @@ impl Peers {
             shares,
             egress: String::new(),
             sweep_at: Timestamp::default(),
-            images_max: u64::MAX,
+            max_snapshot_bytes: u64::MAX,
             gate: Gate::default(),
             dissolved: None,
             takes_apart: true,
@@ -129,7 +129,7 @@ impl Peers {
 
     /// Has visits heed what holds of these links now.
     fn tell_links(&self, links: &[u64]) {
-        links.iter().for_each(|link| self.selector.tell_link(*link, self.book.links.state(*link, &self.egress)));
+        links.iter().for_each(|link| self.selector.set_remote_link_state(*link, self.book.links.state(*link, &self.egress)));
     }
 
     /// Lets go of what was said of links and ended long ago, now and then.
@@ -372,7 +372,7 @@ impl Peers {
     /// What is needed to take a snapshot beside everything else.
     pub(crate) fn keeper(&self) -> Keeper {
         let (dir, own, selector) = (self.dir.clone(), self.own.clone(), Arc::clone(&self.selector));
-        Keeper { dir, own, selector, images_max: self.images_max, gate: Arc::clone(&self.gate) }
+        Keeper { dir, own, selector, max_snapshot_bytes: self.max_snapshot_bytes, gate: Arc::clone(&self.gate) }
     }
 }
 

@@ -295,7 +295,7 @@ impl Publisher {
         // No more is read than fits into so many messages.
         let range = (range.0, range.1.min(range.0.saturating_add(POSITIONS_MAX * most as u64 - 1)));
         let top = if fork == self.state.fork() { self.state.reserved } else { 0 };
-        let egress = self.options.egress.clone();
+        let egress = self.options.egress_group.clone();
         let work = move || {
             let made = make(&dir, &selector, &mut stones, (fork, &egress), range, most, top, |seq, at| {
                 withheld.contains(seq) || latest.is_some_and(|latest| at > latest)
@@ -414,7 +414,7 @@ impl Publisher {
         let (dir, state, forgot) = (self.dir.clone(), self.state.clone(), self.forgot.clone());
         // What is less is how exactly two clocks can be compared.
         let ahead = self.clock_ahead_ms.filter(|ms| *ms > 1000).map_or(0, i64::unsigned_abs);
-        let (egress, ahead) = (self.options.egress.clone(), Duration::from_millis(ahead));
+        let (egress, ahead) = (self.options.egress_group.clone(), Duration::from_millis(ahead));
         Ok(Job { dir, state, blank, upto, bounds, latest, forgot, egress, ahead })
     }
 
@@ -484,7 +484,7 @@ impl Publisher {
             version: self.options.version.clone(),
             scope: self.options.scope.name().into(),
             half_life_ms: self.selector.half_life_ms(),
-            egress: self.options.egress.clone(),
+            egress: self.options.egress_group.clone(),
             clock_ahead_ms: self.clock_ahead_ms.unwrap_or(0),
             holder: holder.to_owned(),
             directory: directory.to_owned(),

@@ -9,7 +9,7 @@ use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::journal::{self, Durability, Journal, JournalOptions};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{Ended, Visit, Whom};
+use fetchwise::visit::{VisitOutcome, Visit, WaitScope};
 use fetchwise_fleet::transport::Transport;
 use fetchwise_fleet::{Fleet, Options};
 use url::Url;
@@ -49,7 +49,7 @@ impl Crawling {
                     asked = true;
                     visit.report(fetch, outcome.clone());
                 }
-                Err(Ended::Paused { until, whom: Whom::Link }) if !asked => return Some(until),
+                Err(VisitOutcome::Paused { until, whom: WaitScope::Link }) if !asked => return Some(until),
                 Err(end) => {
                     assert!(asked, "{link}: {end:?}");
                     return None;

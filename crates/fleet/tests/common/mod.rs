@@ -87,7 +87,7 @@ pub(crate) fn quick() -> Timing {
     timing.presence = Duration::from_millis(60);
     timing.lease = Duration::from_millis(900);
     timing.hole = Duration::from_millis(60);
-    timing.want_max = Duration::from_millis(400);
+    timing.max_want = Duration::from_millis(400);
     timing.silence = Duration::from_millis(100);
     timing.look = Duration::from_millis(30);
     timing.tables = Duration::from_millis(30);
@@ -109,7 +109,7 @@ pub(crate) struct Node {
     pub(crate) dir: PathBuf,
     pub(crate) broker: Arc<Memory>,
     pub(crate) clock: Arc<Clock>,
-    pub(crate) keys_max: Option<usize>,
+    pub(crate) max_keys: Option<usize>,
     pub(crate) running: Option<Running>,
 }
 
@@ -122,12 +122,12 @@ pub(crate) struct Running {
 impl Node {
     pub(crate) fn new(dir: PathBuf, broker: &Arc<Memory>, clock: &Arc<Clock>) -> Self {
         std::fs::create_dir_all(&dir).unwrap();
-        Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), keys_max: None, running: None }
+        Self { dir, broker: Arc::clone(broker), clock: Arc::clone(clock), max_keys: None, running: None }
     }
 
     pub(crate) async fn start(&mut self, options: Options) -> Result<(), FleetError> {
         let (journal, _) = Journal::open(&self.dir, JournalOptions::default().durability(Durability::Os)).unwrap();
-        let builder = Selector::builder().around(NOW).clock(Arc::clone(&self.clock)).keys_max(self.keys_max);
+        let builder = Selector::builder().around(NOW).clock(Arc::clone(&self.clock)).max_keys(self.max_keys);
         let selector = Arc::new(builder.build().unwrap());
         journal::load(&self.dir, &selector, NOW).unwrap();
         let journal = Arc::new(journal);

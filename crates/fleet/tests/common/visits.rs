@@ -7,7 +7,7 @@ use fetchwise::Selector;
 use fetchwise::backoff::BackoffSettings;
 use fetchwise::fetch_result::{Block, Outcome};
 use fetchwise::time::Clock;
-use fetchwise::visit::{Ended, Fetch, Step, Visit};
+use fetchwise::visit::{VisitOutcome, Fetch, Step, Visit};
 use fetchwise_fleet::model::node_id::Origin;
 use fetchwise_fleet::pauses::SharedHosts;
 use fetchwise_fleet::transport::Transport;
@@ -48,7 +48,7 @@ pub(crate) fn be_blocked(node: &Sharer, host: &str, page: usize) {
 }
 
 /// The fetch that the visit gets, or how it ends without one.
-pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, Ended> {
+pub(crate) async fn goes(visit: &mut Own) -> Result<Fetch<Arc<Selector>>, VisitOutcome> {
     loop {
         match visit.next() {
             Step::Fetch(fetch) => return Ok(fetch),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{Ended, Fetch};
+use fetchwise::visit::{VisitOutcome, Fetch};
 use fetchwise_fleet::model::node_id::Origin;
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 
@@ -126,7 +126,7 @@ async fn all_tried_out(
                     let before = winners.insert(host.clone(), (number, visit, fetch));
                     assert!(before.is_none(), "two try {host} out");
                 }
-                Err(end) => assert!(matches!(end, Ended::Paused { .. }), "{end:?}"),
+                Err(end) => assert!(matches!(end, VisitOutcome::Paused { .. }), "{end:?}"),
             }
         }
         // Brokers that choose a leader answer nobody for a moment: whoever got no answer asks again.
@@ -183,14 +183,14 @@ async fn blocks_of_three_nodes_pause_a_host_at_all() {
     let (a, b) = (node(&servers, &clock, "").await, node(&servers, &clock, "").await);
     let elsewhere = node(&servers, &clock, "eu").await;
     be_blocked(&a, "e.org", 1);
-    assert_eq!(a.selector.blocked_elsewhere("e.org", 7, clock.now(), clock.now()), None);
+    assert_eq!(a.selector.observe_remote_block("e.org", 7, clock.now(), clock.now()), None);
     let long_ago = Timestamp::from_millis(clock.now().as_millis() - 700_000);
     assert_eq!(
-        a.selector.blocked_elsewhere("e.org", 9, long_ago, clock.now()),
+        a.selector.observe_remote_block("e.org", 9, long_ago, clock.now()),
         None,
         "what is long past does not count"
     );
-    assert!(a.selector.blocked_elsewhere("e.org", 8, clock.now(), clock.now()).is_some());
+    assert!(a.selector.observe_remote_block("e.org", 8, clock.now(), clock.now()).is_some());
     until("a pause at the other", || b.selector.host_pause("e.org").is_some()).await;
     assert_eq!(b.selector.host_pause("e.org"), a.selector.host_pause("e.org"));
     tokio::time::sleep(Duration::from_millis(300)).await;

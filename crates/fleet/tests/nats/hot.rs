@@ -1,4 +1,4 @@
-//! What `select` and `record` take beside a fleet, and without one, of the same node in the same run: printed, for `docs/fleet.md`.
+//! What `select` and `record` take beside a fleet, and without one, of the same node in the same run: printed, for `docs/guides/fleet.md`.
 //!
 //! `cargo test --release -p fetchwise-fleet --all-features --test nats hot:: -- --ignored --nocapture`
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fetchwise::journal::{Durability, Journal, JournalOptions};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::{Clock, Timestamp};
 use fetchwise_fleet::transport::nats::{Nats, NatsSettings};
 use fetchwise_fleet::{Fleet, Options};
@@ -71,7 +71,7 @@ impl Node {
             }
             next += EVERY;
             let begun = Instant::now();
-            self.selector.select(&url, &Situation::first(Timestamp::now())).unwrap();
+            self.selector.select(&url, &SelectContext::first_attempt(Timestamp::now())).unwrap();
             let chosen = Instant::now();
             self.selector.observe(&attempt);
             self.journal.append_attempt(&attempt).unwrap();

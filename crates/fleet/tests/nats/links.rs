@@ -16,7 +16,7 @@ async fn node(servers: &Servers, dir: &Path, clock: &Arc<Clock>, egress: &str) -
     let nats = Nats::connect(NatsSettings::new(servers.urls(), "test")).await.unwrap();
     nats.ready(LONG).await.unwrap();
     let mut options = options();
-    options.egress = egress.to_owned();
+    options.egress_group = egress.to_owned();
     Crawling::start(dir, Arc::new(nats), clock, options).await
 }
 

@@ -40,7 +40,7 @@ fn timing() -> Timing {
     timing.presence = Duration::from_secs(1);
     timing.lease = Duration::from_secs(4);
     timing.hole = Duration::from_millis(800);
-    timing.want_max = Duration::from_secs(3);
+    timing.max_want = Duration::from_secs(3);
     timing.look = Duration::from_millis(300);
     timing.tables = Duration::from_secs(1);
     timing.share_after = setting("SHARE_AFTER").unwrap_or(1500);

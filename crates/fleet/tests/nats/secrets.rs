@@ -94,14 +94,14 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
     let (roots, other_roots) = (papers.roots("ours.pem", &ours), papers.roots("others.pem", &others));
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
     let servers = Servers::start_with(1, &tls(&broker, &roots, false));
-    let right = NatsSettings { roots: Some(roots.clone()), ..settings(&servers, "tls://") };
+    let right = NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") };
     let nats = Nats::connect(right.clone()).await.unwrap();
     nats.ready(SOON).await.unwrap();
     conforms(&nats).await;
     // Another authority's word, or none but the system's, is not enough; nor is it for an address in the clear, which this broker answers
     // with TLS all the same.
     for wrong in [
-        NatsSettings { roots: Some(other_roots), ..right.clone() },
+        NatsSettings { tls_ca_file: Some(other_roots), ..right.clone() },
         settings(&servers, "tls://"),
         settings(&servers, "nats://"),
     ] {
@@ -111,11 +111,11 @@ async fn tls_is_spoken_with_those_whom_the_roots_vouch_for_and_with_nobody_else(
     // A certificate that is somebody else's.
     let elsewhere = papers.certificate("elsewhere", &["broker.example"], &ours);
     let servers = Servers::start_with(1, &tls(&elsewhere, &roots, false));
-    let error = kept_out(NatsSettings { roots: Some(roots.clone()), ..settings(&servers, "tls://") }).await;
+    let error = kept_out(NatsSettings { tls_ca_file: Some(roots.clone()), ..settings(&servers, "tls://") }).await;
     assert!(matches!(error, TransportError::Away(_)), "{error:?}");
     // A broker that speaks in the clear only is not spoken to.
     let servers = Servers::start(1);
-    kept_out(NatsSettings { roots: Some(roots), ..settings(&servers, "tls://") }).await;
+    kept_out(NatsSettings { tls_ca_file: Some(roots), ..settings(&servers, "tls://") }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +124,7 @@ async fn brokers_that_verify_nodes_let_in_who_shows_a_certificate() {
     let roots = papers.roots("ours.pem", &ours);
     let broker = papers.certificate("broker", &["127.0.0.1"], &ours);
     let servers = Servers::start_with(3, &tls(&broker, &roots, true));
-    let with = |certificate| NatsSettings { roots: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
+    let with = |certificate| NatsSettings { tls_ca_file: Some(roots.clone()), certificate, ..settings(&servers, "tls://") };
     let nats = Nats::connect(with(Some(papers.certificate("node", &["node"], &ours)))).await.unwrap();
     nats.ready(SOON).await.unwrap();
     let (origin, body) = (Origin::random(), Bytes::from_static(b"facts"));

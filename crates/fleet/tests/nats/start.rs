@@ -1,4 +1,4 @@
-//! How long a node takes to begin in a fleet that knows much: printed, for `docs/fleet.md`.
+//! How long a node takes to begin in a fleet that knows much: printed, for `docs/guides/fleet.md`.
 //!
 //! `cargo test --release -p fetchwise-fleet --all-features --test nats start:: -- --ignored --nocapture`
 
@@ -27,7 +27,7 @@ const SITES: u64 = 1_000_000;
 
 /// What one of the others knows: each of the sites by one attempt, some by more.
 fn knowing(origin: u8, now: Timestamp) -> Selector {
-    let selector = Selector::builder().around(now).keys_max(None).build().unwrap();
+    let selector = Selector::builder().around(now).max_keys(None).build().unwrap();
     let mut luck = Luck(u64::from(origin));
     for site in 0..SITES {
         for page in 0..1 + u64::from(luck.below(4) == 0) {
@@ -82,7 +82,7 @@ async fn ten_origins_of_a_million_sites_each() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(dir.path(), JournalOptions::default()).unwrap();
-    let selector = Arc::new(Selector::builder().around(now).keys_max(None).build().unwrap());
+    let selector = Arc::new(Selector::builder().around(now).max_keys(None).build().unwrap());
     // What the making of the shares took does not count.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = peak_mib();

@@ -5,7 +5,7 @@
 
 use super::window::{Counts, Rings};
 use crate::persistence::persisted_state::Remembered;
-use crate::signals::response::Verdict;
+use crate::signals::response::DoubtVerdict;
 
 /// A host that was not asked for so long is kept as what is remembered of it.
 pub(crate) const HOT_MS: i64 = 3_600_000;
@@ -16,7 +16,7 @@ pub(crate) struct Hot {
     pub(crate) rings: Rings,
     pub(crate) in_flight: u8,
     /// At most so many at once, whatever is learned.
-    pub(crate) par_max: u8,
+    pub(crate) max_par: u8,
     /// Requests a second; infinite for a site that was never blamed.
     pub(crate) rate: f32,
     /// Logarithms of the average latency in seconds, lately and of the quiet host; NaN before the first.
@@ -56,7 +56,7 @@ pub(crate) struct Trouble {
     pub(crate) doubt: Option<Doubt>,
     /// How many doubts there were, and how the last one came out.
     pub(crate) doubts: u32,
-    pub(crate) last_verdict: Option<Verdict>,
+    pub(crate) last_verdict: Option<DoubtVerdict>,
     /// Sums of what came out of the ordinary.
     pub(crate) errors: f32,
     pub(crate) walls: f32,
@@ -106,11 +106,11 @@ pub(crate) struct Doubt {
 }
 
 impl Hot {
-    pub(crate) fn new(cold: &Remembered, par_max: u8, rate: f64, now: i64) -> Self {
+    pub(crate) fn new(cold: &Remembered, max_par: u8, rate: f64, now: i64) -> Self {
         let mut hot = Self {
             rings: Rings::default(),
             in_flight: 0,
-            par_max,
+            max_par,
             rate: rate as f32,
             fast: f32::NAN,
             base: cold.base.some().map_or(f32::NAN, |base| base.ln() as f32),

@@ -12,7 +12,7 @@ use crate::persistence::float16::Small;
 use crate::persistence::persisted_state::Remembered;
 use crate::settings::{HostPace, PaceMode, PaceSettings};
 use crate::signals::failure_accumulator::Sum;
-use crate::signals::response::{Admit, Answer, Cause, Done, Heard, Level};
+use crate::signals::response::{Admit, Response, Cause, Done, Signal, Level};
 use fetchwise_types::time::Timestamp;
 
 /// What several hosts have in common may be asked as fast as they may be together.
@@ -57,7 +57,7 @@ impl Round<'_> {
             return Admit::Wait(Timestamp::from_millis(wait));
         }
         if is_full {
-            return Admit::Full;
+            return Admit::AtCapacity;
         }
         Admit::Go(self.book(cost, flags))
     }
@@ -102,7 +102,7 @@ impl Round<'_> {
     pub(crate) fn done(
         &mut self,
         permit: &Permit,
-        answer: &Answer,
+        answer: &Response,
         let_through: u16,
     ) -> (Done, Option<(Level, Cause)>) {
         let sent = permit.sent(self.now);
@@ -118,7 +118,7 @@ impl Round<'_> {
         }
         let told = answer
             .policy
-            .filter(|_| answer.heard != Heard::NotAsked)
+            .filter(|_| answer.heard != Signal::NotAsked)
             .is_some_and(|policy| self.live(Level::Host).is_some_and(|mut live| live.told(&policy)));
         let kept = told.then_some((Level::Host, Cause::Told));
         if is_known {
@@ -134,7 +134,7 @@ impl Round<'_> {
                 (Done::Doubt { hold_until: Timestamp::from_millis(hold_until), doubt }, kept)
             }
             Sum::Event(found) => self.charge(found),
-            Sum::Nothing if matches!(answer.heard, Heard::Content | Heard::Nothing) => {
+            Sum::Nothing if matches!(answer.heard, Signal::Content | Signal::Nothing) => {
                 let grown = self.good(permit, answer);
                 (Done::Nothing, kept.or(grown))
             }
@@ -150,7 +150,7 @@ impl Round<'_> {
     }
 
     /// The answer to a trial, where it is one: what it ends with, unless the answer has to be looked at like any other, too.
-    fn trials(&mut self, permit: &Permit, answer: &Answer, delivers: bool) -> Option<(Done, Option<(Level, Cause)>)> {
+    fn trials(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Option<(Done, Option<(Level, Cause)>)> {
         let asked_to_wait = answer.retry_after.is_some_and(|span| !span.is_zero());
         let mut ended = None;
         let mut doubted = None;
@@ -158,11 +158,11 @@ impl Round<'_> {
             let Some(mut live) = self.live(level) else { continue };
             let in_doubt = live.hot.trouble.as_ref().is_some_and(|trouble| trouble.doubt.is_some());
             match answer.heard {
-                Heard::NotAsked => ended = Some((Done::Nothing, None)),
-                Heard::Content | Heard::Nothing if in_doubt => live.acquit(answer.fetcher.0),
-                Heard::Content | Heard::Nothing => live.trial_good(),
+                Signal::NotAsked => ended = Some((Done::Nothing, None)),
+                Signal::Content | Signal::Nothing if in_doubt => live.acquit(answer.fetcher.0),
+                Signal::Content | Signal::Nothing => live.trial_good(),
                 _ if in_doubt => doubted = Some(level),
-                Heard::ServerError if live.cold.cause() != Cause::Errors => ended = Some((Done::Nothing, None)),
+                Signal::ServerError if live.cold.cause() != Cause::Errors => ended = Some((Done::Nothing, None)),
                 _ => {
                     let hold_until = Timestamp::from_millis(live.trial_blocked(answer.retry_after));
                     ended = Some((Done::Event { hold_until, level }, Some((level, live.cold.cause()))));
@@ -170,7 +170,7 @@ impl Round<'_> {
             }
         }
         // A level above that is still closed explains the wall; the doubt stays open.
-        if ended.is_some() || asked_to_wait || answer.heard != Heard::Wall {
+        if ended.is_some() || asked_to_wait || answer.heard != Signal::Wall {
             return ended;
         }
         Some(match self.live(doubted?)?.walled_again(delivers) {
@@ -209,7 +209,7 @@ impl Round<'_> {
     }
 
     /// An answer as it should be, told to all levels.
-    fn good(&mut self, permit: &Permit, answer: &Answer) -> Option<(Level, Cause)> {
+    fn good(&mut self, permit: &Permit, answer: &Response) -> Option<(Level, Cause)> {
         let mut kept = None;
         for &(level, _) in self.levels() {
             let Some(mut live) = self.live(level) else { continue };
@@ -218,11 +218,11 @@ impl Round<'_> {
                 _ => (live.counts(), live.hot.in_flight.saturating_add(1)),
             };
             live.clean(&counts, in_flight);
-            if answer.heard == Heard::Content {
+            if answer.heard == Signal::Content {
                 let now = live.now;
                 live.hot.deliver(answer.fetcher.0, now);
             }
-            if level == Level::Host && answer.heard == Heard::Content {
+            if level == Level::Host && answer.heard == Signal::Content {
                 if let Some(latency) = answer.latency.filter(|_| !live.rules.is_fixed) {
                     live.latency(permit, latency.as_secs_f64());
                 }
@@ -286,14 +286,14 @@ impl Round<'_> {
             }
         }
         let (rules, given) = (self.rules(Level::Host), self.given());
-        let par_max = given.parallel.unwrap_or(self.settings.parallel_max);
-        let start = self.settings.start;
+        let max_par = given.parallel.unwrap_or(self.settings.max_parallel);
+        let start = self.settings.initial_rate;
         let rate = |cold: &Remembered| match (given.rate, rules.is_fixed) {
             (Some(rate), _) => rate,
             (None, true) => start,
-            (None, false) => host_start(cold, start, site_rate, rules.rate_max),
+            (None, false) => host_start(cold, start, site_rate, rules.max_rate),
         };
-        self.host.wake(par_max, rate, now);
+        self.host.wake(max_par, rate, now);
     }
 
     fn given(&self) -> HostPace {
@@ -305,9 +305,9 @@ impl Round<'_> {
 
     fn rules(&self, level: Level) -> Rules {
         let is_fixed = self.settings.mode == PaceMode::Fixed || (level == Level::Host && self.given().rate.is_some());
-        let rate_max = if level == Level::Host { self.settings.rate_max } else { SHARED_RATE_MAX };
-        let PaceSettings { retry_after_max_s, crawl_delay_max_s, .. } = *self.settings;
-        Rules { level, is_fixed, rate_max, retry_after_max_s, crawl_delay_max_s }
+        let max_rate = if level == Level::Host { self.settings.max_rate } else { SHARED_RATE_MAX };
+        let PaceSettings { max_retry_after_s, max_crawl_delay_s, .. } = *self.settings;
+        Rules { level, is_fixed, max_rate, max_retry_after_s, max_crawl_delay_s }
     }
 
     /// A number in [0, 1) that is the same whenever the same came before.
@@ -359,7 +359,7 @@ fn shared_start(cold: &Remembered) -> f64 {
     RESUMED * ceiling
 }
 
-fn host_start(cold: &Remembered, start: f64, site_rate: Option<f64>, rate_max: f64) -> f64 {
+fn host_start(cold: &Remembered, start: f64, site_rate: Option<f64>, max_rate: f64) -> f64 {
     let ceiling = cold.cap.iter().filter_map(|cap| cap.some()).fold(f64::INFINITY, f64::min);
     let rate = match (ceiling.is_finite(), cold.rate.some(), site_rate) {
         (true, ..) => RESUMED * ceiling,
@@ -367,7 +367,7 @@ fn host_start(cold: &Remembered, start: f64, site_rate: Option<f64>, rate_max: f
         (false, None, Some(site)) => (site / 2.0).min(start),
         (false, None, None) => start,
     };
-    rate.clamp(crate::limiter::rate_gate::RATE_MIN, rate_max)
+    rate.clamp(crate::limiter::rate_gate::RATE_MIN, max_rate)
 }
 
 /// The finaliser of a good 64-bit hash: neighbouring numbers come out unrelated.

@@ -121,13 +121,13 @@ impl Live<'_> {
     fn usable(&self) -> f64 {
         match f64::from(self.hot.fast).exp() {
             latency if latency.is_nan() => f64::INFINITY,
-            latency => 2.0 * f64::from(self.hot.par_max) / latency,
+            latency => 2.0 * f64::from(self.hot.max_par) / latency,
         }
     }
 
     /// The number of those at once, not the rate, was what held the request back.
     fn is_crowded(&self, permit: &Permit) -> bool {
-        let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.par_max) } else { self.hot.par_max };
+        let most = if self.cold.par_cap > 0 { self.cold.par_cap.min(self.hot.max_par) } else { self.hot.max_par };
         permit.in_flight >= most
     }
 
@@ -158,7 +158,7 @@ impl Live<'_> {
             self.cold.lo = self.cold.lo.max(Small::new(cap));
         }
         if due && permit.has(self.paced()) && self.cold.given() != Some(window) && self.is_calm() {
-            let tried = self.next_cap(window).min(self.rules.rate_max);
+            let tried = self.next_cap(window).min(self.rules.max_rate);
             let trouble = self.hot.trouble();
             trouble.look = Some(Look { window: Some(window), tried, before: cap, since: now });
             trouble.top_since = 0;

@@ -86,16 +86,16 @@ impl HostEntry {
     }
 
     /// Makes sure that there is what is kept while it is asked; `rate` is where it starts if it was not asked lately.
-    pub(crate) fn wake(&mut self, par_max: u8, rate: impl FnOnce(&Remembered) -> f64, now: i64) {
+    pub(crate) fn wake(&mut self, max_par: u8, rate: impl FnOnce(&Remembered) -> f64, now: i64) {
         match self {
             Self::Warm(host) if !host.kept.hot.is_idle(now) => {}
             Self::Warm(host) => {
                 let Warm { cold, hot } = &mut host.kept;
-                *hot = Hot::new(cold, par_max, rate(cold), now);
+                *hot = Hot::new(cold, max_par, rate(cold), now);
             }
             Self::Cold(host) => {
                 let cold = host.kept;
-                let hot = Hot::new(&cold, par_max, rate(&cold), now);
+                let hot = Hot::new(&cold, max_par, rate(&cold), now);
                 let who = std::mem::take(&mut host.who);
                 *self = Self::Warm(Box::new(Host { who, kept: Warm { cold, hot } }));
             }

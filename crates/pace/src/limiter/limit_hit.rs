@@ -124,7 +124,7 @@ impl Live<'_> {
     /// The hold that the host asked for, with a second for clocks that differ.
     fn asked(&self, retry_after: Option<Duration>) -> Option<f64> {
         let asked = retry_after.map(|span| span.as_secs_f64()).filter(|seconds| *seconds > 0.0);
-        asked.map(|seconds| (seconds + 1.0).min(self.rules.retry_after_max_s.max(1.0)))
+        asked.map(|seconds| (seconds + 1.0).min(self.rules.max_retry_after_s.max(1.0)))
     }
 
     /// Finds the window that is to blame and lowers its ceiling.
@@ -283,7 +283,7 @@ impl Live<'_> {
             }
             None => {
                 self.cold.set_why(None, found.cause);
-                self.set_rate(0.7 * self.rate().min(self.rules.rate_max));
+                self.set_rate(0.7 * self.rate().min(self.rules.max_rate));
             }
         }
     }

@@ -22,9 +22,9 @@ pub(crate) struct Rules {
     pub(crate) level: Level,
     /// The rate is given: nothing is learned but holds.
     pub(crate) is_fixed: bool,
-    pub(crate) rate_max: f64,
-    pub(crate) retry_after_max_s: f64,
-    pub(crate) crawl_delay_max_s: f64,
+    pub(crate) max_rate: f64,
+    pub(crate) max_retry_after_s: f64,
+    pub(crate) max_crawl_delay_s: f64,
 }
 
 /// Whether a request may go out.
@@ -48,9 +48,9 @@ pub(crate) struct Live<'l> {
 }
 
 impl Live<'_> {
-    /// The least of the rates that the windows allow, and the window that it is of; `rate_max` when none is capped lower.
+    /// The least of the rates that the windows allow, and the window that it is of; `max_rate` when none is capped lower.
     pub(crate) fn ceiling(&self) -> (f64, Option<usize>) {
-        let mut least = (self.rules.rate_max, None);
+        let mut least = (self.rules.max_rate, None);
         for (window, cap) in self.cold.cap.iter().enumerate() {
             if let Some(cap) = cap.some()
                 && cap < least.0
@@ -84,8 +84,8 @@ impl Live<'_> {
             return 1;
         }
         let cap = match self.cold.par_cap {
-            0 => self.hot.par_max,
-            cap => self.hot.par_max.min(cap),
+            0 => self.hot.max_par,
+            cap => self.hot.max_par.min(cap),
         };
         if self.rules.is_fixed || self.rules.level != Level::Host {
             return cap;
@@ -194,7 +194,7 @@ impl Live<'_> {
 
     /// The least gap between requests that is kept, in seconds.
     pub(crate) fn floor_s(&self) -> Option<f64> {
-        self.cold.kept_wish().map(|wish| wish.min(self.rules.crawl_delay_max_s))
+        self.cold.kept_wish().map(|wish| wish.min(self.rules.max_crawl_delay_s))
     }
 
     /// Whether a request sent then went out before the last event: its answer belongs to what is known already.

@@ -26,16 +26,16 @@ impl Kept {
     pub(crate) fn live(
         &mut self,
         rules: Rules,
-        par_max: u8,
+        max_par: u8,
         rate: impl FnOnce(&Remembered) -> f64,
         now: i64,
     ) -> Live<'_> {
         let Self { cold, hot } = self;
         if hot.as_ref().is_none_or(|hot| hot.is_idle(now)) {
             let rate = rate(cold);
-            *hot = Some(Box::new(Hot::new(cold, par_max, rate, now)));
+            *hot = Some(Box::new(Hot::new(cold, max_par, rate, now)));
         }
-        let hot = hot.get_or_insert_with(|| Box::new(Hot::new(cold, par_max, rules.rate_max, now)));
+        let hot = hot.get_or_insert_with(|| Box::new(Hot::new(cold, max_par, rules.max_rate, now)));
         let now = now.max(hot.at);
         Live { cold, hot, rules, now }
     }

@@ -13,7 +13,7 @@ pub struct State(pub [u8; 64]);
 
 /// What is to be kept of whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note<'n> {
+pub struct PaceRecord<'n> {
     /// Whether `name` is a host, a site or an address.
     pub level: Level,
     /// Who.
@@ -27,14 +27,14 @@ pub struct Note<'n> {
 }
 
 /// A keeper that somebody else holds on to as well.
-impl<K: Keep + ?Sized> Keep for std::sync::Arc<K> {
-    fn keep(&self, note: &Note<'_>) {
+impl<K: PaceStore + ?Sized> PaceStore for std::sync::Arc<K> {
+    fn keep(&self, note: &PaceRecord<'_>) {
         K::keep(self, note);
     }
 }
 
 /// Keeps what is learned. The journal is one; it is called with no lock held that a request could wait for.
-pub trait Keep: Send + Sync {
+pub trait PaceStore: Send + Sync {
     /// Keeps this, if it can.
-    fn keep(&self, note: &Note<'_>);
+    fn keep(&self, note: &PaceRecord<'_>);
 }

@@ -50,7 +50,7 @@ impl Live<'_> {
         }
         self.cold.wish = wish;
         if self.cold.event == 0 && self.cold.rate.is_none() && self.hot.answered_never() {
-            self.set_rate(1.0 / gap_s.min(self.rules.crawl_delay_max_s));
+            self.set_rate(1.0 / gap_s.min(self.rules.max_crawl_delay_s));
         }
         is_new
     }

@@ -7,7 +7,7 @@ use crate::limiter::limit_hit::Found;
 use crate::limiter::permit::Permit;
 use crate::limiter::rate_gate::Live;
 use crate::persistence::float16::Small;
-use crate::signals::response::{Answer, Cause, Heard, Verdict};
+use crate::signals::response::{Response, Cause, Signal, DoubtVerdict};
 
 /// What a sum loses with each answer, beside one and a half times the usual share.
 const SLACK: f64 = 0.03;
@@ -42,7 +42,7 @@ pub(crate) enum Sum {
 
 impl Live<'_> {
     /// An answer that is no trial's.
-    pub(crate) fn hear(&mut self, permit: &Permit, answer: &Answer, delivers: bool) -> Sum {
+    pub(crate) fn hear(&mut self, permit: &Permit, answer: &Response, delivers: bool) -> Sum {
         let found = |cause| Found {
             cause,
             counts: permit.counts,
@@ -51,25 +51,25 @@ impl Live<'_> {
         };
         let has_time = answer.retry_after.is_some_and(|span| !span.is_zero());
         match answer.heard {
-            Heard::Content | Heard::Nothing => {
+            Signal::Content | Signal::Nothing => {
                 self.ordinary();
                 Sum::Nothing
             }
-            Heard::NotAsked => Sum::Nothing,
-            Heard::Limited => Sum::Event(found(Cause::Limited)),
-            Heard::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
-            Heard::Wall if has_time => Sum::Event(found(Cause::Wall)),
+            Signal::NotAsked => Sum::Nothing,
+            Signal::Limited => Sum::Event(found(Cause::Limited)),
+            Signal::Unavailable if has_time => Sum::Event(found(Cause::Unavailable)),
+            Signal::Wall if has_time => Sum::Event(found(Cause::Wall)),
             // A fetcher that has shown nothing here lately may be the one that is walled.
-            Heard::Wall if !delivers => Sum::Nothing,
-            Heard::Wall => self.wall(permit, answer.fetcher.0),
-            Heard::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
-            Heard::Unavailable | Heard::Broken | Heard::ServerError => {
-                let weight = if answer.heard == Heard::ServerError { 0.4 } else { 1.0 };
+            Signal::Wall if !delivers => Sum::Nothing,
+            Signal::Wall => self.wall(permit, answer.fetcher.0),
+            Signal::Unavailable if self.look_refused(&permit.counts, permit.in_flight) => Sum::Nothing,
+            Signal::Unavailable | Signal::Broken | Signal::ServerError => {
+                let weight = if answer.heard == Signal::ServerError { 0.4 } else { 1.0 };
                 if self.errors(weight, answer.heard, permit.in_flight) {
-                    let is_503 = answer.heard == Heard::Unavailable;
+                    let is_503 = answer.heard == Signal::Unavailable;
                     return Sum::Event(found(if is_503 { Cause::Unavailable } else { Cause::Errors }));
                 }
-                if answer.heard == Heard::Unavailable {
+                if answer.heard == Signal::Unavailable {
                     self.shed();
                 }
                 Sum::Nothing
@@ -105,7 +105,7 @@ impl Live<'_> {
             return None;
         }
         let doubt = trouble.doubt.take()?;
-        trouble.last_verdict = Some(Verdict::Pace);
+        trouble.last_verdict = Some(DoubtVerdict::Pace);
         Some(Found { cause: Cause::Wall, counts: doubt.counts, in_flight: doubt.in_flight, retry_after: None })
     }
 
@@ -120,7 +120,7 @@ impl Live<'_> {
             }
         }
         (trouble.doubt, trouble.trial, trouble.walls) = (None, Trial::No, 0.0);
-        trouble.last_verdict = Some(Verdict::Page);
+        trouble.last_verdict = Some(DoubtVerdict::Page);
         self.cold.set_trial(false);
         self.cold.add_lone();
     }
@@ -130,16 +130,16 @@ impl Live<'_> {
         if let Some(trouble) = &mut self.hot.trouble
             && trouble.doubt.take().is_some()
         {
-            trouble.last_verdict = Some(Verdict::Pace);
+            trouble.last_verdict = Some(DoubtVerdict::Pace);
         }
     }
 
     /// How the doubt came out; those that are over were the pace's if the last of them was.
-    pub(crate) fn verdict(&self, doubt: u32) -> Verdict {
-        let Some(trouble) = &self.hot.trouble else { return Verdict::Page };
+    pub(crate) fn verdict(&self, doubt: u32) -> DoubtVerdict {
+        let Some(trouble) = &self.hot.trouble else { return DoubtVerdict::Page };
         match (trouble.doubts == doubt, &trouble.doubt) {
-            (true, Some(_)) => Verdict::Pending,
-            _ => trouble.last_verdict.unwrap_or(Verdict::Page),
+            (true, Some(_)) => DoubtVerdict::Pending,
+            _ => trouble.last_verdict.unwrap_or(DoubtVerdict::Page),
         }
     }
 
@@ -167,13 +167,13 @@ impl Live<'_> {
         Sum::Doubt { hold_until, doubt }
     }
 
-    fn errors(&mut self, weight: f64, heard: Heard, in_flight: u8) -> bool {
+    fn errors(&mut self, weight: f64, heard: Signal, in_flight: u8) -> bool {
         // A 503 is what a limit looks like, so however often it comes it never becomes usual.
-        let usual = self.usual(if heard == Heard::Unavailable { 0.0 } else { weight }, 0.0).0;
+        let usual = self.usual(if heard == Signal::Unavailable { 0.0 } else { weight }, 0.0).0;
         let trouble = self.hot.trouble();
         let sum = (f64::from(trouble.errors) + weight - SLACK - 1.5 * usual).max(0.0);
         trouble.errors = sum as f32;
-        if heard == Heard::Unavailable {
+        if heard == Signal::Unavailable {
             trouble.crowd = if trouble.crowd == 0 { in_flight } else { trouble.crowd.min(in_flight) };
         }
         sum > ERRORS

@@ -14,7 +14,7 @@ use crate::limiter::permit::Permit;
 /// What the host said, as far as its pace is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Heard {
+pub enum Signal {
     /// It answered as it should, with a page of any kind.
     Content,
     /// It answered at once that there is nothing: 404, 410, 401 and other statuses of the 400s. Says nothing of latency.
@@ -33,16 +33,16 @@ pub enum Heard {
     NotAsked,
 }
 
-impl Heard {
+impl Signal {
     /// What an outcome means for the host's pace; `status` is the response's, when there was one.
     ///
     /// ```
     /// use fetchwise_types::fetch_result::{Block, Outcome};
-    /// use fetchwise_pace::Heard;
-    /// assert_eq!(Heard::of(&Outcome::Content, Some(200)), Heard::Content);
-    /// assert_eq!(Heard::of(&Outcome::Blocked(Block::refusal()), Some(429)), Heard::Limited);
-    /// assert_eq!(Heard::of(&Outcome::Blocked(Block::refusal()), Some(403)), Heard::Wall);
-    /// assert_eq!(Heard::of(&Outcome::Http(503), None), Heard::Unavailable);
+    /// use fetchwise_pace::Signal;
+    /// assert_eq!(Signal::of(&Outcome::Content, Some(200)), Signal::Content);
+    /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(429)), Signal::Limited);
+    /// assert_eq!(Signal::of(&Outcome::Blocked(Block::refusal()), Some(403)), Signal::Wall);
+    /// assert_eq!(Signal::of(&Outcome::Http(503), None), Signal::Unavailable);
     /// ```
     pub fn of(outcome: &Outcome, status: Option<u16>) -> Self {
         match outcome {
@@ -82,9 +82,9 @@ impl Heard {
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Answer {
+pub struct Response {
     /// What the host said.
-    pub heard: Heard,
+    pub heard: Signal,
     /// Who asked.
     pub fetcher: FetcherId,
     /// How long it asks to be left alone.
@@ -99,9 +99,9 @@ pub struct Answer {
     pub policy: Option<RateLimit>,
 }
 
-impl Answer {
+impl Response {
     /// An answer of which nothing else is known.
-    pub fn new(heard: Heard, fetcher: FetcherId) -> Self {
+    pub fn new(heard: Signal, fetcher: FetcherId) -> Self {
         Self { heard, fetcher, retry_after: None, latency: None, cost: None, renders: false, policy: None }
     }
 }
@@ -115,7 +115,7 @@ pub enum Admit {
     /// Not before then.
     Wait(Timestamp),
     /// As many as may be are under way: when one of them has ended.
-    Full,
+    AtCapacity,
 }
 
 /// What an answer came to.
@@ -143,7 +143,7 @@ pub enum Done {
 
 /// How a doubt came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum DoubtVerdict {
     /// It is not known yet.
     Pending,
     /// The wall is the page's: another fetcher may try it.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use fetchwise::decision::{Decision, Rule, Source, Take};
+use fetchwise::decision::{Decision, Rule, Source, Selection};
 use fetchwise::rfc3339;
 use fetchwise::router::{Mode, Routed};
 use fetchwise::selector::Selector;
@@ -49,7 +49,7 @@ impl<'a> DecisionJson<'a> {
     ) -> Self {
         let shadow = routed.shadow.map(|id| selector.fetcher_name(id));
         let base = match routed.decision {
-            Decision::Take(take) => Self::of_take(url, selector, mode, &take),
+            Decision::Selected(take) => Self::of_take(url, selector, mode, &take),
             Decision::Paused { until, .. } => {
                 let (label, rule) = (Source::Paused.name(), Rule::Paused.name());
                 Self { paused_until: Some(rfc3339::format(until)), ..Self::without_fetcher(url, mode, label, rule) }
@@ -66,7 +66,7 @@ impl<'a> DecisionJson<'a> {
     }
 
     /// A decision for a fetcher, of which no more is known than what was taken.
-    pub fn of_take(url: &'a str, selector: &'a Selector, mode: Mode, take: &Take) -> Self {
+    pub fn of_take(url: &'a str, selector: &'a Selector, mode: Mode, take: &Selection) -> Self {
         Self {
             fetcher: Some(selector.fetcher_name(take.fetcher)),
             confidence: Some(take.confidence),

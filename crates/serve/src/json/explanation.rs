@@ -46,7 +46,7 @@ impl<'a> ExplanationJson<'a> {
     pub fn new(decision: DecisionJson<'a>, asked: Asked<'a>, is_available: impl Fn(&str) -> bool) -> Self {
         let Asked { selector, routed, explanation, pace, own } = asked;
         let bounds = Bounds::of(selector);
-        let chosen = routed.decision.taken().map(|take| selector.fetcher_name(take.fetcher));
+        let chosen = routed.decision.selected().map(|take| selector.fetcher_name(take.fetcher));
         let heuristics = explanation.heuristics.iter();
         let candidates = explanation.candidates.iter();
         let steps = explanation.steps.iter().enumerate();
@@ -197,7 +197,7 @@ struct Bounds {
 
 impl Bounds {
     fn of(selector: &Selector) -> Self {
-        Self { cost_most: COST_MOST * selector.settings().value }
+        Self { cost_most: COST_MOST * selector.settings().page_value }
     }
 
     fn cost(self, cost: f64) -> f64 {
@@ -212,7 +212,7 @@ impl Bounds {
 fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<CounterfactualJson<'_>> {
     Some(match of {
         Counterfactual::WithoutDomain { decision, candidate } => CounterfactualJson::WithoutDomainEvidence {
-            decision: decision.taken().map_or("none", |take| take.source.name()),
+            decision: decision.selected().map_or("none", |take| take.source.name()),
             fetcher: candidate.as_ref().map(|c| c.fetcher.as_str()),
             p: candidate.as_ref().map(|c| c.success),
             index: candidate.as_ref().map(|c| bounds.index(c.index)),
@@ -236,7 +236,7 @@ fn counterfactual_json(of: &Counterfactual, bounds: Bounds) -> Option<Counterfac
 /// The rule of a decision, in words.
 pub fn rule_text(routed: &Routed) -> &'static str {
     match routed.decision {
-        Decision::Take(take) => take.rule.describe(),
+        Decision::Selected(take) => take.rule.describe(),
         Decision::Paused { .. } => Rule::Paused.describe(),
         Decision::GiveUp => "no candidate is worth its cost",
         Decision::NoFetcherGetsPast => "no candidate is worth even a first attempt behind this host's vendor",

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use fetchwise::journal::TombstoneTarget;
-use fetchwise::journal::maintenance::Forgot;
+use fetchwise::journal::maintenance::ForgetReport;
 use fetchwise::rfc3339;
 use fetchwise::selector::LinkAtRisk;
 use fetchwise::time::Timestamp;
@@ -62,12 +62,12 @@ pub struct ForgotJson<'a> {
 
 impl<'a> ForgotJson<'a> {
     /// What came of forgetting `target`; `fleet_told` where the other nodes of a fleet were told.
-    pub fn new(target: &'a TombstoneTarget, forgot: &Forgot, fleet_told: bool) -> Self {
+    pub fn new(target: &'a TombstoneTarget, forgot: &ForgetReport, fleet_told: bool) -> Self {
         let (domain, link) = match target {
             TombstoneTarget::Domain(domain) => (Some(domain.as_str()), None),
             TombstoneTarget::Link(link) => (None, Some(link.as_str())),
         };
-        let Forgot { attempts, states, in_snapshot, .. } = *forgot;
+        let ForgetReport { attempts, states, in_snapshot, .. } = *forgot;
         let (foreign_attempts, foreign_folded_nodes) = (None, None);
         Self { domain, link, attempts, states, in_snapshot, fleet_told, foreign_attempts, foreign_folded_nodes }
     }

@@ -1,5 +1,5 @@
 //! What a response is: blocked, an application's shell, empty, or content.
-#![allow(missing_docs, reason = "the fields are those that docs/command-line.md describes")]
+#![allow(missing_docs, reason = "the fields are those that docs/reference/command-line.md describes")]
 
 use std::path::PathBuf;
 

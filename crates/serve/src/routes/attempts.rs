@@ -97,7 +97,7 @@ fn take(state: &State, body: &Bytes) -> Result<TakenJson, Problem> {
     }
     // A link's last attempt is how it ended: a block that another fetcher got past is none of the host's.
     for attempt in last.values() {
-        let _ = state.selector.ended_elsewhere(attempt, now);
+        let _ = state.selector.observe_remote_attempt(attempt, now);
     }
     Ok(taken)
 }

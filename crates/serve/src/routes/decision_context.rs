@@ -16,7 +16,7 @@ use fetchwise::heuristic::Heuristic;
 use fetchwise::heuristic::url::identity;
 use fetchwise::registry::{FetcherId, FetcherSet};
 use fetchwise::router::{RouteError, Routed};
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
 
@@ -110,8 +110,8 @@ impl Known {
     }
 
     /// What a decision about `url` depends on.
-    pub(crate) fn situation<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> Situation<'k> {
-        Situation { excluded: self.tried.union(self.lacking), ..self.with_all(id, url, state) }
+    pub(crate) fn situation<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> SelectContext<'k> {
+        SelectContext { excluded: self.tried.union(self.lacking), ..self.with_all(id, url, state) }
     }
 
     /// Decides about `url`, which its caller calls `id`.
@@ -124,7 +124,7 @@ impl Known {
         let mut unavailable = None;
         if !self.lacking.is_empty() {
             let all = selector.route(url, &self.with_all(id, url, state), None)?;
-            unavailable = all.decision.taken().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
+            unavailable = all.decision.selected().map(|take| take.fetcher).filter(|id| self.lacking.contains(*id));
         }
         Ok(Decided { routed, unavailable })
     }
@@ -144,16 +144,16 @@ impl Known {
         self.lacking
     }
 
-    fn with_all<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> Situation<'k> {
+    fn with_all<'k>(&'k self, id: Option<&str>, url: &Url, state: &State) -> SelectContext<'k> {
         let link = state.selector.link_state(id.unwrap_or_else(|| identity(url)));
-        Situation {
+        SelectContext {
             link,
             hint: self.hint.or(link.hint),
             wanted: self.wanted,
             excluded: self.tried,
             attempts: u32::try_from(self.tried.len()).unwrap_or(u32::MAX),
             heuristics: &self.heuristics,
-            ..Situation::first(self.now)
+            ..SelectContext::first_attempt(self.now)
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::routes::decision_context::wrong;
 use crate::state::State;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::Forgot;
+use fetchwise::journal::maintenance::ForgetReport;
 use fetchwise::journal::{JournalError, Tombstone, TombstoneTarget};
 use fetchwise::time::Timestamp;
 
@@ -69,7 +69,7 @@ async fn tell_fleet(state: &State, target: &TombstoneTarget, until: Timestamp) -
 }
 
 /// Looks what there is, buries it, and forgets it in memory. Gives back up to where the log has to be counted anew.
-fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(Forgot, Option<u64>), JournalError> {
+fn bury(state: &State, target: &TombstoneTarget, at: Timestamp) -> Result<(ForgetReport, Option<u64>), JournalError> {
     let journal = state.journal();
     // What was taken a moment ago counts, too.
     let _ = journal.settled().wait();

@@ -15,7 +15,7 @@ use crate::state::State;
 use fetchwise::attempt::error_kind::ErrorKind;
 use fetchwise::attempt::stored_headers;
 use fetchwise::backoff::retry_after;
-use fetchwise::fetch_result::{Answer, Outcome};
+use fetchwise::fetch_result::{FetchResult, Outcome};
 use fetchwise::response::Page;
 use fetchwise::time::Timestamp;
 use fetchwise::unknown_name::UnknownName;
@@ -54,7 +54,7 @@ pub(super) struct Report {
 /// What a report comes to.
 #[derive(Debug)]
 pub(super) enum Came {
-    Answer(Box<Answer>),
+    Answer(Box<FetchResult>),
     Unavailable(String),
 }
 
@@ -87,7 +87,7 @@ impl Report {
     }
 
     /// An outcome by its name.
-    fn named(mut self, name: &str, now: Timestamp) -> Result<Answer, Problem> {
+    fn named(mut self, name: &str, now: Timestamp) -> Result<FetchResult, Problem> {
         let outcome = match name {
             "content" => Outcome::Content,
             name => match ErrorKind::from_name(name) {
@@ -100,7 +100,7 @@ impl Report {
                 }
             },
         };
-        let mut answer = Answer::from(outcome);
+        let mut answer = FetchResult::from(outcome);
         answer.status = self.status()?;
         let headers = self.given().headers()?;
         answer.headers = stored_headers(&headers);
@@ -108,7 +108,7 @@ impl Report {
     }
 
     /// A response, read by the detector.
-    fn judged(mut self, state: &State, url: &Url, now: Timestamp) -> Result<Answer, Problem> {
+    fn judged(mut self, state: &State, url: &Url, now: Timestamp) -> Result<FetchResult, Problem> {
         let Some(status) = self.status()? else { return Err(wrong("a response needs a `status`")) };
         let mut given = self.given();
         let (headers, body) = (given.headers()?, given.bytes()?);
@@ -122,7 +122,7 @@ impl Report {
         self.rest(answer, now)
     }
 
-    fn rest(self, mut answer: Answer, now: Timestamp) -> Result<Answer, Problem> {
+    fn rest(self, mut answer: FetchResult, now: Timestamp) -> Result<FetchResult, Problem> {
         if let Some(value) = &self.retry_after {
             answer.retry_after = asked(value, now)?;
         }

@@ -7,7 +7,7 @@ use crate::json::DecisionJson;
 use fetchwise::attempt::ErrorType;
 use fetchwise::rfc3339;
 use fetchwise::selector::Selector;
-use fetchwise::visit::{End, Ended, Whom};
+use fetchwise::visit::{End, VisitOutcome, WaitScope};
 
 /// A visit with the step that it is at.
 #[derive(Debug, Serialize)]
@@ -75,13 +75,13 @@ impl<'a> Shown<'a> {
 
 fn ended<'a>(end: &'a End, selector: &'a Selector) -> StepJson<'a> {
     let (name, error_type) = match &end.how {
-        Ended::Delivered => ("delivered", None),
-        Ended::Failed(ErrorType::Known(kind)) => ("failed", Some(kind.name())),
-        Ended::Failed(other) => ("failed", Some(other.name())),
-        Ended::Paused { whom: Whom::Pace, .. } => ("paused", Some("paced")),
-        Ended::Paused { .. } => ("paused", Some("paused")),
-        Ended::NoRoute(_) => ("failed", Some("no_route")),
-        Ended::NoFetcherGetsPast { .. } => ("failed", Some("no_fetcher_gets_past")),
+        VisitOutcome::Delivered => ("delivered", None),
+        VisitOutcome::Failed(ErrorType::Known(kind)) => ("failed", Some(kind.name())),
+        VisitOutcome::Failed(other) => ("failed", Some(other.name())),
+        VisitOutcome::Paused { whom: WaitScope::Pace, .. } => ("paused", Some("paced")),
+        VisitOutcome::Paused { .. } => ("paused", Some("paused")),
+        VisitOutcome::NoRoute(_) => ("failed", Some("no_route")),
+        VisitOutcome::NoFetcherGetsPast { .. } => ("failed", Some("no_fetcher_gets_past")),
         _ => ("failed", Some("no_fetcher")),
     };
     StepJson::End {

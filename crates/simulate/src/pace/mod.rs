@@ -131,8 +131,8 @@ fn player(name: &str, world: &PaceWorld, hosts: usize, fetcher: FetcherId) -> Bo
     let way = match name {
         "pace" | "pace20" => {
             let default = PaceSettings::default();
-            let rate_max = if name == "pace" { f64::INFINITY } else { default.rate_max };
-            let settings = PaceSettings { rate_max, parallel_max: world.parallel, ..default };
+            let max_rate = if name == "pace" { f64::INFINITY } else { default.max_rate };
+            let settings = PaceSettings { max_rate, max_parallel: world.parallel, ..default };
             return Box::new(Learned::new(settings, hosts, fetcher));
         }
         "cubic" => Way::Cubic,

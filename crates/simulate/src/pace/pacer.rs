@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fetchwise::pace::{Admit, Answer, Cost, Done, Heard, Level, Pace, PaceSettings, Permit, Scope, Verdict};
+use fetchwise::pace::{Admit, Response, Cost, Done, Signal, Level, Pace, PaceSettings, Permit, Scope, DoubtVerdict};
 use fetchwise::registry::FetcherId;
 use fetchwise::time::Timestamp;
 
@@ -87,39 +87,39 @@ impl Player for Learned {
         match self.pace.admit(self.scope(host), Cost::Plain, time(now)) {
             Admit::Go(permit) => Turn::Go(Token(Some(permit))),
             Admit::Wait(until) => Turn::Wait(until.as_millis() - BEGIN_MS),
-            Admit::Full => Turn::Full,
+            Admit::AtCapacity => Turn::Full,
         }
     }
 
     fn done(&mut self, host: usize, token: Token, reply: &Reply, _tries: u32, now: i64) -> Then {
         let heard = match reply.status {
-            Status::Ok => Heard::Content,
-            Status::Limited => Heard::Limited,
-            Status::Unavailable => Heard::Unavailable,
-            Status::Wall | Status::Forbidden => Heard::Wall,
-            Status::Error => Heard::ServerError,
-            Status::Timeout => Heard::Broken,
+            Status::Ok => Signal::Content,
+            Status::Limited => Signal::Limited,
+            Status::Unavailable => Signal::Unavailable,
+            Status::Wall | Status::Forbidden => Signal::Wall,
+            Status::Error => Signal::ServerError,
+            Status::Timeout => Signal::Broken,
         };
-        let answer = Answer {
+        let answer = Response {
             retry_after: reply.retry_after_s.map(Duration::from_secs_f64),
             latency: Some(Duration::from_millis(reply.latency_ms.unsigned_abs())),
-            ..Answer::new(heard, self.fetcher)
+            ..Response::new(heard, self.fetcher)
         };
         let Some(permit) = token.0 else { return Then::Again };
         let done = self.pace.done(permit, &answer, time(now));
         match (done, heard) {
             (Done::Doubt { doubt, .. }, _) => Then::Doubted(doubt),
             // A wall that no event and no hold explains is the page's: another fetcher would try it now.
-            (Done::Nothing, Heard::Wall) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
+            (Done::Nothing, Signal::Wall) if self.pace.hold(self.scope(host), time(now)).is_none() => Then::GivenUp,
             _ => Then::Again,
         }
     }
 
     fn verdict(&mut self, host: usize, doubt: u32, now: i64) -> Option<Then> {
         match self.pace.verdict(&self.names[host], doubt, time(now)) {
-            Verdict::Pending => None,
-            Verdict::Page => Some(Then::GivenUp),
-            Verdict::Pace => Some(Then::Again),
+            DoubtVerdict::Pending => None,
+            DoubtVerdict::Page => Some(Then::GivenUp),
+            DoubtVerdict::Pace => Some(Then::Again),
         }
     }
 

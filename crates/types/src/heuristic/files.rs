@@ -16,7 +16,7 @@ use super::url::{ContentKind, Suffix};
 /// assert_eq!(suffixes.kind_of(".xml"), ContentKind::Page);
 /// assert_eq!(suffixes.kind_of(".pdf"), ContentKind::File);
 /// assert!(FileSuffixes::default().file("no suffix").is_err());
-/// # Ok::<(), fetchwise_types::heuristic::files::NoSuffix>(())
+/// # Ok::<(), fetchwise_types::heuristic::files::InvalidSuffix>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct FileSuffixes {
@@ -27,7 +27,7 @@ pub struct FileSuffixes {
 /// A text that is no suffix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no suffix: expected at most ten letters and digits after a dot, as in .pdf")]
-pub struct NoSuffix {
+pub struct InvalidSuffix {
     text: String,
 }
 
@@ -35,16 +35,16 @@ impl FileSuffixes {
     /// The same, and `suffix` (with or without its dot) means a file.
     ///
     /// # Errors
-    /// [`NoSuffix`] when it is none.
-    pub fn file(self, suffix: &str) -> Result<Self, NoSuffix> {
+    /// [`InvalidSuffix`] when it is none.
+    pub fn file(self, suffix: &str) -> Result<Self, InvalidSuffix> {
         self.with(suffix, ContentKind::File)
     }
 
     /// The same, and `suffix` (with or without its dot) means a page.
     ///
     /// # Errors
-    /// [`NoSuffix`] when it is none.
-    pub fn page(self, suffix: &str) -> Result<Self, NoSuffix> {
+    /// [`InvalidSuffix`] when it is none.
+    pub fn page(self, suffix: &str) -> Result<Self, InvalidSuffix> {
         self.with(suffix, ContentKind::Page)
     }
 
@@ -53,7 +53,7 @@ impl FileSuffixes {
         self.kind(read(suffix).ok())
     }
 
-    fn with(mut self, suffix: &str, kind: ContentKind) -> Result<Self, NoSuffix> {
+    fn with(mut self, suffix: &str, kind: ContentKind) -> Result<Self, InvalidSuffix> {
         let suffix = read(suffix)?;
         self.changed.retain(|(other, _)| *other != suffix);
         self.changed.push((suffix, kind));
@@ -71,11 +71,11 @@ impl FileSuffixes {
     }
 }
 
-fn read(text: &str) -> Result<Suffix, NoSuffix> {
+fn read(text: &str) -> Result<Suffix, InvalidSuffix> {
     let name = format!("x.{}", text.strip_prefix('.').unwrap_or(text));
     match Suffix::of_segment(&name) {
         // A dot in the middle would leave only what follows it.
         Some(suffix) if suffix.as_str().len() + 1 == name.len() => Ok(suffix),
-        _ => Err(NoSuffix { text: text.to_owned() }),
+        _ => Err(InvalidSuffix { text: text.to_owned() }),
     }
 }

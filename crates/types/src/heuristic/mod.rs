@@ -45,10 +45,10 @@ impl Heuristic {
     /// What a caller knows of a URL, such as `(video_platform, vimeo)`: a type of its own, and a value.
     ///
     /// # Errors
-    /// [`NotYours`] when the type or value is empty or too long, and for types that fetchwise finds out itself: two words about one
+    /// [`ReservedHeuristic`] when the type or value is empty or too long, and for types that fetchwise finds out itself: two words about one
     /// thing would contradict each other.
-    pub fn of_caller(kind: &str, value: &str) -> Result<Self, NotYours> {
-        let wrong = |why| Err(NotYours { kind: url::shorten(kind), why });
+    pub fn of_caller(kind: &str, value: &str) -> Result<Self, ReservedHeuristic> {
+        let wrong = |why| Err(ReservedHeuristic { kind: url::shorten(kind), why });
         match () {
             () if kind.is_empty() || value.is_empty() => wrong("type and value cannot be empty"),
             () if kind.len() > KIND_MAX_BYTES || value.len() > VALUE_MAX_BYTES => wrong("it is too long"),
@@ -81,7 +81,7 @@ const VALUE_MAX_BYTES: usize = 256;
 /// A heuristic that a caller cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the heuristic {kind:?} cannot be given: {why}")]
-pub struct NotYours {
+pub struct ReservedHeuristic {
     kind: String,
     why: &'static str,
 }

@@ -20,7 +20,7 @@ use crate::terminal::output::{CHOSEN, ERROR, Out, note, plain, styled};
 /// detection rules. Exit code 2 when anything is wrong. Nothing is fetched, and no data directory is opened.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__DISK_MAX=2GiB fetchwise config check --json"
+    after_help = "Examples:\n  fetchwise config check fetchwise.toml\n  FETCHWISE_LOG__MAX_DISK_BYTES=2GiB fetchwise config check --json"
 )]
 pub(crate) struct CheckArgs {
     /// The config file [default: --config, or $FETCHWISE_CONFIG]

@@ -12,7 +12,7 @@ use fetchwise::evidence::decay::HALF_LIFE_DAYS_DEFAULT;
 use fetchwise::fetch::Limits;
 use fetchwise::fetch::browser::BrowserOptions;
 use fetchwise::fetch::http::DEFAULT_USER_AGENT;
-use fetchwise::journal::maintenance::{COMPACT_AT_DEFAULT, RETAIN_DAYS_DEFAULT};
+use fetchwise::journal::maintenance::{COMPACT_THRESHOLD_DEFAULT, RETAIN_DAYS_DEFAULT};
 use fetchwise::journal::{Durability, SEGMENT_BYTES_DEFAULT};
 use fetchwise::pace::PaceSettings;
 use fetchwise::policy;
@@ -52,13 +52,13 @@ pub(super) fn fallback(key: &str, settings: &Settings) -> Option<Fallback> {
         Some(("network", "allow_private")) => json!(Config::default().network.allow_private),
         Some(("fleet", "url")) => json!([]),
         Some(("fleet", "pool")) => json!("default"),
-        Some(("fleet", "egress")) => json!(""),
+        Some(("fleet", "egress_group")) => json!(""),
         Some(("fleet", "scope")) => json!("all"),
         Some(("fleet", "max_age")) => json!("7days"),
-        Some(("fleet", "facts_max")) => json!(2000),
-        Some(("fleet", "new_keys_max")) => json!(200),
-        Some(("fleet", "images_max")) => json!("8GiB"),
-        Some(("fleet", "roots")) => return words("those of the system"),
+        Some(("fleet", "max_attempts_per_second")) => json!(2000),
+        Some(("fleet", "max_new_keys_per_second")) => json!(200),
+        Some(("fleet", "max_snapshot_bytes")) => json!("8GiB"),
+        Some(("fleet", "tls_ca_file")) => return words("those of the system"),
         Some(("fleet", "plaintext" | "required")) => json!(false),
         Some(("fleet", _)) => return words("none"),
         Some(("browser", "enabled")) => json!(true),
@@ -97,7 +97,7 @@ fn top(key: &str, settings: &Settings) -> Option<Fallback> {
         },
         "router" | "rules" => return words("none"),
         "half_life_days" => json!(HALF_LIFE_DAYS_DEFAULT),
-        "keys_max" => return words("unbounded"),
+        "max_keys" => return words("unbounded"),
         "file_suffixes" | "page_suffixes" => json!([]),
         "built_in_priors" => json!(true),
         "fetcher" => return words("the built-in ones, and those in the log"),
@@ -110,19 +110,19 @@ fn top(key: &str, settings: &Settings) -> Option<Fallback> {
 fn scoring(key: &str) -> Option<Value> {
     let base = Config::default().settings();
     Some(match key {
-        "value" => json!(base.value),
+        "page_value" => json!(base.page_value),
         "blocked_cost" => json!(base.blocked_cost),
-        "phi" => json!(base.phi),
+        "success_discount" => json!(base.success_discount),
         "min_confidence" => json!(base.min_confidence),
         // As they have decayed after a week: see `Config::settings`.
         "min_attempts" => json!((base.min_sample / 0.9).round()),
-        "explore" => json!(base.explore),
-        "explore_rested" => json!(base.explore_rested),
-        "explore_most" => json!(base.explore_most),
+        "explore_rate" => json!(base.explore_rate),
+        "explore_stale_rate" => json!(base.explore_stale_rate),
+        "max_explore_rate" => json!(base.max_explore_rate),
         "last_ditch" => json!(base.last_ditch),
-        "met_weight" => json!(base.met_weight),
-        "tag_weight" => json!(base.tag_weight),
-        "try_all_the_same" => json!(base.try_all_the_same),
+        "plain_outcome_weight" => json!(base.plain_outcome_weight),
+        "host_signal_weight" => json!(base.host_signal_weight),
+        "impassable_try_rate" => json!(base.impassable_try_rate),
         "max_attempts" => json!(base.max_attempts),
         _ => return None,
     })
@@ -147,9 +147,9 @@ fn backoff(key: &str) -> Option<Value> {
     Some(match key {
         "blocked_base" => time(base.blocked_base),
         "failed_base" => time(base.failed_base),
-        "retry_after_max" => time(base.retry_after_max),
-        "host_links" => json!(base.host_links),
-        "host_window" => time(base.host_window),
+        "max_retry_after" => time(base.max_retry_after),
+        "host_block_threshold" => json!(base.host_block_threshold),
+        "host_block_window" => time(base.host_block_window),
         "escalate_after_block" => json!(VisitSettings::default().escalate_after_block),
         _ => return None,
     })
@@ -159,12 +159,12 @@ fn pace(key: &str) -> Option<Value> {
     let base = PaceSettings::default();
     Some(match key {
         "mode" => json!(base.mode.to_string()),
-        "start" => json!(base.start),
-        "rate_max" => json!(base.rate_max),
-        "parallel_max" => json!(base.parallel_max),
+        "initial_rate" => json!(base.initial_rate),
+        "max_rate" => json!(base.max_rate),
+        "max_parallel" => json!(base.max_parallel),
         "crawl_delay" => json!(base.crawl_delay.to_string()),
-        "crawl_delay_max" => time(Duration::from_secs_f64(base.crawl_delay_max_s)),
-        "wait_max" => time(WAIT_MAX),
+        "max_crawl_delay" => time(Duration::from_secs_f64(base.max_crawl_delay_s)),
+        "max_wait" => time(WAIT_MAX),
         "host" => json!({}),
         _ => return None,
     })
@@ -193,8 +193,8 @@ fn log(key: &str) -> Option<Fallback> {
         "interval" => time(interval),
         "segment_bytes" => size(SEGMENT_BYTES_DEFAULT),
         "retain_days" => json!(RETAIN_DAYS_DEFAULT),
-        "compact_at" => json!(COMPACT_AT_DEFAULT),
-        "disk_max" => return words("unbounded"),
+        "compact_threshold" => json!(COMPACT_THRESHOLD_DEFAULT),
+        "max_disk_bytes" => return words("unbounded"),
         _ => return None,
     }))
 }

@@ -29,7 +29,7 @@ mod view;
 /// Sites of every temper (static, a React app, behind a challenge, PDF, flaky, drifting, closed, rate-limited) are served on
 /// loopback and crawled for real, round after round. On a terminal the town is drawn as it is crawled: probes fade, a site is
 /// rebuilt and learned anew, a host is paused and tried again, a pace is found; beside it a crawler that always asks directly and
-/// one that always uses a browser visit a town of their own, and at the end one sees what each of them cost. Elsewhere, and with
+/// one that always uses a browser visit a town of their own, and at the end one sees what each of them cost. Provenance, and with
 /// --plain, it is a table. What is learned is thrown away at the end, unless --data-dir says where to keep it.
 #[derive(Debug, Args)]
 #[command(after_help = "Keys: q ends it, p stops and goes on.\n\n\

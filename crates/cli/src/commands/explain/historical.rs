@@ -10,7 +10,7 @@ use crate::terminal::output::{CHOSEN, DIM, ERROR, HEADING, Out, Table, note, pla
 use fetchwise::attempt::json::AttemptJson;
 use fetchwise::attempt::{Attempt, Hint};
 use fetchwise::decision::{Rule, Source};
-use fetchwise::journal::{self, Loaded, Moment};
+use fetchwise::journal::{self, LoadReport, AsOf};
 use fetchwise::rfc3339;
 use fetchwise::time::Timestamp;
 
@@ -73,7 +73,7 @@ impl Then {
 
     /// The settings with which the decision is made once more.
     pub(crate) fn settings(&self, settings: &Settings) -> Settings {
-        settings.at(Moment::Before(self.seq), self.attempt.attempted_at)
+        settings.at(AsOf::Before(self.seq), self.attempt.attempted_at)
     }
 
     /// What the decision depended on beside evidence.
@@ -165,7 +165,7 @@ impl Then {
 }
 
 /// What evidence of an earlier time came from.
-pub(crate) fn rebuilt_json(loaded: &Loaded, at: Timestamp) -> RebuiltJson {
+pub(crate) fn rebuilt_json(loaded: &LoadReport, at: Timestamp) -> RebuiltJson {
     RebuiltJson {
         at: rfc3339::format(at),
         snapshot_seq: loaded.snapshot.as_ref().map(|started| started.covers_seq),
@@ -175,7 +175,7 @@ pub(crate) fn rebuilt_json(loaded: &Loaded, at: Timestamp) -> RebuiltJson {
 }
 
 /// The same in words.
-pub(crate) fn show_rebuilt(loaded: &Loaded, at: Timestamp, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn show_rebuilt(loaded: &LoadReport, at: Timestamp, out: &mut Out) -> Result<(), Failure> {
     let records = loaded.replayed.entries;
     let from = match &loaded.snapshot {
         Some(started) => {

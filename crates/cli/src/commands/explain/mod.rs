@@ -13,7 +13,7 @@ use crate::setup::decider::{Decider, SituationArgs, read_url, show_error};
 use crate::setup::settings::Settings;
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, DIM, HEADING, Out, Table, plain, styled};
-use fetchwise::journal::Moment;
+use fetchwise::journal::AsOf;
 use fetchwise::selector::Explanation;
 use fetchwise_serve::json::{Asked, ExplanationJson, own_total, rule_text};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ExplainArgs, settings: &Settings, out: &mut Out) -> Res
         return explain(decider, then.url(), &settings, Some(&then), out);
     }
     let text = args.url.as_deref().unwrap_or_default();
-    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.at(Moment::At(at), at));
+    let then = args.at.map(|when| when.resolve(&settings.clock)).map(|at| settings.at(AsOf::At(at), at));
     let settings = then.as_ref().unwrap_or(settings);
     explain(Decider::new(settings, &args.situation)?, text, settings, None, out)
 }
@@ -84,7 +84,7 @@ fn explain(
         Ok(found) => found,
         Err(error) => return show_error(out, text, &error).map(|()| Exit::Failed),
     };
-    let chosen = decided.routed.decision.taken().map(|take| decider.selector.fetcher_name(take.fetcher));
+    let chosen = decided.routed.decision.selected().map(|take| decider.selector.fetcher_name(take.fetcher));
     let domain = explanation.heuristics.iter().find(|heuristic| heuristic.kind == "domain");
     let paces = decider.selector.pace().zip(domain);
     let pace = paces.and_then(|(pace, domain)| pace.explain(&domain.value, now));

@@ -57,7 +57,7 @@ pub(crate) fn counterfactual(of: &Counterfactual, chosen: Option<&str>) -> Optio
     Some(match of {
         Counterfactual::WithoutDomain { decision, candidate } => {
             let name = candidate.as_ref().map_or_else(|| "nobody".to_owned(), |c| plain(&c.fetcher));
-            let details = candidate.as_ref().zip(decision.taken()).map_or_else(String::new, |(c, take)| {
+            let details = candidate.as_ref().zip(decision.selected()).map_or_else(String::new, |(c, take)| {
                 format!(" ({}, p {:.3}, index {})", take.source.name(), c.success, index(c.index))
             });
             format!("without the domain's evidence: {name}{details}")

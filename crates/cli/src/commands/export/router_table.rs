@@ -21,7 +21,7 @@ use fetchwise::decision::Source;
 use fetchwise::heuristic::url::parse;
 use fetchwise::pace::{Level, Pace};
 use fetchwise::score;
-use fetchwise::selector::{Selector, Situation};
+use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::time::Timestamp;
 
 /// What is asked for.
@@ -58,11 +58,11 @@ pub(crate) fn run(wish: &Wish<'_>, settings: &Settings, out: &mut Out) -> Result
     }
     let quiet = score::Settings {
         // A table has no chance in it.
-        explore: 0.0,
-        explore_rested: 0.0,
-        explore_most: 0.0,
+        explore_rate: 0.0,
+        explore_stale_rate: 0.0,
+        max_explore_rate: 0.0,
         last_ditch: 0.0,
-        try_all_the_same: 0.0,
+        impassable_try_rate: 0.0,
         ..settings.config.settings()
     };
     let (selector, _) = settings.learned_with(|builder| builder.settings(quiet).pace(settings.seen_pace()))?;
@@ -121,8 +121,8 @@ fn route(wish: &Wish<'_>, settings: &Settings, selector: &Selector, domain: &str
     let front = || parse(&format!("https://{domain}/")).ok();
     let url = seen.front.clone().or_else(front)?;
     // A pause says when, not by whom.
-    let situation = Situation { host_trial: true, ..Situation::first(settings.clock.now()) };
-    let take = selector.select(&url, &situation).ok()?.taken()?;
+    let situation = SelectContext { host_trial: true, ..SelectContext::first_attempt(settings.clock.now()) };
+    let take = selector.select(&url, &situation).ok()?.selected()?;
     let fetcher = selector.fetcher_name(take.fetcher).to_owned();
     // Evidence counts those that are compacted away, but only those at pages.
     let explanation = selector.explain(&url, &situation).ok()?;

@@ -103,18 +103,18 @@ impl PaceArgs {
     /// What the config says, with what the command line says in its place.
     pub(crate) fn over(&self, base: PaceSettings) -> PaceSettings {
         let given = self.rate.or(self.delay.map(|delay| 1.0 / delay.as_secs_f64()));
-        let parallel_max = self.per_host.unwrap_or(base.parallel_max);
+        let max_parallel = self.per_host.unwrap_or(base.max_parallel);
         match given {
             // Nobody who names a rate wants another one, not even for hosts that the config knows.
             Some(rate) => PaceSettings {
                 mode: PaceMode::Fixed,
-                start: rate,
-                rate_max: base.rate_max.max(rate),
-                parallel_max,
+                initial_rate: rate,
+                max_rate: base.max_rate.max(rate),
+                max_parallel,
                 hosts: HashMap::new(),
                 ..base
             },
-            None => PaceSettings { mode: self.mode.unwrap_or(base.mode), parallel_max, ..base },
+            None => PaceSettings { mode: self.mode.unwrap_or(base.mode), max_parallel, ..base },
         }
     }
 }
@@ -185,9 +185,9 @@ mod tests {
         let base = PaceSettings { hosts: known, ..PaceSettings::default() };
         let args = PaceArgs { delay: Some(Duration::from_secs(5)), per_host: Some(3), ..PaceArgs::default() };
         let fixed = args.over(base.clone());
-        assert_eq!((fixed.mode, fixed.start, fixed.parallel_max, fixed.hosts.len()), (PaceMode::Fixed, 0.2, 3, 0));
+        assert_eq!((fixed.mode, fixed.initial_rate, fixed.max_parallel, fixed.hosts.len()), (PaceMode::Fixed, 0.2, 3, 0));
         let fast = PaceArgs { rate: Some(50.0), ..PaceArgs::default() }.over(base.clone());
-        assert_eq!((fast.start, fast.rate_max), (50.0, 50.0));
+        assert_eq!((fast.initial_rate, fast.max_rate), (50.0, 50.0));
         assert_eq!(PaceArgs::default().over(base.clone()), base);
         let off = PaceArgs { mode: Some(PaceMode::Off), ..PaceArgs::default() };
         assert_eq!(off.over(base).mode, PaceMode::Off);

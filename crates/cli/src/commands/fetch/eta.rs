@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_host_that_takes_longest_says_how_long_it_takes() {
         let now = Timestamp::from_millis(1_790_000_000_000);
-        let settings = PaceSettings { mode: PaceMode::Fixed, start: 2.0, ..PaceSettings::default() };
+        let settings = PaceSettings { mode: PaceMode::Fixed, initial_rate: 2.0, ..PaceSettings::default() };
         let pace = Pace::new(settings);
         for host in ["a.org", "b.org"] {
             let Admit::Go(permit) = pace.admit(Scope::host(host), Cost::Plain, now) else { panic!("it is free") };

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &FetchArgs, settings: &Settings, out: &mut Out) -> Resul
             journal: Arc::clone(&crawler.journal),
             concurrency,
             per_host: args.pace.per_host,
-            wait_max: settings.config.pace.wait_max.unwrap_or(WAIT_MAX),
+            max_wait: settings.config.pace.max_wait.unwrap_or(WAIT_MAX),
             browsers: crawler.browsers().to_vec(),
             browser_said: false,
             is_ordered: args.ordered,
@@ -150,7 +150,7 @@ struct Run<'o> {
     /// Links of a host under way at once.
     per_host: Option<u8>,
     /// A link waits so long for its host.
-    wait_max: Duration,
+    max_wait: Duration,
     /// Whether results come in the order of the input.
     is_ordered: bool,
     feed: Feed,
@@ -172,7 +172,7 @@ struct Run<'o> {
     browsers: Vec<Arc<BrowserFetcher>>,
     /// Whether somebody was told that the browser does not start.
     browser_said: bool,
-    /// Upkeep of the log.
+    /// BackgroundMaintenance of the log.
     upkeep: Option<background_maintenance::Running>,
     /// Who is told how far it is.
     metrics: Option<Exported>,
@@ -406,7 +406,7 @@ impl Run<'_> {
         match report.paused_until {
             _ if self.is_stopping || !is_paced && !is_refused => {}
             Some(until)
-                if waiting.refused < TRIES_MAX && until.since(self.pipeline.selector().now()) <= self.wait_max =>
+                if waiting.refused < TRIES_MAX && until.since(self.pipeline.selector().now()) <= self.max_wait =>
             {
                 self.show.sum.requests += u64::from(report.requests);
                 match is_refused {

@@ -183,7 +183,7 @@ impl<'o> Show<'o> {
     /// A host wants to be left alone for longer than the settings believe.
     pub(super) fn crawl_delay_cut(&self, cut: &CrawlDelayCut) {
         self.note(&format!(
-            "{} asks for {} between requests, of which {} are kept: `[pace] crawl_delay_max` is the longest that is believed",
+            "{} asks for {} between requests, of which {} are kept: `[pace] max_crawl_delay` is the longest that is believed",
             plain(&cut.host),
             span(cut.asked),
             span(cut.believed)

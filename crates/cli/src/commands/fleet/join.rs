@@ -61,7 +61,7 @@ pub(super) fn nats(settings: &Settings, args: &FleetArgs) -> Result<Option<NatsS
     };
     let mut nats = NatsSettings::new(urls.iter(), &pool(settings, args));
     nats.credentials.clone_from(&config.credentials);
-    nats.roots.clone_from(&config.roots);
+    nats.tls_ca_file.clone_from(&config.tls_ca_file);
     nats.certificate = certificate;
     nats.plaintext = config.plaintext;
     nats.max_age = config.max_age.unwrap_or(nats.max_age);
@@ -81,13 +81,13 @@ pub(super) fn options(settings: &Settings, args: &FleetArgs) -> Options {
         FleetScope::Own => Scope::Own,
     };
     options.pool = pool(settings, args);
-    options.egress = config.egress.clone().unwrap_or_default();
+    options.egress_group = config.egress_group.clone().unwrap_or_default();
     options.max_age = config.max_age.unwrap_or(options.max_age);
     options.version = env!("CARGO_PKG_VERSION").to_owned();
     let limits = &mut options.limits;
-    limits.facts_per_s = config.facts_max.unwrap_or(limits.facts_per_s);
-    limits.keys_per_s = config.new_keys_max.unwrap_or(limits.keys_per_s);
-    limits.images_max = config.images_max.unwrap_or(limits.images_max);
+    limits.facts_per_s = config.max_attempts_per_second.unwrap_or(limits.facts_per_s);
+    limits.keys_per_s = config.max_new_keys_per_second.unwrap_or(limits.keys_per_s);
+    limits.max_snapshot_bytes = config.max_snapshot_bytes.unwrap_or(limits.max_snapshot_bytes);
     options
 }
 
@@ -109,7 +109,7 @@ pub(super) fn about_broker(error: &TransportError) -> Failure {
     match error {
         TransportError::Invalid(_) => Failure::usage(words),
         TransportError::Away(_) => Failure::failed(words)
-            .advise("start one with `nats-server -js`, or name where it is with --fleet; docs/fleet.md tells more"),
+            .advise("start one with `nats-server -js`, or name where it is with --fleet; docs/guides/fleet.md tells more"),
         _ => Failure::failed(words),
     }
 }
@@ -135,7 +135,7 @@ pub(crate) async fn join(
     let Some(nats) = nats(settings, args)? else { return Ok(None) };
     let transport = connect(nats, settings.config.fleet.required).await?;
     let options = options(settings, args);
-    let egress = options.egress.clone();
+    let egress = options.egress_group.clone();
     let joining = Fleet::join(Arc::clone(journal), Arc::clone(selector), Arc::clone(&transport), options);
     let fleet = Arc::new(joining.await.map_err(about)?);
     let hosts = SharedHosts::share(Arc::clone(selector), Arc::clone(&transport), fleet.origin(), &egress).map(Arc::new);

@@ -8,7 +8,7 @@ use crate::setup::settings::{Settings, say_torn};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::output::{CHOSEN, ERROR, Out, note, styled};
 use fetchwise::journal::maintenance;
-use fetchwise::journal::maintenance::{Refold, Verified};
+use fetchwise::journal::maintenance::{RefoldReport, Verified};
 
 /// Check every byte of the data directory, changing nothing
 ///
@@ -42,9 +42,9 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<
     let damage: Vec<_> = found.log.log.damage.iter().chain(&found.log.snapshot_damage).cloned().collect();
     let rejected = &found.log.snapshots_rejected;
     let (refold, records, difference) = match &found.refold {
-        Refold::Same { records } => ("same", Some(*records), None),
-        Refold::Differs { what } => ("differs", None, Some(what.as_str())),
-        Refold::NoBase => ("no_base", None, None),
+        RefoldReport::Same { records } => ("same", Some(*records), None),
+        RefoldReport::Differs { what } => ("differs", None, Some(what.as_str())),
+        RefoldReport::NoBase => ("no_base", None, None),
         _ => ("not_tried", None, None),
     };
     if out.json {
@@ -85,14 +85,14 @@ pub(crate) fn run(_: &VerifyArgs, settings: &Settings, out: &mut Out) -> Result<
 fn show_refold(found: &Verified, out: &mut Out) -> Result<(), Failure> {
     let Some(seq) = found.log.snapshot_seq else { return out.line("no snapshot") };
     match &found.refold {
-        Refold::Same { records } => {
+        RefoldReport::Same { records } => {
             out.line(format_args!("the snapshot of the records up to {seq} is what they teach ({records} folded anew)"))
         }
-        Refold::Differs { what } => out.line(format_args!(
+        RefoldReport::Differs { what } => out.line(format_args!(
             "{} the snapshot of the records up to {seq} is not what they teach: {what}",
             styled(ERROR, "differs")
         )),
-        Refold::NoBase => out.line(format_args!(
+        RefoldReport::NoBase => out.line(format_args!(
             "a snapshot of the records up to {seq}, which cannot be folded anew: the snapshot before it is not good"
         )),
         _ => out.line(format_args!("a snapshot of the records up to {seq}")),

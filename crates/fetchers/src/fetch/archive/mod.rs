@@ -18,7 +18,7 @@ use super::http::{BuildError, HttpFetcher, HttpFetcherBuilder};
 use super::{FetchError, FetchFuture, Fetcher, LimitMet, Limits, Request, Response};
 use crate::fetch::cooldown::{Rest, asked_rest};
 use fetchwise_types::attempt::error_kind::ErrorKind;
-use fetchwise_types::provenance::Elsewhere;
+use fetchwise_types::provenance::Provenance;
 use fetchwise_types::response::header;
 use fetchwise_types::time::Timestamp;
 use memento::CopyAddress;
@@ -294,7 +294,7 @@ impl Errand<'_> {
             headers: memento::captured_headers(&copy.headers),
             chain: if original == *self.url { Vec::new() } else { vec![self.url.clone()] },
             final_url: original,
-            elsewhere: Some(Elsewhere::copy(&by, captured)),
+            elsewhere: Some(Provenance::copy(&by, captured)),
             ..copy
         }
     }

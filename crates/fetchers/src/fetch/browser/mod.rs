@@ -251,7 +251,7 @@ impl BrowserFetcher {
         let options = &self.inner.options;
         let patience = Patience {
             quiet: options.quiet,
-            after_load: options.settle_max,
+            after_load: options.max_settle,
             give_in: started + request.limits.deadline * options.give_in_percent.min(100) / 100,
         };
         let (running, opened) = self.open_tab().await?;

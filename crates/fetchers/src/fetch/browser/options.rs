@@ -12,7 +12,7 @@ pub struct BrowserOptions {
     /// A page is done when no request was in flight for so long after its load event.
     pub quiet: Duration,
     /// A page that is never quiet (it polls) is taken as it is so long after its load event.
-    pub settle_max: Duration,
+    pub max_settle: Duration,
     /// The share of the deadline, in percent, after which a page whose load event never comes is taken as it is.
     pub give_in_percent: u32,
     /// Further command line flags for Chromium.
@@ -42,7 +42,7 @@ impl Default for BrowserOptions {
             name: "playwright".to_owned(),
             tabs: 4,
             quiet: Duration::from_millis(500),
-            settle_max: Duration::from_secs(10),
+            max_settle: Duration::from_secs(10),
             give_in_percent: 75,
             extra_args: Vec::new(),
             user_agent: UserAgent::default(),

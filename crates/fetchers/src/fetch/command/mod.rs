@@ -1,4 +1,4 @@
-//! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/command-fetcher.md`).
+//! [`CommandFetcher`]: a fetcher that is another program, spoken to in JSON lines (`docs/guides/command-fetcher.md`).
 //!
 //! One child serves many requests at a time, told apart by `id`; it is started at the first request and again after it
 //! died. Invariant: whatever the child says or does not say, a request ends by its deadline, in bounded memory, as a
@@ -31,7 +31,7 @@ pub use options::CommandOptions;
 /// What is read at a time of a body in a file.
 const COPY_CHUNK: usize = 256 << 10;
 
-/// Gets pages by asking another program. See the [module](self) and `docs/command-fetcher.md`.
+/// Gets pages by asking another program. See the [module](self) and `docs/guides/command-fetcher.md`.
 ///
 /// Dropping it ends the child; [`CommandFetcher::close`] also waits for that.
 pub struct CommandFetcher {

@@ -1,4 +1,4 @@
-//! The lines that go to a child and come back: `docs/command-fetcher.md` as types. No I/O.
+//! The lines that go to a child and come back: `docs/guides/command-fetcher.md` as types. No I/O.
 
 use std::borrow::Cow;
 

@@ -63,7 +63,7 @@ impl Consumer {
             }
             missing.asked += 1;
             missing.positions = positions;
-            let wait = timing.hole.saturating_mul(1 << missing.asked.min(10)).min(timing.want_max);
+            let wait = timing.hole.saturating_mul(1 << missing.asked.min(10)).min(timing.max_want);
             missing.next = Instant::now() + wait;
             let (asked, is_there) = (missing.asked, self.is_there(origin));
             // Who is there can send what is missing. A share says it all, and is taken where that fails.

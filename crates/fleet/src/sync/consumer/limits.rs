@@ -21,7 +21,7 @@ impl Consumer {
         let allowance = &mut self.seen.entry(origin).or_default().allowance;
         allowance.fill(&limits, at);
         // Where few keys are kept, a node brings too many sooner than it has to wait for.
-        let tenth = self.selector.keys_max().map_or(f64::INFINITY, |max| max as f64 / 10.0);
+        let tenth = self.selector.max_keys().map_or(f64::INFINITY, |max| max as f64 / 10.0);
         let doubted_from = limits.keys_at_once.min(tenth);
         if safeguards.doubt && !allowance.is_doubted && allowance.keys.used >= doubted_from {
             allowance.is_doubted = true;
@@ -84,7 +84,7 @@ impl Consumer {
     /// to go first.
     pub(super) async fn doubt(&mut self) -> Result<(), FleetError> {
         for origin in std::mem::take(&mut self.doubts) {
-            if self.selector.keys_max().is_some() {
+            if self.selector.max_keys().is_some() {
                 self.with_peers(move |peers| peers.doubt(origin)).await?;
             }
         }

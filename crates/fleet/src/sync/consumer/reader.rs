@@ -93,8 +93,8 @@ impl Consumer {
     ) -> Self {
         peers.book.counts_twice = !options.safeguards.intervals;
         peers.late_is_news = !options.safeguards.late;
-        (peers.images_max, peers.takes_apart) = (options.limits.images_max, options.safeguards.apart);
-        peers.heed_links(&options.egress);
+        (peers.max_snapshot_bytes, peers.takes_apart) = (options.limits.max_snapshot_bytes, options.safeguards.apart);
+        peers.heed_links(&options.egress_group);
         Self {
             own,
             peers: Some(peers),
@@ -268,12 +268,12 @@ impl Consumer {
     /// Blocks of nodes that share this one's address count for the pauses of hosts, as its own do.
     fn heed_blocks(&self, origin: Origin, batch: &Batch, now: Timestamp) {
         let presence = self.seen.get(&origin).and_then(|seen| seen.presence.as_ref());
-        if presence.is_none_or(|presence| presence.egress != self.options.egress) {
+        if presence.is_none_or(|presence| presence.egress != self.options.egress_group) {
             return;
         }
         batch.each(|_, fact, link| {
             if let Some(domain) = fact.domain().filter(|_| fact.is_banned) {
-                self.selector.blocked_elsewhere(domain, link, fact.at, now);
+                self.selector.observe_remote_block(domain, link, fact.at, now);
             }
         });
     }

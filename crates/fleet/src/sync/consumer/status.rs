@@ -43,7 +43,7 @@ impl Consumer {
     /// Of how many links others have said something, and how many of them wait here for that.
     pub(crate) fn links(&self) -> (u64, u64) {
         let now = self.selector.now();
-        self.book().map_or((0, 0), |book| book.links.counts(&self.options.egress, now))
+        self.book().map_or((0, 0), |book| book.links.counts(&self.options.egress_group, now))
     }
 
     /// How the others are.

@@ -22,7 +22,7 @@ use crate::transport::{General, TransportError};
 const MAX_AGE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// What the stream has to be like; the rest is `common`.
-pub(super) fn wanted(names: &Names, message_max: i32, common: &Config) -> Config {
+pub(super) fn wanted(names: &Names, max_message: i32, common: &Config) -> Config {
     Config {
         name: names.general_stream(),
         description: Some("What belongs to no one site, of each node of a fetchwise pool of scope own".to_owned()),
@@ -30,7 +30,7 @@ pub(super) fn wanted(names: &Names, message_max: i32, common: &Config) -> Config
         discard: DiscardPolicy::Old,
         max_age: MAX_AGE,
         max_messages_per_subject: 1,
-        max_message_size: message_max,
+        max_message_size: max_message,
         duplicate_window: Duration::from_secs(120),
         deny_delete: true,
         ..common.clone()

@@ -26,7 +26,7 @@ pub struct NatsSettings {
     /// A file that says who this node is: one with a JWT and its key (`.creds`), or one with the seed of an NKey.
     pub credentials: Option<PathBuf>,
     /// Certificates (PEM) of those who may vouch for the brokers; those of the system when none.
-    pub roots: Option<PathBuf>,
+    pub tls_ca_file: Option<PathBuf>,
     /// This node's own certificate and its key (PEM), for brokers that ask for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Whether `nats://` may be used for another machine.
@@ -50,7 +50,7 @@ impl NatsSettings {
             urls: urls.into_iter().map(Into::into).collect(),
             pool: pool.to_owned(),
             credentials: None,
-            roots: None,
+            tls_ca_file: None,
             certificate: None,
             plaintext: false,
             make: true,
@@ -120,7 +120,7 @@ impl NatsSettings {
             let word = |text: &str| unescaped_by(b'%', text).unwrap_or_else(|| text.to_owned());
             options = options.user_and_password(word(name), word(password));
         }
-        if let Some(roots) = &self.roots {
+        if let Some(roots) = &self.tls_ca_file {
             readable(roots, "the file of certificates")?;
             options = options.add_root_certificates(roots.clone());
         }

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fetchwise::Selector;
-use fetchwise::fetch_result::{Answer, Block, Outcome};
+use fetchwise::fetch_result::{FetchResult, Block, Outcome};
 use fetchwise::pace::{Pace, PaceSettings};
 use fetchwise::time::{Clock, Timestamp};
-use fetchwise::visit::{End, Ended, Fetch, Step, Visit, Wait, Why};
+use fetchwise::visit::{End, VisitOutcome, Fetch, Step, Visit, Wait, WaitReason};
 use url::Url;
 
 use super::crawl::{Crawler, Turn};
@@ -75,7 +75,7 @@ impl Visits {
         let specs = (0..world.fetchers.len()).filter_map(|place| world.spec(place));
         let mut builder = specs.fold(Selector::builder(), |builder, spec| builder.fetcher(spec));
         if is_paced {
-            builder = builder.pace(Pace::new(PaceSettings { parallel_max: world.parallel, ..PaceSettings::default() }));
+            builder = builder.pace(Pace::new(PaceSettings { max_parallel: world.parallel, ..PaceSettings::default() }));
         }
         let selector = builder.around(time(0)).clock(Arc::clone(&clock)).build()?;
         let slots = (0..OPEN).map(|_| None).collect();
@@ -104,10 +104,10 @@ impl Visits {
             return;
         }
         let paused = match end.how {
-            Ended::Paused { until, .. } => Some(until),
+            VisitOutcome::Paused { until, .. } => Some(until),
             _ => end.paused_until,
         };
-        let is_own = end.requests > 0 && !matches!(end.how, Ended::Paused { .. }) && !is_refused(end);
+        let is_own = end.requests > 0 && !matches!(end.how, VisitOutcome::Paused { .. }) && !is_refused(end);
         let failures = failures + u32::from(is_own);
         if failures >= FAILURES {
             self.lost += 1;
@@ -178,7 +178,7 @@ impl Crawler for Visits {
             }
             // Whoever waits for the host's pace, or for a place, is the next: those behind it would wait, too.
             let queued = |slot: &Slot| match &slot.state {
-                State::Waits(wait) => wait.why() == Why::Pace,
+                State::Waits(wait) => wait.why() == WaitReason::Pace,
                 State::Busy(_) => true,
                 _ => false,
             };
@@ -217,7 +217,7 @@ impl Crawler for Visits {
 
 /// Whether the end is the host's "not now", which says nothing about the URL.
 fn is_refused(end: &End) -> bool {
-    matches!(&end.how, Ended::Failed(error) if error.name() == "rate_limited")
+    matches!(&end.how, VisitOutcome::Failed(error) if error.name() == "rate_limited")
 }
 
 /// Whether what is waited for has come.
@@ -227,15 +227,15 @@ fn was_notified(wait: &mut Wait) -> bool {
 }
 
 /// A page as whoever asked for it sees it.
-fn answer(page: &Page, renders: bool) -> Answer {
+fn answer(page: &Page, renders: bool) -> FetchResult {
     let answer = match page.reply.status {
-        Status::Ok if page.is_shell => Answer::from(Outcome::Shell { framework: None }).with_status(200),
-        Status::Ok => Answer::from(Outcome::Content).with_status(200),
-        Status::Limited => Answer::from(Outcome::Blocked(Block::refusal())).with_status(429),
-        Status::Unavailable => Answer::from(Outcome::Http(503)).with_status(503),
-        Status::Wall | Status::Forbidden => Answer::from(Outcome::Blocked(Block::challenge())).with_status(403),
-        Status::Error => Answer::from(Outcome::Http(500)).with_status(500),
-        Status::Timeout => Answer::from(Outcome::Timeout),
+        Status::Ok if page.is_shell => FetchResult::from(Outcome::Shell { framework: None }).with_status(200),
+        Status::Ok => FetchResult::from(Outcome::Content).with_status(200),
+        Status::Limited => FetchResult::from(Outcome::Blocked(Block::refusal())).with_status(429),
+        Status::Unavailable => FetchResult::from(Outcome::Http(503)).with_status(503),
+        Status::Wall | Status::Forbidden => FetchResult::from(Outcome::Blocked(Block::challenge())).with_status(403),
+        Status::Error => FetchResult::from(Outcome::Http(500)).with_status(500),
+        Status::Timeout => FetchResult::from(Outcome::Timeout),
     };
     let mut answer = answer.with_duration(Duration::from_millis(page.reply.latency_ms.unsigned_abs()));
     answer.retry_after = page.reply.retry_after_s.map(Duration::from_secs_f64);
