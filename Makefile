@@ -5,18 +5,28 @@ PREFIX ?= /usr/local
 # What `install` installs: a program that is built already, or nothing, and it builds one.
 PROGRAM ?=
 FUZZ_SECONDS ?= 60
+# Every feature but `system-tests`, which turns on the tests of programs from outside.
+TEST_FEATURES := --features fetchwise/fuzzing,fetchwise/metrics,fetchwise/tracing,fetchwise/browser,fetchwise-log/fuzzing,fetchwise-detect/json,fetchwise-cli/otlp,fetchwise-simulate/fleet
+# The test binaries that need programs from outside.
+SYSTEM_TESTS := --test browser --test nats --test system
 # Arguments of the report: --quick, --full, --only SUBJECT, --out DIR.
 BENCH_REPORT ?=
 SHELL_PAGES := crates/testsite/src/pages/react-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help test book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-town bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
+.PHONY: help test test-system check book fmt clippy doc fuzz fault-suite fleet-suite fleet-demo fleet-testbed bench bench-report instructions instructions-bless api api-bless react-shell uplot pictures chromium nginx nats-server prometheus yt-dlp limits warc-tools peers python node examples install release ci
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: chromium nats-server nginx prometheus yt-dlp warc-tools ## Run every test (installs what is missing: Chromium, nats-server, nginx, Prometheus, yt-dlp, warcio, pywb)
-	$(CARGO) test --locked --workspace --all-features
+test: ## Run the tests that need nothing but Rust (and the browser's, where there is a Chromium)
+	$(CARGO) test --locked --workspace $(TEST_FEATURES)
+
+test-system: chromium nats-server nginx prometheus yt-dlp warc-tools ## Install Chromium, NATS, nginx, Prometheus, yt-dlp, warcio and pywb where missing, and run the tests that need them
+	FETCHWISE_SYSTEM_TESTS=1 $(CARGO) test --locked --workspace --all-features $(SYSTEM_TESTS)
+
+check: ## Check format, lints and unit tests of the crates that changed since main
+	@.ci/check
 
 chromium: ## Make sure that there is a Chromium
 	@.ci/chromium
@@ -37,7 +47,7 @@ prometheus: ## Make sure that there is a Prometheus
 	@.ci/prometheus
 
 limits: nginx ## Crawl servers that limit, for some ten minutes, and print what they refused
-	$(CARGO) test --locked -p fetchwise-cli --test limits -- --ignored --nocapture --test-threads 4
+	$(CARGO) test --locked -p fetchwise-cli --features system-tests --test system -- --ignored limits:: --nocapture --test-threads 4
 
 python: ## Build the Python package and test it as it is installed (some ten minutes)
 	@.ci/python
@@ -74,14 +84,14 @@ fleet-suite: ## Run the fleet's fault suite against real brokers, the long way, 
 fleet-demo: ## Run three brokers and three nodes on loopback, kill one of each, and show that nothing was lost
 	@.ci/fleet-demo
 
-fleet-town: chromium ## Crawl the town with one node, ten apart and ten that share, and write the table into docs/reports/fleet.md (ten minutes)
-	@.ci/fleet-town
+fleet-testbed: chromium ## Crawl the testbed with one node, ten apart and ten that share, and write the table into docs/reports/fleet.md (ten minutes)
+	@.ci/fleet-testbed
 
 bench: ## Run the benchmarks
-	$(CARGO) bench --locked --workspace --all-features
+	$(CARGO) bench --locked -p fetchwise-benches
 
 bench-report: ## Measure everything side by side and write docs/reports/benchmarks.md (some ten minutes; wants an idle machine)
-	$(CARGO) bench --locked -p fetchwise --bench report --features pipeline -- $(BENCH_REPORT)
+	$(CARGO) bench --locked -p fetchwise-benches --bench report -- $(BENCH_REPORT)
 
 instructions: ## Count the instructions of the hot paths; fail where they have grown
 	.ci/instructions
@@ -107,9 +117,9 @@ uplot: ## Fetch the dashboard's chart library anew, in the pinned version
 	.ci/uplot
 
 pictures: chromium nats-server ## Take the pictures of docs/guides/dashboard.md anew (PICTURES_OF=DIR: of the log in DIR)
-	$(CARGO) test --locked -p fetchwise-cli --test dashboard -- --ignored pictures
+	$(CARGO) test --locked -p fetchwise-cli --features system-tests --test system -- --ignored pictures
 
-peers: chromium ## Crawl the town with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
+peers: chromium ## Crawl the testbed with other crawlers, too, and write docs/reports/peers.md (a quarter of an hour; wants an idle machine)
 	.ci/peers
 
 install: ## Install the program, its manual pages and completions below PREFIX (/usr/local)

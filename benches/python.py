@@ -127,7 +127,7 @@ def crawlee_ns() -> float | None:
 
 
 def wheel_mb() -> float | None:
-    wheels = sorted((pathlib.Path(__file__).parent.parent / "python" / "dist").glob("*.whl"))
+    wheels = sorted((pathlib.Path(__file__).parent.parent / "bindings" / "python" / "dist").glob("*.whl"))
     return wheels[-1].stat().st_size / 1e6 if wheels else None
 
 

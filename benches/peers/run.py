@@ -35,11 +35,11 @@ def peers(args: argparse.Namespace) -> dict[str, tuple[list[str], str | None]]:
     crawlee = None if node else "npm install crawlee playwright"
     spider = None if args.spider and os.path.exists(args.spider) else "cargo build --release --manifest-path benches/peers/spider/Cargo.toml"
     return {
-        "fetchwise": ([sys.executable, "fetchwise_town.py"], None),
-        "Scrapy": python("scrapy", "scrapy_town.py"),
-        "Scrapy, every page by scrapy-playwright": python("scrapy_playwright", "scrapy_town.py", "playwright"),
-        "Crawlee for Python, adaptive": python("crawlee", "crawlee_town.py"),
-        "Crawlee, adaptive": (["node", "crawlee_town.mjs"], crawlee),
+        "fetchwise": ([sys.executable, "fetchwise_testbed.py"], None),
+        "Scrapy": python("scrapy", "scrapy_testbed.py"),
+        "Scrapy, every page by scrapy-playwright": python("scrapy_playwright", "scrapy_testbed.py", "playwright"),
+        "Crawlee for Python, adaptive": python("crawlee", "crawlee_testbed.py"),
+        "Crawlee, adaptive": (["node", "crawlee_testbed.mjs"], crawlee),
         "spider, smart": ([args.spider], spider),
     }
 

@@ -14,7 +14,7 @@ import pytest
 import fetchwise
 
 HERE = pathlib.Path(__file__).resolve().parent
-REPOSITORY = HERE.parent.parent
+REPOSITORY = HERE.parent.parent.parent
 
 sys.path.insert(0, str(HERE))
 

@@ -17,7 +17,7 @@ from test_scrapy import CHROMIUM, CRAWL
 
 pytest.importorskip("scrapy_playwright")
 
-PAGE = HERE.parent.parent / "docs" / "migrating.md"
+PAGE = HERE.parent.parent.parent / "docs" / "guides" / "migrating.md"
 SECTIONS = ("static", "app", "wall")
 EACH = 3
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One node, ten apart and ten that share, each on a town of its own with the same pages: who is refused how often, and what a page costs.
 
-    benches/fleet_town.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
+    benches/fleet_testbed.py --fetchwise target/release/fetchwise --nats target/nats-server/nats-server [--write docs/reports/fleet.md]
 
 Every node is a process of `fetchwise fetch`, and the fleet's broker is three real ones. The links come in one order at one rate, each to a
 node at random, as from a frontier that is not divided by site. What is good, refused and rendered is counted by the town.
@@ -23,7 +23,7 @@ import urllib.request
 NODES = 10
 #: What a page costs at least, by the kind of its site; 1 where it is not listed. Walls that nobody passes have no good pages.
 CHEAPEST = {"shell": 20, "redirect": 2}
-BEGIN, END = "<!-- fleet-town begin -->", "<!-- fleet-town end -->"
+BEGIN, END = "<!-- fleet-testbed begin -->", "<!-- fleet-testbed end -->"
 #: Who has refused everything is not waited for: its links end as paused.
 SETTINGS = {"FETCHWISE_PACE__MAX_WAIT": "30s"}
 #: Nothing waits longer for a process that has all its links.
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--write", help="the page with the table")
     args = parser.parse_args()
     lines = [
-        f"`make fleet-town`, {args.pages} pages of each site, seed {args.seed}, {args.rate:g} links a second:",
+        f"`make fleet-testbed`, {args.pages} pages of each site, seed {args.seed}, {args.rate:g} links a second:",
         "",
         "| nodes | good | wrong | blocked | renders | cost | of it wasted |",
         "|---|---|---|---|---|---|---|",
