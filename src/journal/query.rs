@@ -1,8 +1,13 @@
-//! Looking back: the attempts of a time, a link, a domain, without a pass over all of the log.
+//! Indexed lookup of attempts by time, link or domain, without a pass over the whole log.
 //!
-//! Owns: which segments have to be read for what is wanted. Invariants: what is shown is what a [`replay`](super::replay) would have
-//! shown of it, tombstones heeded; a segment is left out only when its seal says that it holds nothing wanted. Reading takes no
-//! lock. Must not know how attempts are shown.
+//! Reading takes no lock.
+//!
+//! Owns: the choice of the segments that a query has to read.
+//!
+//! Invariants: a query returns what a [`replay`](super::replay) would have returned for it, tombstones included. A
+//! segment is skipped only if its seal rules out a match.
+//!
+//! Must not know: what the attempts are used for.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -22,80 +27,81 @@ use crate::journal::tombstones::Forgotten;
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
-/// Which attempts are wanted: those that fit everything that is set.
+/// Query for attempts. An attempt matches if it fits every field that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptQuery {
-    /// The attempt with this id.
+    /// Id of the attempt.
     pub id: Option<Uuid>,
-    /// At this URL, as attempts have it: without user info and fragment.
+    /// URL, as attempts have it: without user info and fragment.
     pub url: Option<String>,
-    /// Of this link: the caller's name for it.
+    /// Link: the caller's id for it.
     pub link: Option<String>,
-    /// Of this domain, as the heuristic has it.
+    /// Domain, as the heuristic has it.
     pub domain: Option<String>,
-    /// Made then or later.
+    /// Earliest time.
     pub since: Option<Timestamp>,
-    /// Made then or earlier.
+    /// Latest time.
     pub until: Option<Timestamp>,
-    /// That ended in this way.
+    /// Outcome.
     pub ended: Option<OutcomeFilter>,
 }
 
-/// How an attempt ended.
+/// Filter on the outcome of attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutcomeFilter {
-    /// With content.
+    /// Attempts that returned content.
     Content,
-    /// Without.
+    /// Attempts that did not.
     Failed,
-    /// With a block of any kind.
+    /// Attempts that ended with a block of any kind.
     Blocked,
-    /// With this error type.
+    /// Attempts that ended with this error type.
     Error(String),
 }
 
-/// Which attempt comes first. The order is that in which they were recorded.
+/// Order of the results, by the order in which attempts were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The newest.
+    /// Newest attempt first.
     #[default]
     NewestFirst,
-    /// The oldest.
+    /// Oldest attempt first.
     OldestFirst,
 }
 
-/// What a look back took.
+/// Statistics of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueryStats {
-    /// Attempts shown.
+    /// Attempts returned.
     pub shown: u64,
-    /// Segments that the log has, and those that were read.
+    /// Segments of the log, and those that were read.
     pub segments: (u64, u64),
-    /// Bytes of the same.
+    /// Bytes of all segments, and of those that were read.
     pub bytes: (u64, u64),
-    /// Attempts before this may have been compacted away. None where no compaction has been.
+    /// Attempts before this may have been compacted away. `None` if the log has not been compacted.
     pub compacted_before: Option<Timestamp>,
-    /// Present when the last writer died in the middle of a write. Nothing that was acknowledged is missing.
+    /// Torn tail, if the last writer died in the middle of a write. No acknowledged entry is missing.
     pub torn_tail: Option<TornTail>,
 }
 
 impl AttemptQuery {
-    /// Whether any time that is wanted may be compacted away.
+    /// Returns whether a part of the time range may have been compacted away.
     pub fn reaches_before(&self, cutoff: Timestamp) -> bool {
         self.since.is_none_or(|since| since < cutoff)
     }
 
-    /// Whether a segment may hold any of them.
+    /// Returns whether a segment with these times may hold a match.
     fn may_be_in(&self, earliest: Option<i64>, latest: Option<i64>) -> bool {
         let Some(latest) = latest else { return false };
         self.since.is_none_or(|since| latest >= since.as_millis())
             && self.until.zip(earliest).is_none_or(|(until, earliest)| earliest <= until.as_millis())
     }
 
-    /// Whether a record is an attempt that is wanted and that nothing seen until now has forgotten. Copies nothing, but for an error type.
+    /// Returns whether a record is a matching attempt that no known tombstone covers. Copies nothing, except for an
+    /// error type.
     fn fits(&self, seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
         if self.domain.as_deref().is_some_and(|domain| schema::key_of_domain(domain) != record.key_hash) {
             return Ok(false);
@@ -130,14 +136,15 @@ fn decode(record: &RecordRef<'_>) -> Result<Option<Attempt>, SchemaError> {
     }
 }
 
-/// Whether an attempt that was wanted is not forgotten after all.
+/// Returns whether a matching attempt is still not covered by a tombstone.
 fn still_fits(seq: u64, record: &RecordRef<'_>, forgotten: &Forgotten) -> Result<bool, SchemaError> {
     let view = schema::attempt(record.kind, record.schema, record.payload)?;
     Ok(view
         .is_some_and(|view| !forgotten.covers_link(seq, view.link()) && !forgotten.covers_domain(seq, view.domain())))
 }
 
-/// An attempt's record, kept until it is known whether it is shown: most of those that are kept on the way to the newest are not.
+/// Copy of a record, kept until it is clear whether the query returns it. On the way to the newest, most copies are
+/// discarded.
 struct Held {
     seq: u64,
     kind: u16,
@@ -157,13 +164,15 @@ impl Held {
     }
 }
 
-/// Shows the attempts in `dir` that are `wanted` to `f`, with their sequence numbers, as many as `limit`, until `f` has enough. Newest
-/// first takes memory for the wanted attempts of one segment, or for `limit` of them; oldest first for none. Cost: a short read for
-/// each segment, and a pass over those that may hold what is wanted; oldest first, or with an `until`, over those behind them, too,
-/// since what is forgotten stands there.
+/// Calls `f` with the attempts in `dir` that match the query, with their sequence numbers: at most `limit`, or until
+/// `f` breaks.
+///
+/// Newest first needs memory for the matches of one segment, or for `limit` of them; oldest first needs none. Cost: a
+/// short read per segment, and a pass over the segments that may hold a match. Oldest first, or with an `until`, the
+/// pass covers all later segments too, because tombstones come after what they cover.
 ///
 /// # Errors
-/// As [`replay`](super::replay): damage in what was read is reported after everything readable was shown.
+/// As [`replay`](super::replay). Damage in a segment that was read is reported after `f` received everything readable.
 pub fn attempts(
     dir: &Path,
     wanted: &AttemptQuery,
@@ -181,7 +190,7 @@ pub fn attempts(
             Order::OldestFirst => look.oldest_first(&reader, &mut f),
         };
         match read {
-            // It goes on behind what was shown.
+            // The next round continues after the last attempt that `f` received.
             Err(JournalError::Log(LogError::Replaced { .. })) if reopenings < REOPENINGS_MAX => reopenings += 1,
             other => break other?,
         }
@@ -191,26 +200,26 @@ pub fn attempts(
         return Err(LogError::Corrupt { dir: dir.to_owned(), damage }.into());
     }
     if found.torn_tail.is_some() {
-        // A writer that is alive will have finished its write by then.
+        // A live writer finishes its write within this time.
         found.torn_tail = maintenance::torn_tail(dir)?;
     }
     found.compacted_before = maintenance::cutoff(dir)?;
     Ok(found)
 }
 
-/// A look back under way.
+/// Query in progress.
 struct Look<'w> {
     wanted: &'w AttemptQuery,
     limit: u64,
-    /// The last record that was shown.
+    /// Last record that `f` received.
     next: Option<u64>,
     found: QueryStats,
     damage: Vec<Damage>,
 }
 
-/// What the segments of a log are, as far as a look needs to know.
+/// Segments of the log, as far as a query needs to know them.
 struct Plan {
-    /// Whether each may hold what is wanted.
+    /// Whether each segment may hold a match.
     may_hold: Vec<bool>,
     bytes: Vec<u64>,
     read: Vec<bool>,
@@ -252,7 +261,7 @@ impl Look<'_> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// What the segments that were read come to.
+    /// Sums up the segments that were read.
     fn count(&mut self, plan: &Plan) {
         let read = || plan.read.iter().zip(&plan.bytes).filter(|(read, _)| **read);
         self.found.segments = (plan.bytes.len() as u64, read().count() as u64);
@@ -267,7 +276,8 @@ impl Look<'_> {
         let wanted = self.wanted;
         let mut plan = self.plan(reader)?;
         let first = plan.may_hold.iter().position(|may| *may).unwrap_or(plan.may_hold.len());
-        // What forgets an attempt stands behind it. On the way it is seen which segments hold anything.
+        // Tombstones come after what they cover, so they are collected first. The same pass finds the segments that
+        // hold a match.
         let mut forgotten = Forgotten::default();
         for index in first..plan.may_hold.len() {
             let (may_hold, mut holds) = (plan.may_hold[index], false);
@@ -332,7 +342,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The last wanted attempts of one segment that are not shown yet, as many as there is room for, and what is forgotten there.
+    /// Returns the last matching attempts of one segment that `f` has not received, at most as many as the limit
+    /// allows. Collects the tombstones of the segment.
     fn newest_of(
         &mut self,
         reader: &Reader,
@@ -355,7 +366,8 @@ impl Look<'_> {
             Ok(())
         })?;
         if stones > 0 && fell_out {
-            // Some of those kept may be forgotten by what stands behind them, so that others have their place.
+            // A tombstone may cover some of the attempts kept. Then older ones, which were dropped for them, match
+            // again.
             held.clear();
             self.read(reader, plan, index, |seq, record| {
                 if seq < below && wanted.fits(seq, record, forgotten)? {
@@ -368,14 +380,14 @@ impl Look<'_> {
     }
 }
 
-/// Keeps the last `room` of them.
+/// Keeps the last `room` records.
 fn keep(held: &mut VecDeque<Held>, room: usize, seq: u64, record: &RecordRef<'_>) {
     let spare = if held.len() == room { held.pop_front().map(|oldest| oldest.payload) } else { None };
     held.push_back(Held::of(seq, record, spare.unwrap_or_default()));
 }
 
-/// The attempt with this id, and its place in the log; none when there is none, or none any more. The id of a live attempt tells when it
-/// was made, so that a part of the log is read first.
+/// Returns the attempt with this id and its sequence number, or `None` if it is missing or forgotten. The id of a live
+/// attempt contains its time, so the query first reads the part of the log around it.
 ///
 /// # Errors
 /// As [`attempts`].
@@ -401,11 +413,11 @@ pub fn attempt(dir: &Path, id: Uuid) -> Result<Option<(u64, Attempt)>, JournalEr
     Ok(found)
 }
 
-/// An attempt is recorded within so many seconds of the time that its id tells, unless it was imported.
+/// Seconds around the time of an id within which its attempt is recorded, unless the attempt was imported.
 const NEAR_S: i64 = 3600;
 
-/// The attempts of the fetch that the attempt `of` was made in, itself among them, in their order: those of its link, numbered on from the
-/// first.
+/// Returns the attempts of the fetch that the attempt `of` belongs to, including itself, in order. These are the
+/// consecutively numbered attempts of its link.
 ///
 /// # Errors
 /// As [`attempts`].

@@ -1,7 +1,11 @@
-//! What a fleet asks of a journal: its attempts as facts, and what all of them together have shown.
+//! Reading a journal for replication: its attempts as remote attempts, and its evidence as a snapshot.
 //!
-//! Owns: which records become facts. Invariants: a record that a tombstone covers becomes none, nor does one that moves no weight; a
-//! record that a compaction has dropped is told apart from one that says nothing. Must not know where facts go.
+//! Owns: which records become remote attempts.
+//!
+//! Invariants: a record that a tombstone covers is never replicated, nor one that moves no weight. A record that a
+//! compaction dropped is distinguished from one that has nothing to replicate.
+//!
+//! Must not know: where remote attempts are sent.
 
 use std::path::Path;
 
@@ -23,59 +27,58 @@ use crate::journal::tombstones::Forgotten;
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
-/// No time is later.
+/// Latest possible time.
 const NO_LIMIT: Timestamp = Timestamp::from_millis(i64::MAX);
 
-/// What a log says of a link, as far as others make use of it.
+/// State of a link, as far as other nodes use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkFact<'a> {
-    /// The xxh3-64 of its name.
+    /// xxh3-64 of the link's name.
     pub link: u64,
-    /// The domain of its URL; empty where an operator has ended its pause and it is not known.
+    /// Domain of the link's URL. Empty if an operator ended the pause of a link whose domain is unknown.
     pub domain: &'a str,
-    /// Its state; when its last attempt was does not travel.
+    /// State of the link, without the time of its last attempt.
     pub state: LinkState,
-    /// When that came to be so.
+    /// Time of the change.
     pub at: Timestamp,
 }
 
-/// What stands at one position of a log.
+/// Content of one position of a log.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// An attempt that others can learn from, and the hash of its link.
+    /// Attempt that other nodes can learn from, and the hash of its link.
     Fact(Fact<'a>, u64),
-    /// What became of a link.
+    /// State of a link.
     Link(LinkFact<'a>),
-    /// Nothing that others can learn from.
+    /// Nothing that other nodes can learn from.
     Nothing,
-    /// Somebody has forgotten a domain.
+    /// Domain that was forgotten, and when.
     Forgotten(&'a str, Timestamp),
-    /// A compaction has dropped what stood there.
+    /// Record that a compaction dropped.
     Gone,
 }
 
-/// What somebody who reads facts again and again remembers of a log: its tombstones, as far as they were needed, and where the last
-/// reading ended.
+/// Cached tombstones of a log for a repeated reader, and the position at which its last pass ended.
 #[derive(Clone, Debug, Default)]
 pub struct Stones {
     known: Forgotten,
-    /// Those from here on are known.
+    /// First position of the known range.
     from: u64,
-    /// Up to here.
+    /// Last position of the known range.
     upto: u64,
-    /// There is none from here on; none where nobody has said so.
+    /// Position from which on the caller knows that there is no tombstone, if any.
     none_from: Option<u64>,
-    /// Where the last reading of facts ended.
+    /// Position at which the last pass over attempts ended.
     mark: Mark,
 }
 
 impl Stones {
-    /// Says that there are none from `seq` on, so that nobody looks for them there.
+    /// Declares that there are no tombstones from `seq` on, so that none are searched for there.
     pub fn none_from(&mut self, seq: u64) {
         self.none_from = Some(seq);
     }
 
-    /// Gets to know those from `from` up to `upto`.
+    /// Reads the tombstones from `from` up to `upto`.
     fn learn(&mut self, dir: &Path, from: u64, upto: u64) -> Result<(), JournalError> {
         if self.none_from.is_some_and(|none| from >= none) {
             return Ok(());
@@ -102,7 +105,7 @@ impl Stones {
     }
 }
 
-/// Shows `f` what stands at each position from `from` to `upto`, in order, each once.
+/// Calls `f` with the content of each position from `from` to `upto`, in order, once each.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -116,7 +119,7 @@ pub fn facts(
     if from > upto {
         return Ok(());
     }
-    // What lies behind the range may have forgotten what lies in it.
+    // A tombstone after the range may cover records in it.
     let end = upto.max(stones.upto);
     stones.learn(dir, from, end)?;
     let mut next = from;
@@ -165,7 +168,7 @@ pub fn facts(
             let fact = Fact {
                 at: facts.at,
                 fetcher: facts.fetcher,
-                // As evidence counts it.
+                // Capped as in evidence.
                 weight: facts.weight.min(1.0),
                 success: facts.success,
                 is_banned: facts.is_banned,
@@ -184,7 +187,7 @@ pub fn facts(
     Ok(())
 }
 
-/// What an entry says of a link, if it is about one.
+/// Returns the link state of an entry, if the entry is about a link.
 fn of_link(entry: &Entry) -> Option<LinkFact<'_>> {
     match entry {
         Entry::Link(entry) => Some(LinkFact::of(entry)),
@@ -196,14 +199,14 @@ fn of_link(entry: &Entry) -> Option<LinkFact<'_>> {
 }
 
 impl<'a> LinkFact<'a> {
-    /// What others make use of.
+    /// Returns the part of the entry that other nodes use.
     pub fn of(entry: &'a LinkEntry) -> Self {
         let state = LinkState { last_attempt_at: None, ..entry.state };
         Self { link: xxh3_64(entry.link.as_bytes()), domain: &entry.domain, state, at: entry.at }
     }
 }
 
-/// Shows `f` the records from `from` up to `upto`, beginning at `mark` where that is on the way.
+/// Calls `f` with the records from `from` up to `upto`. Starts at `mark` if that is on the way.
 fn walk(
     dir: &Path,
     from: u64,
@@ -251,20 +254,21 @@ fn walk(
     Err(LogError::Replaced { file: dir.to_owned() }.into())
 }
 
-/// What a log has taught.
+/// Evidence of a log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Folded {
-    /// Up to where: behind what was asked for, where a snapshot of the log knows of more.
+    /// Last record that is included. It may lie after the requested one if a snapshot of the log covers more.
     pub upto: u64,
-    /// What attempts have shown.
+    /// Evidence of the attempts.
     pub share: Share,
-    /// The last that was said of each link, with its position; 0 for what a snapshot has kept.
+    /// Last state of each link, with its position; 0 for states from a snapshot.
     pub links: Vec<(u64, LinkEntry)>,
 }
 
-/// What the records up to `upto` together have shown, tombstones heeded, without those that `leaves_out` names. `blank` is a new
-/// selector, which is used up. What has faded is judged by the newest record, or by `now` where that bears a later time.
+/// Folds the records up to `upto`, without forgotten ones and without those for which `leaves_out` returns true.
+/// `blank` is a new selector, which is used up. The newest record decides what has faded, or `now` if that record is
+/// later.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -276,7 +280,7 @@ pub fn fold(
     now: Timestamp,
 ) -> Result<Folded, JournalError> {
     let mut fold = Fold::begin(Start::newest(dir)?, blank);
-    // A record of years to come would fade all others in its cells to nothing before it is taken back.
+    // A record dated years ahead would fade all other weights of its keys to zero before it is retracted.
     let limit = if leaves_out.is_some() { now } else { NO_LIMIT };
     fold.advance(dir, blank, upto, limit, &mut |_| {})?;
     let covers = fold.covers_seq;
@@ -300,8 +304,9 @@ pub fn fold(
     Ok(Folded { upto: covers.max(upto), share, links: fold.links.into_values().collect() })
 }
 
-/// Takes back what the attempts of a domain before the record `before` have shown of what domains share: its own evidence is forgotten
-/// otherwise. What an older tombstone covers was taken back then. As far as attempts are still there.
+/// Retracts from shared evidence the attempts of a domain before the record `before`, and returns their number. The
+/// caller forgets the domain's own evidence. Attempts that an older tombstone covers are not in evidence any more, and
+/// compacted attempts cannot be retracted.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -326,7 +331,7 @@ pub fn take_back_domain(dir: &Path, selector: &Selector, domain: &str, before: u
     Ok(taken)
 }
 
-/// The last record that may be gone from the segments because snapshots hold what it taught.
+/// Returns the last record that may be gone from the segments because snapshots hold its effect.
 ///
 /// # Errors
 /// As [`replay`](super::replay).
@@ -334,14 +339,15 @@ pub fn floor_seq(dir: &Path) -> Result<u64, JournalError> {
     Ok(open(dir)?.floor_seq())
 }
 
-/// The sections of a share, each with its number: those of a snapshot that hold evidence.
+/// Returns the landmark, the half-life and the numbered sections of an evidence snapshot. The sections are those of a
+/// journal snapshot that hold evidence.
 pub fn encode(share: &Share) -> (i64, u64, Vec<(u32, Vec<u8>)>) {
     let contents = Contents { image: share.0.clone(), ..Contents::default() };
     let meta = contents.meta();
     (meta.landmark_ms, meta.half_life_ms, contents.encode())
 }
 
-/// Reads a share; none for one that cannot be.
+/// Decodes an evidence snapshot. Returns `None` for invalid sections.
 pub fn decode(landmark_ms: i64, half_life_ms: u64, sections: &[(u32, &[u8])]) -> Option<Share> {
     let mut image = decode_sections(sections, 0)?.image;
     let half_life = std::time::Duration::from_millis(half_life_ms);

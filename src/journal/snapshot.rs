@@ -1,7 +1,11 @@
-//! What a snapshot of a journal holds, as plain little-endian columns, and back.
+//! Contents of a journal's snapshot, encoded as plain little-endian columns.
 //!
-//! Owns: the sections, whose layout `log/FORMAT.md` describes. Invariants: a section once released never changes, another version
-//! stands beside it; what was encoded decodes to the same; any bytes decode or are refused. Must not know files.
+//! Owns: the sections, whose layout `log/FORMAT.md` describes.
+//!
+//! Invariants: a released section never changes; a new version is added alongside it. Encoded contents decode to the
+//! same. Any bytes decode or are rejected.
+//!
+//! Must not know: files.
 
 use fetchwise_log::{Section, Snapshot, SnapshotMeta};
 use xxhash_rust::xxh3::xxh3_128;
@@ -31,38 +35,38 @@ mod kind {
     pub(super) const HOSTS: u32 = 7;
     pub(super) const IMPORTANCE: u32 = 8;
     pub(super) const PRIORS: u32 = 9;
-    /// The alert pairs of all cells, in their order. Releases that know nothing of it leave it alone; without it the recent
-    /// pairs stand in.
+    /// Alert pairs of all cells, in their order. Releases that do not know the section ignore it. Without it the recent
+    /// pairs are used.
     pub(super) const ALERTS: u32 = 10;
-    /// What hosts are remembered by. Releases that know nothing of these leave them alone; without them nothing is known.
+    /// Host signals. Releases that do not know these sections ignore them. Without them no signals are known.
     pub(super) const TAGS: u32 = 11;
     pub(super) const TAG_CELLS: u32 = 12;
     pub(super) const SHOWN: u32 = 13;
     pub(super) const MARKS: u32 = 14;
-    /// Paces. Releases that know nothing of them leave them alone.
+    /// Paces. Releases that do not know the section ignore it.
     pub(super) const PACES: u32 = 15;
-    /// The days of domains, and since when they are complete. Releases that know nothing of them leave them alone; without them they
-    /// are counted again from what attempts are still there.
+    /// Daily counts of domains, and the time since when they are complete. Releases that do not know the sections
+    /// ignore them. Without them the counts are rebuilt from the attempts that are still there.
     pub(super) const DAYS: u32 = 16;
     pub(super) const DAYS_SINCE: u32 = 17;
-    /// How many attempts ended how. Releases that know nothing of it leave it alone; without it they are counted anew.
+    /// Attempts by outcome. Releases that do not know the section ignore it. Without it the counts are rebuilt.
     pub(super) const TALLY: u32 = 18;
-    /// Which site a domain is of, where that is not its own. Releases that know nothing of it leave it alone; without it the next attempt
-    /// says so.
+    /// Sites of domains, where they differ from the domain itself. Releases that do not know the section ignore it.
+    /// Without it the next attempt sets the site.
     pub(super) const SITES: u32 = 19;
 }
 
-/// The version of every section that this release writes.
+/// Version of every section that this release writes.
 const VERSION: u32 = 1;
 
-/// No time.
+/// Encoding of an absent time.
 const NEVER: i64 = i64::MIN;
 
-/// What a snapshot holds.
+/// Contents of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Contents {
     pub(super) covers_seq: u64,
-    /// What counted as the present: times after it were brought down to it.
+    /// Time that counted as the present. Later times were brought down to it.
     pub(super) now: Timestamp,
     /// Attempts before this may be gone from the log.
     pub(super) cutoff: Option<Timestamp>,
@@ -71,15 +75,15 @@ pub(super) struct Contents {
     pub(super) hosts: Vec<HostEntry>,
     pub(super) importance: Vec<ImportanceEntry>,
     pub(super) paces: Vec<PaceEntry>,
-    /// None of a snapshot by a release that kept none.
+    /// Outcome counts; `None` in a snapshot by a release that kept none.
     pub(super) tally: Option<Tally>,
     pub(super) priors: Vec<Prior>,
-    /// It was taken by a release that knew nothing of days.
+    /// Set if the release that took the snapshot kept no daily counts.
     pub(super) lacks_days: bool,
 }
 
 impl Contents {
-    /// What the container's header says.
+    /// Returns the header of the container.
     pub(super) fn meta(&self) -> SnapshotMeta {
         let (landmark, half_life) = match self.image.decay {
             Some(decay) => (decay.landmark().as_millis(), decay.half_life().as_millis() as u64),
@@ -95,7 +99,7 @@ impl Contents {
         }
     }
 
-    /// The sections, by kind.
+    /// Returns the sections, each with its kind.
     pub(super) fn encode(&self) -> Vec<(u32, Vec<u8>)> {
         let image = &self.image;
         let millis = |t: Option<Timestamp>| t.map_or(NEVER, Timestamp::as_millis);
@@ -218,12 +222,12 @@ impl Contents {
     }
 }
 
-/// The sections as the container takes them.
+/// Converts sections to those of the container.
 pub(super) fn sections(encoded: &[(u32, Vec<u8>)]) -> Vec<Section<'_>> {
     encoded.iter().map(|(kind, bytes)| Section { kind: *kind, version: VERSION, bytes }).collect()
 }
 
-/// Identifies the settings that a fold depends on, and the priors that decisions were made with.
+/// Returns a hash of the settings that a fold depends on, and of the priors that decisions were made with.
 fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     let mut text = half_life_ms.to_string();
     for Prior { kind, value, fetcher, success_rate, samples } in priors {
@@ -232,7 +236,7 @@ fn config_hash(half_life_ms: u64, priors: &[Prior]) -> [u8; 16] {
     xxh3_128(text.as_bytes()).to_le_bytes()
 }
 
-/// Reads a snapshot's sections.
+/// Decodes a snapshot's sections.
 pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
     let refused = |what| JournalError::Snapshot { file: snapshot.path().to_owned(), what };
     let mut sections: Vec<(u32, &[u8])> = Vec::new();
@@ -255,7 +259,7 @@ pub(super) fn decode(snapshot: &Snapshot) -> Result<Contents, JournalError> {
 pub(super) fn decode_sections(sections: &[(u32, &[u8])], covers_seq: u64) -> Option<Contents> {
     let open = |kind| {
         let bytes = sections.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| *bytes);
-        // A section that is missing is one without rows; what texts it would have are no bytes long.
+        // A missing section has no rows. The sixteen zeros also stand for its empty texts.
         Rows::open(bytes.unwrap_or(&[0; 16]))
     };
     let time = |ms: i64| (ms != NEVER).then(|| Timestamp::from_millis(ms));
@@ -383,7 +387,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
             duration: f64::from_bits(duration[i]),
             recent_success: f32::from_bits(recent_success[i]),
             recent_total: f32::from_bits(recent_total[i]),
-            // These two are in a section of their own.
+            // A separate section holds these two.
             alert_success: 0.0,
             alert_total: 0.0,
             newest_s: newest[i],
@@ -401,7 +405,7 @@ fn decode_cells(mut rows: Rows<'_>) -> Option<Vec<CellRow>> {
     cells.iter().all(|cell| is_weight(&cell.raw)).then_some(cells)
 }
 
-/// Puts the alert pairs where they belong; none at all is what an older release writes.
+/// Fills in the alert pairs. An older release writes none at all.
 fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
     if rows.rows == 0 {
         return Some(());
@@ -420,7 +424,7 @@ fn decode_alerts(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
     Some(())
 }
 
-/// Puts the marks on the cells that have any.
+/// Fills in the marks of the cells that have any.
 fn decode_marks(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
     let (places, marks) = (rows.u32s()?, rows.u32s()?);
     for (place, marks) in places.into_iter().zip(marks) {
@@ -429,7 +433,7 @@ fn decode_marks(mut rows: Rows<'_>, cells: &mut [CellRow]) -> Option<()> {
     Some(())
 }
 
-/// The columns of the tags' cells.
+/// Appends the columns of the host signals' cells.
 fn tag_columns(cells: &[TagRow], c: &mut Columns) {
     c.u32s(cells.iter().map(|cell| cell.tag));
     c.u32s(cells.iter().map(|cell| cell.fetcher));
@@ -472,7 +476,7 @@ fn decode_tags(mut rows: Rows<'_>) -> Option<Vec<TagRow>> {
     Some((0..rows.rows).map(row).collect())
 }
 
-/// Puts what hosts showed where it belongs.
+/// Fills in the host signals of the entries.
 fn decode_shown(mut rows: Rows<'_>, entries: &mut [EntryRow]) -> Option<()> {
     let places = rows.u32s()?;
     for slot in 0..4 {

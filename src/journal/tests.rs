@@ -1,4 +1,4 @@
-//! The journal from end to end: what a second start knows, what a tombstone covers, what is refused.
+//! Tests of the journal from end to end: restarts, tombstones, and damage that it rejects.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -131,7 +131,7 @@ fn an_embedder_says_how_long_attempts_are_gathered() {
     let (journal, _) = Journal::open(dir.path(), options).unwrap();
     for n in 0..3 {
         journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
-        // Longer than the log would gather them by itself.
+        // Longer than the log would collect them by default.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(journal.metrics().written_seq, 0, "nobody has asked for them yet");
@@ -147,12 +147,12 @@ fn an_absent_directory_is_an_empty_journal_and_stays_absent() {
     assert!(!absent.exists());
 }
 
-/// The one segment of a journal with `attempts` attempts that was closed in good order.
+/// Writes `attempts` attempts, closes the journal properly and returns its only segment.
 fn written(dir: &Path, attempts: usize) -> std::path::PathBuf {
     let (journal, _) = Journal::open(dir, JournalOptions::default()).unwrap();
     for n in 0..attempts {
         journal.append_attempt(&attempt(&format!("https://e.org/{n}"), "f", T0).delivered()).unwrap();
-        // Each in a frame of its own.
+        // Each in a separate frame.
         journal.flush().wait().unwrap();
     }
     journal.close().unwrap();
@@ -174,7 +174,7 @@ fn a_flipped_bit_in_the_middle_is_refused() {
     assert!(Journal::open(dir.path(), JournalOptions::default()).unwrap_err().is_refusal());
 }
 
-/// Attempts at many hosts behind three vendors, one of which changes its mind, in an order that mixes hosts.
+/// Records attempts at many hosts behind three vendors, in an order that mixes hosts. One vendor changes its behavior.
 fn tagged_attempts(selector: &Selector) {
     for n in 0..4000u64 {
         let host = (n * 7919) % 97;
@@ -198,7 +198,7 @@ fn tagged_attempts(selector: &Selector) {
     }
 }
 
-/// What a selector remembers of hosts by what they showed.
+/// Returns the host signals that a selector remembers, without the other evidence.
 fn tags_of(selector: &Selector) -> crate::evidence::columns::Image {
     let image = selector.image(minutes(80_000), &[]);
     let mut entries = image.entries;
@@ -247,7 +247,7 @@ fn a_snapshot_carries_what_hosts_showed() {
     assert_eq!(tags_of(&again), learned);
 }
 
-/// A selector that keeps to the paces of hosts.
+/// Returns a selector with a pace.
 fn paced() -> Selector {
     use fetchwise_pace::{Pace, PaceSettings};
     Selector::builder().around(T0).pace(Pace::new(PaceSettings::default())).build().unwrap()
@@ -302,22 +302,22 @@ fn what_was_learned_of_paces_outlives_the_process_and_its_log_and_is_forgotten_o
     assert_eq!((known("e.org"), known("f.org")), (None, Some(state("f.org"))));
 }
 
-/// What blocks and days a history has, whatever remembers it.
+/// Step of a history that blocks and daily counts are computed from.
 #[derive(Clone, Debug)]
 enum Happened {
-    /// An attempt on a site, so many days after the beginning: what came of it is one of [`ENDS`].
+    /// An attempt on a site on this day. `end` is an index into [`ENDS`].
     Attempt {
         site: usize,
         day: u16,
         end: usize,
     },
-    /// A domain, or a link of it, is forgotten.
+    /// A domain, or one of its links, is forgotten.
     Forget {
         site: usize,
         link: bool,
     },
     Snapshot,
-    /// Attempts that are older than so many days are compacted away.
+    /// Attempts older than this number of days are compacted away.
     Compact {
         days: u64,
     },
@@ -349,7 +349,8 @@ fn happened() -> impl proptest::strategy::Strategy<Value = Happened> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
 
-    /// Live, after a replay, through snapshots and compactions: one answer, and it is the one that a look at all attempts gives.
+    /// Ban rates are the same live, after a replay, and through snapshots and compactions. They equal those computed
+    /// from all attempts.
     #[test]
     fn ban_rates_are_the_same_wherever_they_come_from(
         events in proptest::collection::vec(happened(), 1..50),
@@ -373,7 +374,7 @@ proptest::proptest! {
             match event {
                 Happened::Attempt { site, day, end } => {
                     let at = at_day(day);
-                    // Every other day's attempts are at a link of their own.
+                    // Every other day's attempts use another link.
                     let is_odd = day % 2 == 1;
                     let a = attempt(&format!("https://{}/{}", SITES[site], u8::from(is_odd)), "playwright", at);
                     let a = ENDS[end].map_or(a.clone().delivered(), |kind| a.failed(kind));
@@ -387,7 +388,7 @@ proptest::proptest! {
                         true => TombstoneTarget::Link(format!("https://{}/1", SITES[site])),
                         false => TombstoneTarget::Domain(SITES[site].to_owned()),
                     };
-                    // Of what is compacted away nobody can tell of which link it was.
+                    // Nobody can tell which link a compacted attempt belonged to.
                     model.retain(|(of, _, is_odd, is_gone), _| *of != site || link && (!*is_odd || *is_gone));
                     maintenance::forget(dir.path(), target, now).unwrap();
                     live = Some(open());
@@ -437,7 +438,7 @@ fn a_snapshot_of_a_release_that_knew_nothing_of_days_is_made_up_for_from_the_log
     }
     journal.close().unwrap();
     let now = minutes(39 * 24 * 60 + 5);
-    // As an older release wrote it: without the sections of days.
+    // As an older release wrote it: without the sections of daily counts.
     let fold = |dir: &Path| {
         let mut fold = fold::Fold::begin(recovery_point::Start::newest(dir).unwrap(), &selector());
         let selector = selector();
@@ -515,7 +516,7 @@ fn a_pause_that_an_operator_ends_is_ended_for_every_process_after() {
     replay(dir.path(), |_, entry| acts.extend(matches!(entry, Entry::Release(_)).then_some(entry))).unwrap();
     assert_eq!(acts.len(), 2, "who looks back sees that it was done: {acts:?}");
 
-    // Blocks after it begin with the shortest pause, and hold.
+    // Later blocks begin with the shortest pause, and hold.
     let live = open(minutes(2));
     live.sink().unwrap().host_pause("e.org", Some(minutes(20)), minutes(2));
     drop(live);
@@ -534,7 +535,7 @@ fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
             let a = if n % 4 == 0 { a.failed(ErrorKind::Timeout) } else { a.delivered() };
             journal.append_attempt(&a).unwrap();
         }
-        // What forgets stands behind what it forgets, in its own part and in those before.
+        // A tombstone comes after what it covers, in the same part or in a later one.
         let target = match part {
             2 => TombstoneTarget::Link("https://s1.org/4".to_owned()),
             4 => TombstoneTarget::Domain("s2.org".to_owned()),
@@ -593,7 +594,7 @@ fn what_is_looked_back_at_is_what_a_replay_shows_of_it() {
     assert_eq!((found.segments.1, seen.len()), (1, 3));
     assert_eq!(look(&Wanted::default(), Order::NewestFirst, Some(0)).1.segments.1, 0);
 
-    // By its id, and with what belongs to its fetch.
+    // By id, and with the rest of its fetch.
     let (seq, one) = seen[1].clone();
     assert_eq!(super::attempt(dir.path(), one.id).unwrap(), Some((seq, one.clone())));
     assert_eq!(super::attempt(dir.path(), uuid::Uuid::nil()).unwrap(), None);
@@ -624,7 +625,7 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
         let loaded = load_at(dir.path(), &then, moment, now, &mut |_| {}).unwrap();
         (then.image(now, &[]), loaded, then)
     };
-    // A journal of its own that ends there.
+    // Another journal, which ends there.
     let ends = |until: u64| {
         let other = tempfile::tempdir().unwrap();
         let (journal, _) = Journal::open(other.path(), JournalOptions::default()).unwrap();
@@ -649,7 +650,7 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
     assert!(image(AsOf::At(minutes(55)), minutes(55)).2.paused_hosts(minutes(55)).is_empty());
     // The 21st record is the attempt of minute 20.
     assert_eq!(image(AsOf::Before(21), minutes(20)).0.difference(&ends(19)), None);
-    // From a snapshot that is old enough, and not from one that is not.
+    // From a snapshot that is old enough, and not from a newer one.
     maintenance::snapshot(dir.path(), &selector(), minutes(89), &mut |_, _| {}).unwrap();
     let (seen, loaded, _) = image(AsOf::At(minutes(45)), minutes(45));
     assert_eq!((seen.difference(&ends(45)), loaded.snapshot), (None, None));
@@ -662,7 +663,7 @@ fn the_past_is_what_a_log_that_ends_there_teaches_and_nothing_that_was_forgotten
     maintenance::forget(dir.path(), TombstoneTarget::Domain("s2.org".to_owned()), minutes(96)).unwrap();
     for (moment, now) in [(AsOf::At(minutes(45)), 45), (AsOf::Before(21), 19), (AsOf::At(minutes(92)), 92)] {
         let (seen, ..) = image(moment, minutes(now));
-        // `ends` is made of what a replay still shows.
+        // `ends` is built from what a replay still returns.
         assert_eq!(seen.difference(&ends(now)), None, "{moment:?}");
     }
     maintenance::forget(dir.path(), TombstoneTarget::Link("https://s0.org/0".to_owned()), minutes(97)).unwrap();

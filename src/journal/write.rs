@@ -1,7 +1,10 @@
-//! Writing entries.
+//! Writer of the journal.
 //!
-//! Owns: [`Journal`], a [`Sink`] of the selector, and its options. Invariant: what cannot be written is counted. Must not know:
-//! how entries are read back.
+//! Owns: [`Journal`], a [`Sink`] of the selector, and its options.
+//!
+//! Invariants: every entry that cannot be written is counted.
+//!
+//! Must not know: how entries are read back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +25,7 @@ use fetchwise_pace::{PaceStore, PaceRecord};
 use fetchwise_types::attempt::Attempt;
 use fetchwise_types::time::Timestamp;
 
-/// How to open a journal for writing.
+/// Options for opening a journal for writing.
 ///
 /// ```
 /// use fetchwise::journal::{Durability, JournalOptions};
@@ -44,43 +47,44 @@ impl Default for JournalOptions {
 }
 
 impl JournalOptions {
-    /// What an acknowledgement means.
+    /// Sets what an acknowledgement guarantees.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.log.durability = durability;
         self
     }
 
-    /// How long entries that nobody waits for may be gathered before they are written together; zero gathers nothing. See
-    /// [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
+    /// Sets how long entries that nobody waits for may be collected before they are written together. Zero collects
+    /// nothing. See [`LogOptions::linger`](fetchwise_log::LogOptions::linger).
     #[must_use]
     pub fn linger(mut self, time: Duration) -> Self {
         self.log.linger = time;
         self
     }
 
-    /// The size at which a segment of the log is full, in bytes.
+    /// Sets the size in bytes at which a segment of the log is full.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = bytes;
         self
     }
 
-    /// What happens when entries come faster than the disk takes them.
+    /// Sets what happens when entries arrive faster than the disk takes them.
     #[must_use]
     pub fn on_full(mut self, policy: OnFull) -> Self {
         self.log.on_full = policy;
         self
     }
 
-    /// How much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`](super::load())s the journal right after.
+    /// Sets how much is read at open. [`OpenCheck::Tail`] is enough for a caller who [`load`](super::load())s the
+    /// journal right after.
     #[must_use]
     pub fn check(mut self, check: OpenCheck) -> Self {
         self.log.check = check;
         self
     }
 
-    /// Begins a new segment of the log now, so that all there was before can be compacted.
+    /// Begins a new segment of the log now, so that everything before it can be compacted.
     #[must_use]
     pub fn begin_segment(mut self) -> Self {
         self.log.begin_segment = true;
@@ -88,37 +92,39 @@ impl JournalOptions {
     }
 }
 
-/// A data directory opened for writing. Shared by reference; dropping it writes and syncs what is left.
+/// Data directory that is open for writing. It is shared by reference. Dropping it writes and syncs what is left.
 #[derive(Debug)]
 pub struct Journal {
     log: Log,
     /// Entries that could not be encoded.
     not_taken: AtomicU64,
-    /// Attempts that were blocked, for whoever must know of them at once.
+    /// Blocked attempts, for callers that react to them at once.
     blocks: AtomicU64,
-    /// Tombstones, and the first entry that it could take.
+    /// Tombstones appended since the open.
     stones: AtomicU64,
     opened_at: u64,
 }
 
 impl Journal {
-    /// Opens the journal in `dir`, which is created when there is none. A torn tail is repaired and reported.
+    /// Opens the journal in `dir`, which is created if it does not exist. A torn tail is repaired and reported.
     ///
     /// # Errors
-    /// [`JournalError::is_refusal`] when somebody else is writing there, or it is damaged or newer than this release.
+    /// [`JournalError::is_refusal`] when another process writes there, or when the journal is damaged or newer than
+    /// this release.
     pub fn open(dir: &Path, options: JournalOptions) -> Result<(Self, Recovery), JournalError> {
         let (log, recovery) = Log::open(dir, options.log)?;
         let (not_taken, blocks, stones) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Ok((Self { log, not_taken, blocks, stones, opened_at: recovery.next_seq }, recovery))
     }
 
-    /// Takes an attempt, made to fit the [limits](crate::attempt::bounds) within which it can be exported and imported again.
+    /// Appends an attempt. It is cut to the [limits](crate::attempt::bounds) within which it can be exported and
+    /// imported again.
     ///
     /// # Errors
-    /// When its URL cannot be fetched or it names no fetcher; or when memory for what waits is used up.
+    /// When its URL cannot be fetched, when it names no fetcher, or when the memory for waiting entries is used up.
     pub fn append_attempt(&self, attempt: &Attempt) -> Result<Ticket, JournalError> {
         if attempt.is_banned {
-            // Relaxed: a count that somebody looks at now and then.
+            // Relaxed: readers poll the count, and a late one reacts a moment later.
             self.blocks.fetch_add(1, Ordering::Relaxed);
         }
         match attempt.bounded() {
@@ -127,7 +133,7 @@ impl Journal {
         }
     }
 
-    /// Takes a link's state.
+    /// Appends the state of a link.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
@@ -135,7 +141,7 @@ impl Journal {
         self.append(schema::encode_link(entry))
     }
 
-    /// Takes a host's pause as of `at`; none lifts it.
+    /// Appends the pause of a host as of `at`. `None` ends the pause.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
@@ -143,7 +149,7 @@ impl Journal {
         self.append(schema::encode_host(domain, until, at))
     }
 
-    /// Takes what is remembered of a pace.
+    /// Appends a persisted pace.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
@@ -151,7 +157,7 @@ impl Journal {
         self.append(schema::encode_pace(entry))
     }
 
-    /// Takes what analytics worked out about a heuristic.
+    /// Appends the importance of a heuristic.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
@@ -159,7 +165,7 @@ impl Journal {
         self.append(schema::encode_importance(entry))
     }
 
-    /// Takes that an operator has ended a pause.
+    /// Appends the end of a pause by an operator.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
@@ -167,80 +173,80 @@ impl Journal {
         self.append(schema::encode_release(release))
     }
 
-    /// Takes a wish to forget.
+    /// Appends a tombstone.
     ///
     /// # Errors
     /// As [`Journal::append_attempt`].
     pub fn append_tombstone(&self, tombstone: &Tombstone) -> Result<Ticket, JournalError> {
-        // Before the append, so that nobody reads the tombstone and a count without it.
+        // Before the append, so that nobody reads the tombstone together with a count that lacks it.
         self.stones.fetch_add(1, Ordering::SeqCst);
         self.append(schema::encode_tombstone(tombstone))
     }
 
-    /// Asks that everything taken so far be synced to disk; the result can be awaited, or waited for.
+    /// Requests a sync of everything appended so far. The result can be awaited, or waited for.
     pub fn flush(&self) -> Acknowledgement {
         self.log.flush()
     }
 
-    /// Waits (or lets wait) until everything taken so far is acknowledged at the journal's durability: at
-    /// [`Durability::Os`] and [`Durability::Interval`] it then outlives the process.
+    /// Returns an acknowledgement for everything appended so far, at the journal's durability. At [`Durability::Os`]
+    /// and [`Durability::Interval`] the entries then outlive the process.
     pub fn settled(&self) -> Acknowledgement {
         self.log.settled()
     }
 
-    /// The last entry that is known to be on disk, whatever becomes of the machine; 0 before the first.
+    /// Returns the last entry that is known to survive a crash of the machine; 0 before the first.
     pub fn durable_seq(&self) -> u64 {
         self.log.durable_seq()
     }
 
-    /// The position that the next entry gets.
+    /// Returns the position of the next entry.
     pub fn next_seq(&self) -> u64 {
         self.log.next_seq()
     }
 
-    /// What an acknowledgement means.
+    /// Returns what an acknowledgement guarantees.
     pub fn durability(&self) -> Durability {
         self.log.durability()
     }
 
-    /// From here on there is no tombstone yet, as far as it knows without a look into the log.
+    /// Returns a position from which on there is no tombstone, as far as the journal knows without reading the log.
     #[doc(hidden)]
     pub fn no_stones_from(&self) -> u64 {
         if self.stones.load(Ordering::SeqCst) == 0 { self.opened_at } else { u64::MAX }
     }
 
-    /// How many blocked attempts have been given to it since it was opened.
+    /// Returns the number of blocked attempts since the open.
     #[doc(hidden)]
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Whether entries reach the disk.
+    /// Returns whether entries reach the disk.
     pub fn health(&self) -> Health {
         self.log.health()
     }
 
-    /// How many entries since the journal was opened are not in it and will not be: those that it did not take, and those that
-    /// went with a directory which somebody deleted. What waits in memory is not among them: the error of
-    /// [`close`](Self::close) has all.
+    /// Returns how many entries since the open are lost for good: entries that were not accepted, and entries that went
+    /// with a deleted directory. Entries that wait in memory are not included; the error of [`close`](Self::close)
+    /// counts them as well.
     pub fn lost(&self) -> Lost {
         self.log.lost().and(Lost::new(self.not_taken.load(Ordering::Relaxed)))
     }
 
-    /// Counts and gauges.
+    /// Returns the counts and gauges of the log.
     pub fn metrics(&self) -> Metrics {
         self.log.metrics()
     }
 
-    /// The directory.
+    /// Returns the data directory.
     pub fn dir(&self) -> &Path {
         self.log.dir()
     }
 
-    /// Writes and syncs what is left and closes the log. Dropping does the same and says nothing.
+    /// Writes and syncs what is left and closes the log. Dropping does the same, but reports no error.
     ///
     /// # Errors
-    /// When entries could not be written: they are lost with this process.
+    /// When entries could not be written. They are lost with this process.
     pub fn close(self) -> Result<(), JournalError> {
         let not_taken = Lost::new(self.not_taken.into_inner());
         self.log.close().map_err(|error| match error {
@@ -249,9 +255,9 @@ impl Journal {
         })
     }
 
-    /// Counts an entry that did not get as far as the log.
+    /// Counts an entry that did not reach the log.
     fn not_taken(&self, error: JournalError) -> JournalError {
-        // Relaxed: a count for people.
+        // Relaxed: the count is for reports only.
         self.not_taken.fetch_add(1, Ordering::Relaxed);
         error
     }
@@ -273,8 +279,8 @@ impl Sink for Journal {
         self.append_attempt(attempt).map(|_| ()).map_err(|error| SinkError(Arc::new(error)))
     }
 
-    // An entry that the log does not take is counted by the log ([`Journal::metrics`]), which says so itself; the pause
-    // holds in memory all the same.
+    // The log itself counts and reports an entry that it rejects ([`Journal::metrics`]). The pause holds in memory
+    // anyway.
     fn link_state(&self, link: &str, url: &str, state: &LinkState, at: Timestamp) {
         let domain = domain_of_url(url).unwrap_or_default();
         let _ = self.append_link(&LinkEntry { link: link.to_owned(), domain, state: *state, at });
@@ -297,7 +303,7 @@ impl PaceStore for Journal {
     fn keep(&self, note: &PaceRecord<'_>) {
         let (level, cause) = (note.level as u8, note.cause as u8);
         let entry = PaceEntry { level, name: note.name.to_owned(), state: note.state.0, cause, at: note.at };
-        // As for pauses: the log says itself what it does not take, and memory has it all the same.
+        // The log itself reports an entry that it rejects. The pace holds in memory anyway.
         let _ = self.append_pace(&entry);
     }
 }

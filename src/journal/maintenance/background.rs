@@ -1,7 +1,12 @@
-//! BackgroundMaintenance by itself: a thread that compacts beside the running crawl when it is worth it, or when the log takes too much room.
+//! Background maintenance: a thread that compacts alongside a running crawl when it pays off, or when the log exceeds
+//! its disk limit.
 //!
-//! Owns: when. Invariants: it never holds up whoever selects and records, with whom it shares the disk only; what it drops is in both
-//! snapshots before. Must not know how a compaction goes.
+//! Owns: when to compact.
+//!
+//! Invariants: the thread never blocks callers that select or record; it shares only the disk with them. Both snapshots
+//! hold the effect of a record before it is dropped.
+//!
+//! Must not know: how a compaction works.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,30 +24,30 @@ use crate::journal::read::open;
 use crate::selector::Selector;
 use fetchwise_types::time::{Clock, Timestamp};
 
-/// It rests for as long as it works.
+/// Rest after work, in percent of the time worked.
 const REST_PERCENT: u32 = 100;
-/// The share of old attempts changes slowly: it is looked at this often.
+/// Interval of checks for old attempts, whose share changes slowly.
 const SHARE_EVERY: Duration = Duration::from_secs(600);
-/// After something went wrong it is left alone for so long.
+/// Delay before the next try after a failure.
 const FAILED_FOR: Duration = Duration::from_secs(600);
-/// As long as can be configured.
+/// Longest retention that can be configured.
 const FOR_EVER: Duration = Duration::from_secs(36_500 * 86_400);
-/// Whoever stops it waits for so long at most. What is left undone then is no harm.
+/// Longest wait for the thread to stop. Unfinished work does no harm.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
-/// When and how upkeep compacts.
+/// Options of background maintenance.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UpkeepOptions {
-    /// Raw attempts are kept for so long.
+    /// Time for which raw attempts are kept.
     pub retain: Duration,
-    /// The share of the log in segments that are older as a whole, from which on it compacts; none: never.
+    /// Share of the log in expired segments from which on it compacts; `None` disables this.
     pub compact_threshold: Option<f64>,
-    /// What the log may take on the disk, in bytes; none: whatever it takes.
+    /// Largest disk usage of the log in bytes; `None` for no limit.
     pub max_disk_bytes: Option<u64>,
-    /// The size at which the writer's segments are full.
+    /// Size at which the writer's segments are full, in bytes.
     pub segment_bytes: u64,
-    /// How often it looks.
+    /// Interval of the checks.
     pub look_every: Duration,
 }
 
@@ -59,66 +64,67 @@ impl Default for UpkeepOptions {
 }
 
 impl UpkeepOptions {
-    /// The size of segments that goes with a bound on the disk: of at most `segment_bytes`, and small enough that dropping whole
-    /// ones helps.
+    /// Returns a segment size that suits the disk limit: at most `segment_bytes`, and small enough that dropping whole
+    /// segments helps.
     pub fn segment_bytes_within(segment_bytes: u64, max_disk_bytes: Option<u64>) -> u64 {
         max_disk_bytes.map_or(segment_bytes, |most| segment_bytes.min(most / 16).max(64 << 10))
     }
 
-    /// How many bytes the log may have before upkeep makes room. A segment that is being written, the one allocated ahead, and a
-    /// third snapshot beside the two that are kept must still fit in.
+    /// Returns the disk usage in bytes above which the log is compacted. It leaves space for the segment being written,
+    /// the one allocated ahead, and a third snapshot besides the two that are kept.
     fn high(&self, max_disk_bytes: u64, room: &DiskUsage) -> u64 {
         max_disk_bytes.saturating_sub(self.segment_bytes.saturating_mul(3)).saturating_sub(room.snapshot)
     }
 }
 
-/// Why it compacted.
+/// Cause of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// So large a share was old.
+    /// A large share of the log had expired.
     Old {
-        /// From 0 to 1.
+        /// Share from 0 to 1.
         share: f64,
     },
-    /// The log took so much room.
+    /// The log exceeded its disk limit.
     Full {
-        /// In bytes.
+        /// Disk usage in bytes.
         taken: u64,
     },
 }
 
-/// What upkeep did.
+/// Event of background maintenance.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MaintenanceEvent {
-    /// It compacted.
+    /// A compaction finished.
     Compacted {
-        /// Why.
+        /// Cause of the compaction.
         cause: Cause,
-        /// What came of it.
+        /// Report of the compaction.
         done: CompactReport,
-        /// How long it took.
+        /// Duration of the compaction.
         took: Duration,
     },
-    /// All raw attempts that could go are gone, and there is still no room for more: evidence alone is so large. Said once.
+    /// All raw attempts that could go are gone, and the log still exceeds its limit, because evidence alone is that
+    /// large. Reported once.
     Beyond {
-        /// What it takes, in bytes.
+        /// Disk usage in bytes.
         taken: u64,
-        /// What it may take.
+        /// Disk limit in bytes.
         max_disk_bytes: u64,
     },
-    /// It could not; it tries again after a while.
+    /// A check or a compaction failed. It is tried again after a while.
     Failed(JournalError),
 }
 
-/// BackgroundMaintenance that is running. Dropping it stops it.
+/// Handle of running background maintenance. Dropping it stops the thread.
 ///
-/// Memory: while it compacts, as much again as the evidence takes, and a snapshot's bytes.
+/// Memory: during a compaction, a second copy of the evidence, and the bytes of a snapshot.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use fetchwise::journal::{Journal, JournalOptions, maintain::{BackgroundMaintenance, UpkeepOptions}};
+/// use fetchwise::journal::{Journal, JournalOptions, maintenance::{BackgroundMaintenance, UpkeepOptions}};
 /// use fetchwise::selector::Selector;
 /// use fetchwise::time::Clock;
 ///
@@ -141,10 +147,10 @@ pub struct BackgroundMaintenance {
 }
 
 impl BackgroundMaintenance {
-    /// Starts it beside the writer of `dir`, in a thread of low priority. `tell` is told what it did, from that thread.
+    /// Starts a thread of low priority alongside the writer of `dir`. The thread calls `tell` with each event.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When the thread cannot be started.
     pub fn start(
         dir: &Path,
         options: UpkeepOptions,
@@ -175,15 +181,16 @@ impl BackgroundMaintenance {
         Ok(Self { brake, wake: Some(wake), ended })
     }
 
-    /// Looks now, at the share of old attempts, too.
+    /// Starts a check now, including the one for old attempts.
     pub fn look(&self) {
         if let Some(wake) = &self.wake {
-            // It has been asked already, or has ended.
+            // Fails if a check is already requested, or if the thread has ended.
             let _ = wake.try_send(());
         }
     }
 
-    /// Stops it: between two records of a compaction, which leaves the log whole. To be called before the journal is closed.
+    /// Stops the thread. A running compaction stops between two records, which leaves the log intact. Call this before
+    /// closing the journal.
     pub fn stop(mut self) {
         self.end();
     }
@@ -209,11 +216,11 @@ struct Worker {
     brake: Arc<Brake>,
     blank: Box<dyn Fn() -> Result<Selector, crate::error::Error> + Send>,
     tell: Box<dyn FnMut(MaintenanceEvent) + Send>,
-    /// When the share of old attempts was looked at.
+    /// Time of the last check for old attempts.
     share_at: Option<Instant>,
-    /// Not to be tried before, as it has just failed.
+    /// Time of the next try after a failure.
     not_before: Option<Instant>,
-    /// What the log took when nothing more could be dropped.
+    /// Disk usage at which nothing more could be dropped.
     stuck_at: u64,
 }
 
@@ -233,7 +240,7 @@ impl Worker {
             }
             match self.look() {
                 Ok(()) => {}
-                // It was told to, or a command or another process is at it: the next look will tell.
+                // Stopped, or a command or another process is working on the log. The next check finds out.
                 Err(JournalError::Log(LogError::Stopped | LogError::Locked { .. } | LogError::Replaced { .. })) => {}
                 Err(error) => {
                     self.not_before = Some(Instant::now() + FAILED_FOR);
@@ -264,12 +271,12 @@ impl Worker {
         if room.total <= high || room.total <= self.stuck_at.saturating_add(self.options.segment_bytes) {
             return Ok(());
         }
-        // Down to two thirds, so that there is peace for a while.
+        // Down to two thirds, so that the next compaction is some time away.
         let keep = (high / 3 * 2).saturating_sub(room.total - room.sealed);
         self.brake.set_rest(if room.total > most { 0 } else { REST_PERCENT });
         self.compact(Cause::Full { taken: room.total }, Some(keep))?;
         let after = self.room()?;
-        // What a crawl has written meanwhile can go the next time. What is in no sealed segment cannot.
+        // What a crawl has written meanwhile can go next time. Only sealed segments can shrink.
         if after.total - after.sealed <= self.options.high(most, &after) {
             self.stuck_at = 0;
             return Ok(());
@@ -294,7 +301,8 @@ impl Worker {
             Err(error) => return Err(LogError::Invalid(error.to_string()).into()),
         };
         let options = CompactOptions {
-            // DiskUsage is needed whatever the time is, and what goes is the oldest by any clock. Age is looked at apart from that.
+            // The limit holds whatever the time is, and the oldest attempts by any clock go. A separate check handles
+            // age.
             retain: if keep_bytes.is_some() { FOR_EVER } else { self.options.retain },
             trust_clock: keep_bytes.is_some(),
             keep_bytes,
@@ -308,8 +316,8 @@ impl Worker {
     }
 }
 
-/// The share of the log's bytes that is in segments whose newest record is older than `retain`. Segments that their writer could not
-/// seal do not count as old. Cost: a few bytes of each segment are read.
+/// Returns the share of the log's bytes in segments whose newest record is older than `retain`. Segments that their
+/// writer could not seal do not count as old. Cost: reading a few bytes of each segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).

@@ -1,8 +1,13 @@
-//! Whether the clock can be believed when it says that attempts are old.
+//! Plausibility check of the clock before attempts are dropped for their age.
 //!
-//! Owns the rule. A log that has been idle, on a machine that was perhaps switched off, is as old as a log in front of a clock that has
-//! jumped. What tells them apart is the file system: its clock, and when the log's files were last written. Invariant: nothing is
-//! changed. Must not know what hangs on the answer.
+//! A log that has been idle, perhaps on a machine that was switched off, looks as old as a log whose clock has jumped
+//! ahead. The file system tells them apart: its own clock, and the times at which the log's files were last written.
+//!
+//! Owns: the rule.
+//!
+//! Invariants: the check changes nothing.
+//!
+//! Must not know: what depends on its result.
 
 use std::fs;
 use std::path::Path;
@@ -11,22 +16,22 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::journal::error::{ClockWitness, JournalError};
 use fetchwise_types::time::Timestamp;
 
-/// The newest record may be older than this before anybody asks whether the clock is right; and two clocks may differ by so much.
+/// Age of the newest record above which the clock is checked, and the largest plausible difference between two clocks.
 const JUMP_MAX: Duration = Duration::from_secs(48 * 3600);
-/// A log that nobody has touched for longer than this is not taken for an idle one.
+/// Time without a write after which a log does not count as idle.
 const IDLE_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// The file that whoever maintains the directory has locked, and written to, just now.
+/// Lock file of maintenance. The caller has just locked it and written to it.
 const MAINT_LOCK: &str = "MAINT.LOCK";
 
-/// Says no where `now` is not plausible. The caller holds the maintenance lock of `dir`, and has changed nothing else yet.
+/// Rejects an implausible `now`. The caller holds the maintenance lock of `dir`, and has changed nothing else yet.
 ///
-/// The clock is plausible when the newest record is at most two days old. It is plausible, too, when it agrees with that of the file
-/// system, and the log's files have been written within the last 400 days: then the log was idle. Every compaction and every crawl
-/// writes some, so that a timer keeps a log plausible for as long as the machine runs.
+/// The clock is plausible if the newest record is at most two days old. It is also plausible if it agrees with that of
+/// the file system and the log's files have been written within the last 400 days: then the log was idle. Every
+/// compaction and every crawl writes some file, so a timer keeps a log plausible for as long as the machine runs.
 pub(super) fn check(dir: &Path, newest: Timestamp, now: Timestamp) -> Result<(), JournalError> {
     if newest == Timestamp::default() || now.since(newest) <= JUMP_MAX {
-        // Nothing has been recorded, or something just now.
+        // The log is empty, or the newest record is recent.
         return Ok(());
     }
     let refused =
@@ -42,7 +47,8 @@ pub(super) fn check(dir: &Path, newest: Timestamp, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-/// When the log's segments, snapshots and manifests were written. Locks are left out: who is refused touches them, too.
+/// Returns the times at which the log's segments, snapshots and manifests were written. Locks do not count, because a
+/// rejected process touches them, too.
 fn files(dir: &Path) -> impl Iterator<Item = Timestamp> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_ours =

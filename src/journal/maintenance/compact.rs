@@ -1,7 +1,10 @@
 //! Compaction: dropping raw attempts that are too old or forgotten.
 //!
-//! Owns: which records a compaction may drop. Invariant: a record is dropped only when both snapshots hold what it taught. Must
-//! not know how files are replaced.
+//! Owns: which records a compaction may drop.
+//!
+//! Invariants: a record is dropped only when both snapshots hold its effect.
+//!
+//! Must not know: how files are replaced.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,32 +28,32 @@ use crate::selector::Selector;
 use crate::trace::Span;
 use fetchwise_types::time::Timestamp;
 
-/// Raw attempts are kept for so long unless a caller says otherwise.
+/// Default number of days for which raw attempts are kept.
 pub const RETAIN_DAYS_DEFAULT: u32 = 90;
 
-/// A crawl compacts in the background from this share of raw attempts that are too old on, unless a caller says otherwise.
+/// Default share of expired raw attempts from which on a crawl compacts in the background.
 pub const COMPACT_THRESHOLD_DEFAULT: f64 = 0.25;
 
-/// How to compact.
+/// Options of a compaction.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactOptions {
-    /// Raw attempts that are older are dropped; what they taught stays.
+    /// Age above which raw attempts are dropped. Their effect stays in evidence.
     pub retain: Duration,
-    /// Whether to believe a clock that is far ahead of the newest record, although nothing else bears it out.
+    /// Whether to trust a clock that is far ahead of the newest record without confirmation.
     pub trust_clock: bool,
-    /// Only say what would be done.
+    /// Whether to report only, and change nothing.
     pub dry_run: bool,
-    /// Where raw attempts take more than so many bytes, the oldest of them are dropped, too, whatever their age.
+    /// Bytes of raw attempts above which the oldest are dropped, whatever their age.
     pub keep_bytes: Option<u64>,
-    /// The size that segments are merged up to; 64 MiB unless said otherwise.
+    /// Size that segments are merged up to, in bytes; 64 MiB by default.
     pub segment_bytes: Option<u64>,
-    /// Goes about it with one thread, rests when this says so, and stops when it says so.
+    /// Throttle. With one, the compaction uses one thread, rests when the throttle requires it, and stops on request.
     pub brake: Option<Arc<Brake>>,
 }
 
 impl CompactOptions {
-    /// Rests where it is time to. Whether it is to stop.
+    /// Rests if the throttle requires it. Returns whether to stop.
     fn is_stopped(&self) -> bool {
         self.brake.as_deref().is_some_and(|brake| !brake.breathe())
     }
@@ -63,35 +66,36 @@ impl Default for CompactOptions {
     }
 }
 
-/// What a compaction did, or would do. Pairs are before and after.
+/// Report of a compaction or of a dry run. Pairs are values before and after.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CompactReport {
     /// Attempts before this were dropped.
     pub cutoff: Timestamp,
-    /// Attempts.
+    /// Number of attempts.
     pub attempts: (u64, u64),
-    /// Attempts among those dropped that a tombstone covered.
+    /// Number of dropped attempts that a tombstone covered.
     pub forgotten: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: (usize, usize),
     /// Bytes of segments.
     pub bytes: (u64, u64),
     /// Bytes of the newest snapshot.
     pub snapshot_bytes: u64,
-    /// The decayed weight of all evidence, which compaction does not change: of what was folded, and of the snapshot written.
+    /// Decayed weight of all evidence, in the fold and in the snapshot. Compaction does not change it.
     pub weight: (f64, f64),
-    /// Whether a crawler has the directory open: the segment it is writing was left alone.
+    /// Whether a crawler has the directory open. Then the segment that it is writing was not compacted.
     pub beside_writer: bool,
 }
 
-/// Drops raw attempts that are too old or forgotten, and merges small segments, after taking the snapshots that keep what they
-/// taught. Works beside a running crawler, whose last segment is left alone. `selector` as for [`snapshot`](super::snapshot).
+/// Drops raw attempts that are too old or forgotten, and merges small segments, after it has taken the snapshots that
+/// keep their effect. Works alongside a running crawler, whose last segment it does not touch. `selector` is as for
+/// [`snapshot`](super::snapshot).
 ///
 /// # Errors
-/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; [`LogError::Stopped`] when the brake
-/// says so; otherwise as [`snapshot`](super::snapshot).
-/// Killed, stopped or failed at any step, it leaves a journal that opens and has lost nothing.
+/// [`JournalError::ClockJump`] when the newest record is so old that the clock is probably wrong; [`LogError::Stopped`]
+/// when the throttle was stopped; otherwise as [`snapshot`](super::snapshot). Killed, stopped or failed at any step, it
+/// leaves a journal that opens and has lost nothing.
 pub fn compact(
     dir: &Path,
     selector: &Selector,
@@ -136,7 +140,7 @@ pub fn compact(
             write(&maintenance, &contents)?;
             covered.push(contents.covers_seq);
         }
-        // Both snapshots must hold what is dropped, and the newest one says from when on attempts may be gone.
+        // Both snapshots must hold what is dropped, and the newest one records the cutoff.
         loop {
             (_, report.snapshot_bytes) = write(&maintenance, &at_end)?;
             covered.push(at_end.covers_seq);
@@ -154,7 +158,7 @@ pub fn compact(
     Ok(done)
 }
 
-/// What the two snapshots cover.
+/// Last records that the two snapshots cover.
 #[derive(Clone, Copy, Debug)]
 struct Covered {
     current: u64,
@@ -173,13 +177,13 @@ impl Covered {
     }
 }
 
-/// The last record that is in a segment which nobody writes to any more.
+/// Returns the last record in a segment that has no writer any more.
 fn sealed_seq(dir: &Path) -> Result<u64, JournalError> {
     let reader = open(dir)?;
     Ok(reader.segments().last().map_or(0, |last| last.first_seq.saturating_sub(1)))
 }
 
-/// Begins a segment, so that the one before it can be compacted. Nothing to be done where a crawler came first.
+/// Begins a segment, so that the one before it can be compacted. Does nothing if a crawler came first.
 fn begin_segment(dir: &Path) -> Result<(), JournalError> {
     let options = JournalOptions::default().begin_segment().check(OpenCheck::Tail);
     match Journal::open(dir, options) {
@@ -189,7 +193,7 @@ fn begin_segment(dir: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// From when on attempts are kept.
+/// Returns the time from which on attempts are kept.
 fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) -> Result<Timestamp, JournalError> {
     let by_age = Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(options.retain.as_millis() as u64));
     let Some(keep) = options.keep_bytes else { return Ok(by_age) };
@@ -197,13 +201,13 @@ fn cutoff(dir: &Path, floor_seq: u64, options: &CompactOptions, now: Timestamp) 
     Ok(by_room.map_or(by_age, |by_room| by_room.max(by_age)))
 }
 
-/// Which records a compaction may drop.
+/// Rules for the records that a compaction may drop.
 struct Drops {
     floor_seq: u64,
     cutoff: Timestamp,
-    /// Tombstones that both snapshots know of.
+    /// Tombstones that both snapshots include.
     done: Forgotten,
-    /// Those that one of them does not: what they cover is still to be taken back from a snapshot.
+    /// Tombstones that one snapshot lacks. What they cover still has to be retracted from that snapshot.
     pending: Forgotten,
     attempts: u64,
 }
@@ -239,13 +243,13 @@ impl Drops {
             side.look(seq, &record)
         })?;
         match options.brake.as_deref().is_some_and(Brake::is_stopped) {
-            // Tombstones may have been passed over.
+            // The pass may have skipped tombstones.
             true => Err(LogError::Stopped.into()),
             false => Ok(drops),
         }
     }
 
-    /// What cannot be read, because a newer release wrote it, is kept.
+    /// Decides about a record. Keeps whatever cannot be read because a newer release wrote it.
     fn judge(&self, seq: u64, record: &RecordRef<'_>) -> Verdict {
         if record.schema > schema::version_of(record.kind) {
             return Verdict::Keep;
@@ -267,12 +271,12 @@ impl Drops {
             schema::kind::LINK_STATE | schema::kind::HOST_STATE | schema::kind::IMPORTANCE | schema::kind::PACE => {
                 Verdict::Drop
             }
-            // All that an old tombstone covers was dropped by earlier compactions.
+            // Earlier compactions dropped everything that an old tombstone covers.
             schema::kind::TOMBSTONE => match schema::decode(record.kind, record.schema, record.payload) {
                 Ok(Entry::Tombstone(stone)) if stone.at < self.cutoff => Verdict::Drop,
                 _ => Verdict::Keep,
             },
-            // The snapshots know what came of it; who looks back wants to see for as long as attempts are kept that it was done.
+            // The snapshots hold its effect. It stays as long as attempts are kept, so that a query can show it.
             schema::kind::RELEASE => match schema::decode(record.kind, record.schema, record.payload) {
                 Ok(Entry::Release(release)) if release.at < self.cutoff => Verdict::Drop,
                 _ => Verdict::Keep,
@@ -290,7 +294,7 @@ impl Drops {
         tell: ProgressFn<'_>,
     ) -> Result<CompactReport, JournalError> {
         let mut log_options = fetchwise_log::CompactOptions::new(self.floor_seq, now.as_millis());
-        // It was checked before anything was written.
+        // The check ran before anything was written.
         log_options.max_jump = None;
         log_options.brake.clone_from(&options.brake);
         if let Some(bytes) = options.segment_bytes {
@@ -299,7 +303,7 @@ impl Drops {
         log_options.dry_run = options.dry_run;
         log_options.suppose_covered = self.floor_seq;
         log_options.suppose_sealed = !report.beside_writer;
-        // Each record is shown once to be counted. Those of a segment that is written anew are shown a second time.
+        // Each record passes once to be counted. Records of a segment that is rewritten pass a second time.
         let (mut counted, mut dropped) = (0, 0);
         let mut keep = |seq: u64, record: RecordRef<'_>| {
             let verdict = self.judge(seq, &record);

@@ -1,6 +1,10 @@
-//! How much room the log takes on the disk, and from when on attempts are to be kept so that it takes less.
+//! Disk usage of the log, and the age limit that brings it below a bound.
 //!
-//! Owns the sums. Invariant: what is not kept is older than all that is. Must not know how records are dropped.
+//! Owns: the sums.
+//!
+//! Invariants: what the limit drops is older than everything that it keeps.
+//!
+//! Must not know: how records are dropped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,23 +19,23 @@ use fetchwise_types::time::Timestamp;
 
 const MINUTE_MS: i64 = 60_000;
 
-/// What the log takes on the disk, in bytes.
+/// Disk usage of the log, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskUsage {
-    /// All of it: segments, snapshots, manifests, what is kept back, and unfinished files.
+    /// All files: segments, snapshots, manifests, the reserve, and unfinished files.
     pub total: u64,
-    /// Segments that nobody writes to any more.
+    /// Segments that have no writer any more.
     pub sealed: u64,
-    /// The newest snapshot.
+    /// Newest snapshot.
     pub snapshot: u64,
 }
 
 impl DiskUsage {
-    /// Looks at the files in `dir`. Space that is allocated ahead counts. Cost: a look at each file's entry.
+    /// Measures the files in `dir`. Space that is allocated ahead counts. Cost: one metadata read per file.
     ///
     /// # Errors
-    /// What the system says. A file that goes meanwhile is none.
+    /// I/O errors. A file that disappears meanwhile is not an error.
     pub fn taken(dir: &Path) -> std::io::Result<Self> {
         let (mut room, mut last_segment, mut last_snapshot) = (Self::default(), None, None);
         for entry in fs::read_dir(dir)? {
@@ -46,7 +50,7 @@ impl DiskUsage {
             }
             let len = meta.len();
             room.total += len;
-            // Their names sort as they do.
+            // Names of segments and snapshots sort by age.
             if is_segment {
                 room.sealed += len;
                 last_segment = last_segment.max(Some((name, len)));
@@ -60,8 +64,8 @@ impl DiskUsage {
     }
 }
 
-/// From when on attempts are kept, where those up to `floor_seq` are to take `keep` bytes at most; none where they do already. Cost: one
-/// or two passes over the log.
+/// Returns the time from which on attempts have to be kept, so that those up to `floor_seq` take at most `keep` bytes.
+/// Returns `None` if they already do. Cost: one or two passes over the log.
 pub(super) fn cutoff(
     dir: &Path,
     floor_seq: u64,
@@ -76,7 +80,7 @@ pub(super) fn cutoff(
     Ok(last.map(|at| Timestamp::from_millis(at.saturating_add(1))))
 }
 
-/// The bytes of attempts by what `of` makes of their time.
+/// Sums up the bytes of attempts by the value of `of` for their time.
 fn sums(
     dir: &Path,
     floor_seq: u64,
@@ -98,7 +102,7 @@ fn sums(
     Ok(sums)
 }
 
-/// From the newest on: the first that does not fit into `room` any more, and what room was left for it.
+/// Returns the newest time whose bytes do not fit into `room`, and the room that was left for it.
 fn first_too_many(sums: &BTreeMap<i64, u64>, mut room: u64) -> Option<(i64, u64)> {
     for (time, bytes) in sums.iter().rev() {
         match room.checked_sub(*bytes) {

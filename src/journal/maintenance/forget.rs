@@ -1,7 +1,10 @@
-//! Forgetting a domain or a link.
+//! Forgetting of a domain or a link.
 //!
-//! Owns: the tombstone, and what is counted for whoever asked. Invariant: nothing is written when nothing is known. Must not know
-//! how evidence is taken back.
+//! Owns: the tombstone, and the counts of the report.
+//!
+//! Invariants: nothing is written if nothing is known of the target.
+//!
+//! Must not know: how evidence is retracted.
 
 use std::path::Path;
 
@@ -15,7 +18,7 @@ use crate::journal::tombstones::Forgotten;
 use crate::journal::write::{Journal, JournalOptions};
 use fetchwise_types::time::Timestamp;
 
-/// What was forgotten.
+/// Report of what was forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForgetReport {
@@ -28,17 +31,17 @@ pub struct ForgetReport {
 }
 
 impl ForgetReport {
-    /// Whether there was anything to forget.
+    /// Returns whether there was nothing to forget.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Forgets a domain or a link: its evidence at once, its raw attempts at the next compaction. Writes nothing when nothing is
-/// known of it.
+/// Forgets a domain or a link: its evidence at once, its raw attempts at the next compaction. Writes nothing if nothing
+/// is known of it.
 ///
 /// # Errors
-/// Locked by a crawler, damaged, or what the system says.
+/// Locked by a crawler, damaged, or an I/O error.
 pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<ForgetReport, JournalError> {
     let (journal, _) = Journal::open(dir, JournalOptions::default().check(OpenCheck::Tail))?;
     let forgot = would_forget(dir, &target)?;
@@ -49,16 +52,17 @@ pub fn forget(dir: &Path, target: TombstoneTarget, now: Timestamp) -> Result<For
     Ok(forgot)
 }
 
-/// What there is to forget of a domain or a link, for whoever has the journal open and writes the tombstone himself. Goes through the
-/// whole log, beside its writer.
+/// Returns what a tombstone for a domain or a link would forget, for a caller that has the journal open and writes the
+/// tombstone itself. Reads the whole log, alongside its writer.
 ///
 /// # Errors
-/// Damaged, or what the system says.
+/// Damaged, or an I/O error.
 pub fn would_forget(dir: &Path, target: &TombstoneTarget) -> Result<ForgetReport, JournalError> {
     would_forget_links(dir, target, &mut |_| {})
 }
 
-/// The same, and calls `link` with the name of each link whose state goes, some of them more than once: a name need not show whose it is.
+/// Returns the same as [`would_forget`], and calls `link` with the name of each link whose state would go. A name may
+/// repeat. The callback is needed because a link's name need not contain its domain.
 ///
 /// # Errors
 /// As [`would_forget`].

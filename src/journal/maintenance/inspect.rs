@@ -1,6 +1,10 @@
-//! Short looks at a journal: how its last writer ended, how much the next start has to fold, what may be gone.
+//! Short inspections of a journal: torn tail, records to fold at the next start, compaction cutoff.
 //!
-//! Owns: nothing but the answers. Invariant: reads only. Must not know what is done about them.
+//! Owns: the inspections.
+//!
+//! Invariants: they only read.
+//!
+//! Must not know: how their results are used.
 
 use std::path::Path;
 
@@ -11,8 +15,8 @@ use crate::journal::read::{SETTLE, open};
 use crate::journal::recovery_point::Start;
 use fetchwise_types::time::Timestamp;
 
-/// The torn tail that the last writer left, if it died in the middle of a write. Nothing that was acknowledged is in it. Cost: a
-/// pass over the last segment.
+/// Returns the torn tail that the last writer left, if it died in the middle of a write. It holds no acknowledged
+/// entry. Cost: a pass over the last segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
@@ -28,13 +32,13 @@ pub fn torn_tail(dir: &Path) -> Result<Option<TornTail>, JournalError> {
     if seen?.is_none() {
         return Ok(None);
     }
-    // A writer that is alive will have finished its write by then.
+    // A live writer finishes its write within this time.
     std::thread::sleep(SETTLE);
     look()
 }
 
-/// How many records the next start has to fold: those behind the newest snapshot. Cost: a pass over the last
-/// segment.
+/// Returns the number of records that the next start has to fold: those after the newest snapshot. Cost: a pass over
+/// the last segment.
 ///
 /// # Errors
 /// As [`snapshot`](super::snapshot).
@@ -50,8 +54,8 @@ pub fn unsnapshotted_records(dir: &Path) -> Result<u64, JournalError> {
     Ok(newest.saturating_sub(covered))
 }
 
-/// Whether the newest snapshot was taken by a release that kept less: a start makes up for that by reading the whole log, until the
-/// next snapshot is taken. Cost: the snapshot is read.
+/// Returns whether the newest snapshot lacks what this release keeps. Then each start reads the whole log, until the
+/// next snapshot is taken. Cost: reading the snapshot.
 ///
 /// # Errors
 /// When no snapshot can be read.
@@ -59,8 +63,8 @@ pub fn needs_snapshot(dir: &Path) -> Result<bool, JournalError> {
     Ok(Start::newest(dir)?.contents.is_some_and(|contents| contents.lacks_days))
 }
 
-/// Attempts in `dir` that are older than this may have been compacted away: what they taught is in a snapshot. None where no
-/// compaction has been.
+/// Returns the time before which attempts in `dir` may have been compacted away. A snapshot holds their effect. Returns
+/// `None` if the log has not been compacted.
 ///
 /// # Errors
 /// When no snapshot can be read.

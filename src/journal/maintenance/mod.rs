@@ -1,10 +1,11 @@
-//! Looking after a journal: snapshots, compaction, checking, repair, forgetting.
+//! Maintenance of a journal: snapshots, compaction, checks, repair and forgetting.
 //!
-//! Snapshots, compaction and checks work beside a running crawler; repair and forgetting need the directory for themselves.
+//! Snapshots, compaction and checks work alongside a running crawler. Repair and forgetting need exclusive access to
+//! the directory.
 //!
 //! ```
 //! use fetchwise::attempt::Attempt;
-//! use fetchwise::journal::{Journal, JournalOptions, maintain};
+//! use fetchwise::journal::{Journal, JournalOptions, maintenance};
 //! use fetchwise::selector::Selector;
 //! use fetchwise::time::Timestamp;
 //!
@@ -16,9 +17,9 @@
 //! journal.close().unwrap();
 //!
 //! let selector = Selector::builder().build().unwrap();
-//! let taken = maintain::snapshot(dir, &selector, now, &mut |_, _| {}).unwrap();
+//! let taken = maintenance::snapshot(dir, &selector, now, &mut |_, _| {}).unwrap();
 //! assert_eq!(taken.covers_seq, 1);
-//! assert!(maintain::verify(dir, &mut |_, _| {}).unwrap().is_sound());
+//! assert!(maintenance::verify(dir, &mut |_, _| {}).unwrap().is_sound());
 //! ```
 
 mod background;

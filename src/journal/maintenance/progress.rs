@@ -1,20 +1,22 @@
-//! What maintenance says while it works.
+//! Progress reports of maintenance.
 //!
-//! Owns: the phases. Must not know: what is done in them.
+//! Owns: the phases.
+//!
+//! Must not know: what happens in them.
 
 use fetchwise_log::Progress;
 
-/// What maintenance is doing, for a progress bar.
+/// Current phase of maintenance, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Learning from records.
+    /// Folding records into evidence.
     Folding,
-    /// Reading records to check them, or to see what can go.
+    /// Reading records, to check them or to find what can be dropped.
     Reading,
-    /// Deciding what goes.
+    /// Deciding what to drop.
     Compacting,
 }
 
-/// Is told what is being done, and how far it is.
+/// Callback that receives the phase and its progress.
 pub type ProgressFn<'t> = &'t mut dyn FnMut(Phase, Progress);

@@ -1,6 +1,10 @@
-//! Taking a snapshot.
+//! Snapshots of a journal.
 //!
-//! Owns: what a snapshot is taken of. Invariant: only of records that are on disk. Must not know how its file is written.
+//! Owns: what a snapshot is taken of.
+//!
+//! Invariants: a snapshot covers only records that are on disk.
+//!
+//! Must not know: how its file is written.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +18,13 @@ use crate::journal::snapshot::{Contents, sections};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
-/// A snapshot that was taken.
+/// Report of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotReport {
-    /// It holds what the records up to here taught.
+    /// Last record whose effect the snapshot holds.
     pub covers_seq: u64,
-    /// Records folded since the snapshot before it.
+    /// Records folded since the previous snapshot.
     pub records: u64,
     /// Keys with evidence.
     pub entries: u64,
@@ -30,23 +34,23 @@ pub struct SnapshotReport {
     pub links: u64,
     /// Hosts that are or were paused.
     pub hosts: u64,
-    /// The file; none when there was nothing new to write.
+    /// File of the snapshot; `None` if there was nothing new to write.
     pub file: Option<PathBuf>,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// Takes a snapshot of the journal in `dir`, so that the next start reads it and what came later only. `selector` is a new one
-/// with the half-life and priors to be used. Does nothing when there is no record behind the newest snapshot.
+/// Takes a snapshot of the journal in `dir`, so that the next start reads it and only the records after it. `selector`
+/// is a new one with the half-life and priors to use. Does nothing if there is no record after the newest snapshot.
 ///
 /// # Errors
-/// [`JournalError::is_refusal`] when the journal is damaged, or another maintenance command runs; or what the system says.
+/// [`JournalError::is_refusal`] when the journal is damaged, or when another maintenance command runs. Also I/O errors.
 pub fn snapshot(dir: &Path, selector: &Selector, now: Timestamp, tell: ProgressFn<'_>) -> Result<SnapshotReport, JournalError> {
     let maintenance = Maintenance::lock(dir)?;
     let start = Start::newest(dir)?;
     let known = start.contents.as_ref().filter(|contents| !contents.lacks_days).map(|contents| contents.meta());
     let mut fold = Fold::begin(start, selector);
-    // Records that a living writer has not synced yet are left to the next snapshot.
+    // The next snapshot covers records that a live writer has not synced yet.
     let upto = fetchwise_log::durable_seq(dir)?;
     fold.advance(dir, selector, upto, now, &mut |progress| tell(Phase::Folding, progress))?;
     let contents = fold.contents(selector, now);

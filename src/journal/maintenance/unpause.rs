@@ -1,7 +1,10 @@
-//! Ending a pause before its time where no crawler runs.
+//! End of a pause by an operator while no crawler runs.
 //!
-//! Owns: opening and closing the journal around it. Invariant: the change goes the way that a live one goes, so that what is recorded
-//! is what a crawler would have recorded. Must not know what a release means.
+//! Owns: opening and closing the journal around the change.
+//!
+//! Invariants: the change takes the same path as in a live crawler, so that the same is recorded.
+//!
+//! Must not know: what the end of a pause changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +18,12 @@ use crate::journal::write::{Journal, JournalOptions};
 use crate::selector::Selector;
 use fetchwise_types::time::Timestamp;
 
-/// Ends the pause of a host or a link in the journal in `dir`, for every crawler that begins after this. `selector` is a new one with the
-/// settings to be used; with a pace in it, what the host's pace holds ends as well. Returns until when the pause would have been; none,
-/// and nothing is written, when there was none.
+/// Ends the pause of a host or a link in the journal in `dir`, for every crawler that begins later. `selector` is a new
+/// one with the settings to use; if it has a pace, the hold of the host's pace ends as well. Returns the time at which
+/// the pause would have ended. Returns `None`, and writes nothing, if there was no pause.
 ///
 /// # Errors
-/// Locked by a crawler (which can [do it itself](Selector::release_host)), damaged, or what the system says.
+/// Locked by a crawler (which can [do it itself](Selector::unpause_host)), damaged, or an I/O error.
 pub fn release(
     dir: &Path,
     mut selector: Selector,
@@ -37,7 +40,7 @@ pub fn release(
         ReleaseTarget::Link(link) => selector.release_link(link, now),
     };
     drop(selector);
-    // The selector was the only other one that had it.
+    // The selector held the only other reference.
     Arc::into_inner(journal).map_or(Ok(()), Journal::close)?;
     Ok(until)
 }

@@ -1,7 +1,11 @@
-//! Checking a journal, and mending it.
+//! Verification and repair of a journal.
 //!
-//! Owns: what a check compares beside checksums: that every record can be read, and that the newest snapshot is what the records
-//! teach. Invariant: a check changes nothing. Must not know how files are mended.
+//! Owns: what is verified besides checksums: that every record can be read, and that the newest snapshot equals a fold
+//! of its records.
+//!
+//! Invariants: verification changes nothing.
+//!
+//! Must not know: how files are repaired.
 
 use std::path::Path;
 
@@ -15,52 +19,52 @@ use crate::journal::recovery_point::Start;
 use crate::journal::schema;
 use crate::selector::Selector;
 
-/// What a check found.
+/// Report of a verification.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Verified {
     /// Checksums, chain, continuity, manifests, snapshots.
     pub log: VerifyReport,
-    /// Attempts.
+    /// Number of attempts.
     pub attempts: u64,
-    /// Whether the newest snapshot is what its records teach.
+    /// Comparison of the newest snapshot with its records.
     pub refold: RefoldReport,
 }
 
-/// Whether a snapshot is what the records teach, folded anew from the snapshot before it.
+/// Comparison of a snapshot with its records, folded again from the previous snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefoldReport {
-    /// There is no snapshot, or damage keeps it from being tried.
+    /// There is no snapshot, or damage prevents the comparison.
     #[default]
     NotTried,
-    /// The records behind the older snapshot are all that can be folded anew, and that one is gone.
+    /// The previous snapshot that the records would be folded into is gone.
     NoBase,
-    /// It is, over so many records.
+    /// The snapshot equals the fold.
     Same {
-        /// How many were folded anew.
+        /// Number of records folded.
         records: u64,
     },
-    /// It is not.
+    /// The snapshot differs from the fold.
     Differs {
-        /// Where, and what.
+        /// Place and kind of the difference.
         what: String,
     },
 }
 
 impl Verified {
-    /// True when nothing is damaged, and the snapshot is what the records teach.
+    /// Returns true if nothing is damaged and the snapshot equals the fold of its records.
     pub fn is_sound(&self) -> bool {
         self.log.is_sound() && !matches!(self.refold, RefoldReport::Differs { .. })
     }
 }
 
-/// Checks the journal in `dir`: every checksum, link and number; that every record can be read; that the newest snapshot is what
-/// the records teach, to 1e-9. Reads only, takes no lock.
+/// Verifies the journal in `dir`: every checksum, link and number; that every record can be read; that the newest
+/// snapshot equals a fold of its records, to 1e-9. Only reads, and takes no lock.
 ///
 /// # Errors
-/// [`JournalError::Record`] for a record whose bytes are whole and mean nothing; newer formats; or what the system says. Damage
-/// is in the report.
+/// [`JournalError::Record`] for a record whose bytes are intact but mean nothing; newer formats; I/O errors. Damage is
+/// in the report.
 pub fn verify(dir: &Path, tell: ProgressFn<'_>) -> Result<Verified, JournalError> {
     let log = fetchwise_log::verify_showing(dir, &mut |progress| tell(Phase::Reading, progress))?;
     let mut verified = Verified { log, ..Verified::default() };
@@ -90,7 +94,7 @@ fn refold(dir: &Path, floor_seq: u64, tell: ProgressFn<'_>) -> Result<RefoldRepo
     let days = decay.half_life().as_secs_f64() / 86_400.0;
     let builder = Selector::builder().half_life_days(days).around(decay.landmark()).no_priors();
     let Ok(selector) = builder.build() else { return Ok(RefoldReport::NoBase) };
-    // Where one of them is of a release that kept no days, there is nothing to hold these against.
+    // If one of the two was taken by a release that kept no daily counts, there is nothing to compare.
     let lacks_days = stored.lacks_days || base.contents.as_ref().is_some_and(|contents| contents.lacks_days);
     let mut fold = Fold::begin(base, &selector);
     fold.advance(dir, &selector, stored.covers_seq, stored.now, &mut |progress| tell(Phase::Folding, progress))?;
@@ -114,10 +118,10 @@ fn refold(dir: &Path, floor_seq: u64, tell: ProgressFn<'_>) -> Result<RefoldRepo
     Ok(RefoldReport::Differs { what })
 }
 
-/// Mends the journal in `dir`, as far as `options` ask for it; see [`fetchwise_log::repair`].
+/// Repairs the journal in `dir`, as far as `options` request it; see [`fetchwise_log::repair`].
 ///
 /// # Errors
-/// Locked by a crawler or another maintenance command, newer formats, or what the system says.
+/// Locked by a crawler or another maintenance command, newer formats, or I/O errors.
 pub fn repair(dir: &Path, options: RepairOptions) -> Result<RepairReport, JournalError> {
     Ok(fetchwise_log::repair(dir, options)?)
 }

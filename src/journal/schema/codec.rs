@@ -1,6 +1,9 @@
-//! Entries as records, and records as entries.
+//! Codec between entries and records.
 //!
-//! Owns: which key a record has, and the way from an entry to bytes and back. Invariant: what was encoded decodes to the same.
+//! Owns: the key of each record, and the conversion of entries to bytes and back.
+//!
+//! Invariants: encoded entries decode to the same.
+//!
 //! Must not know: where records are kept.
 
 use std::borrow::Cow;
@@ -23,7 +26,7 @@ use fetchwise_types::attempt::Attempt;
 use fetchwise_types::heuristic::url::site_of;
 use fetchwise_types::time::Timestamp;
 
-/// A record as the log takes it, in the version that its kind is [written in](super::version_of).
+/// Record as the log takes it, in the version that its kind is [written in](super::version_of).
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) kind: u16,
@@ -34,7 +37,7 @@ pub(crate) struct Encoded {
 
 /// Encodes an attempt.
 pub(crate) fn encode_attempt(attempt: &Attempt) -> Result<Encoded, SchemaError> {
-    // All of a domain's attempts have one key, whatever else an import may have tagged them with.
+    // All attempts of a domain have the same key, whatever tags an import has given them.
     let key_hash = match attempt.heuristic("domain") {
         Some(domain) => key_of_domain(domain),
         None => domain_of_url(&attempt.url).map_or(0, |domain| key_of_domain(&domain)),
@@ -74,7 +77,7 @@ pub(crate) fn encode_host(
     Ok(Encoded { kind: kind::HOST_STATE, key_hash: key_of_domain(domain), time: at, payload })
 }
 
-/// Encodes what is remembered of a pace.
+/// Encodes a persisted pace.
 pub(crate) fn encode_pace(entry: &PaceEntry) -> Result<Encoded, SchemaError> {
     let PaceEntry { level, name, state, cause, at } = entry;
     let (name_text, state) = (Cow::Borrowed(name.as_str()), *state);
@@ -104,7 +107,7 @@ pub(crate) fn encode_tombstone(tombstone: &Tombstone) -> Result<Encoded, SchemaE
     Ok(Encoded { kind: kind::TOMBSTONE, key_hash, time: tombstone.at, payload })
 }
 
-/// Encodes that a pause was ended.
+/// Encodes the end of a pause.
 pub(crate) fn encode_release(release: &Release) -> Result<Encoded, SchemaError> {
     let (domain, link, key_hash) = match &release.target {
         ReleaseTarget::Host(domain) => (Some(domain.as_str()), None, key_of_domain(domain)),
@@ -187,7 +190,7 @@ pub(crate) fn decode(kind: u16, schema: u16, payload: &[u8]) -> Result<Entry, Sc
     })
 }
 
-/// The records of one site are replayed in order.
+/// Returns the key of a domain. Records with the same key, those of one site, are replayed in order.
 pub(crate) fn key_of_domain(domain: &str) -> u64 {
     xxh3_64(site_of(domain).as_bytes())
 }
@@ -209,7 +212,7 @@ mod tests {
 
     const T0: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
-    /// One of each kind, with every field set to something of its own.
+    /// Returns one entry of each kind, with a different value in every field.
     fn one_of_each() -> Vec<(&'static str, Entry)> {
         let url = url::Url::parse("https://www.example.org/static/docs/a.pdf?page=2").unwrap();
         let mut full = Attempt::new(&url, "playwright_stealth", T0).unwrap().failed(ErrorKind::BlockedCaptcha);
@@ -258,7 +261,7 @@ mod tests {
         ]
     }
 
-    /// The attempts of version 1: the same ones without what only version 2 has.
+    /// Returns the attempts of version 1: the same ones without the fields of version 2.
     fn attempts_v1() -> Vec<(String, Attempt)> {
         let attempts = one_of_each().into_iter().filter_map(|(name, entry)| match entry {
             Entry::Attempt(attempt) => {
@@ -290,8 +293,8 @@ mod tests {
         assert_ne!(key(attempt("https://elsewhere.org/a")), key(attempt("https://blog.example.org/a")));
     }
 
-    /// Bytes that a release has written stay readable and stay what they are. `FETCHWISE_BLESS=1` writes files that are
-    /// missing; it never changes one that exists.
+    /// Bytes that a release has written stay readable with the same meaning. `FETCHWISE_BLESS=1` writes missing files
+    /// and never changes an existing one.
     #[test]
     fn golden_records_decode_to_the_same_and_encode_to_the_same_bytes() {
         for (name, entry) in one_of_each() {
@@ -351,7 +354,7 @@ mod tests {
     fn golden_json_of_version_1_is_imported_as_the_same_attempts() {
         for (name, mut attempt) in attempts_v1() {
             let line = std::fs::read_to_string(golden(&format!("{name}.json"))).unwrap();
-            // An import brings headers in the order of their names.
+            // An import sorts headers by name.
             attempt.response_headers.sort_by(|a, b| a.name.cmp(&b.name));
             assert_eq!(fetchwise_types::attempt::json::from_json_line(&line, T0).unwrap().0, attempt, "{name}");
         }
@@ -373,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_layout_is_one_that_was_released() {
-        // A new version of a record adds its layout's fingerprint to the list, and takes none away.
+        // A new version of a record adds the fingerprint of its layout to the list, and removes none.
         assert!(RELEASED.contains(&fingerprint()), "{:#04x?}", fingerprint());
         assert_eq!(RELEASED, [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4]);
     }
@@ -388,7 +391,7 @@ mod tests {
     }
 
     proptest! {
-        /// bytecheck keeps damaged bytes memory-safe; that they are noticed at all is the CRC's work.
+        /// bytecheck keeps damaged bytes memory-safe. Only the CRC detects all of the damage.
         #[test]
         fn damaged_bytes_never_panic(which in 0usize..10, flips in proptest::collection::vec((any::<u16>(), 0u8..8), 1..4)) {
             let entry = &one_of_each()[which].1;

@@ -1,7 +1,10 @@
-//! The numbers of the log's records: of kinds, and of what stands for names.
+//! Numeric codes of the log's records: for kinds, and for names.
 //!
-//! Owns: every number that a record may hold, and what it means. Invariant: a number that was released keeps its meaning; lists
-//! are only ever added to. Must not know: the layout of records.
+//! Owns: every number that a record may hold, and its meaning.
+//!
+//! Invariants: a released number keeps its meaning. Lists only grow.
+//!
+//! Must not know: the layout of records.
 
 use rkyv::rancor::Error as RkyvError;
 
@@ -21,47 +24,47 @@ pub(crate) mod kind {
     pub(crate) const RELEASE: u16 = 7;
 }
 
-/// The first schema version of every kind.
+/// First schema version of every kind.
 pub(super) const V1: u16 = 1;
-/// The second one, of attempts only.
+/// Second schema version, of attempts only.
 pub(super) const V2: u16 = 2;
 
-/// The schema version in which this release writes records of `kind`.
+/// Returns the schema version in which this release writes records of `kind`.
 pub(crate) const fn version_of(kind: u16) -> u16 {
     if kind == kind::ATTEMPT { V2 } else { V1 }
 }
 
-/// Why a record is not what its kind says.
+/// Error of a record that does not match its kind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// A newer release wrote it.
+    /// A newer release wrote the record.
     #[error("kind {kind} in version {schema}, which this release does not know")]
     Newer {
-        /// The record's kind.
+        /// Kind of the record.
         kind: u16,
-        /// Its schema version.
+        /// Schema version of the record.
         schema: u16,
     },
-    /// Its bytes are no valid archive.
+    /// The bytes are not a valid archive.
     #[error("not a valid record: {0}")]
     Invalid(RkyvError),
-    /// A number means nothing that this release knows.
+    /// A number has no meaning that this release knows.
     #[error("{what} has the number {code}, which this release does not know")]
     Code {
-        /// What the number is of.
+        /// Field of the number.
         what: &'static str,
         /// The number.
         code: u8,
     },
 }
 
-/// The number of nothing.
+/// Code of an absent value.
 pub(super) const NONE: u8 = 0;
-/// Stands for everything that has no number of its own. Its name is stored beside it.
+/// Code of every value without a number. Its name is stored next to it.
 pub(super) const OTHER: u8 = 255;
 
-/// Error types by number, from 1 on. Only ever added to.
+/// Error types by number, from 1 on. The list only grows.
 pub(super) const ERROR_CODES: [ErrorKind; 23] = [
     ErrorKind::BlockedCaptcha,
     ErrorKind::Blocked403,
@@ -88,7 +91,7 @@ pub(super) const ERROR_CODES: [ErrorKind; 23] = [
     ErrorKind::NotHeld,
 ];
 
-/// Sources by number, from 1 on. Only ever added to.
+/// Sources by number, from 1 on. The list only grows.
 pub(super) const SOURCE_CODES: [Source; 7] = [
     Source::Learned,
     Source::Inferred,
@@ -99,7 +102,7 @@ pub(super) const SOURCE_CODES: [Source; 7] = [
     Source::Paused,
 ];
 
-/// Rules by number, from 1 on. Only ever added to.
+/// Rules by number, from 1 on. The list only grows.
 pub(super) const RULE_CODES: [Rule; 14] = [
     Rule::Index,
     Rule::DomainConfident,
@@ -117,13 +120,13 @@ pub(super) const RULE_CODES: [Rule; 14] = [
     Rule::TriedAllTheSame,
 ];
 
-/// Arms by number, from 1 on. Only ever added to.
+/// Arms by number, from 1 on. The list only grows.
 pub(super) const ARM_CODES: [Arm; 2] = [Arm::Learning, Arm::Legacy];
 
-/// Hints by number, from 1 on. Only ever added to.
+/// Hints by number, from 1 on. The list only grows.
 pub(super) const HINT_CODES: [Hint; 4] = [Hint::Blocked, Hint::Empty, Hint::Timeout, Hint::Unknown];
 
-/// Types of heuristics by number, from 1 on. Only ever added to.
+/// Types of heuristics by number, from 1 on. The list only grows.
 pub(super) const TAG_KINDS: [&str; 18] = [
     "domain",
     "site",
@@ -153,12 +156,12 @@ pub(super) fn from_code<T: Copy>(table: &[T], code: u8, what: &'static str) -> R
     usize::from(code).checked_sub(1).and_then(|index| table.get(index).copied()).ok_or(SchemaError::Code { what, code })
 }
 
-/// The number of a hint.
+/// Returns the number of a hint.
 pub(crate) fn hint_code(hint: Option<Hint>) -> u8 {
     hint.map_or(NONE, |hint| code_of(&HINT_CODES, &hint))
 }
 
-/// The hint with a number.
+/// Returns the hint with a number.
 pub(crate) fn hint_of(code: u8) -> Result<Option<Hint>, SchemaError> {
     match code {
         NONE => Ok(None),

@@ -1,4 +1,4 @@
-//! The records of the log: what each kind holds, byte for byte, and how it becomes what the rest of the crate works with.
+//! Records of the log: the layout of each kind, and its conversion to the types that the rest of the crate uses.
 
 mod codec;
 mod codes;

@@ -1,13 +1,16 @@
-//! The layout of the log's records, byte for byte, and attempts in that layout.
+//! Layout of the log's records, byte for byte, and conversion of attempts to and from it.
 //!
-//! Owns: the archived types, and the fingerprint of their layout. Invariant: bytes that one release wrote are read by every
-//! later one, so a struct here never changes: a new version stands beside it with its own number, and `From` leads from the old
-//! one to the new one. rkyv's format features unify over a host's whole dependency graph (one crate that asks for `unaligned`
-//! changes our layout), so sizes, alignments and offsets are asserted at compile time, and a fingerprint of them is stored in
-//! every segment. Must not know: keys, files.
+//! Owns: the archived types, and the fingerprint of their layout.
 //!
-//! Bytes that come from a file have passed the log's CRC; here they are checked once more (bytecheck) before they are
-//! looked at, so that a file made by somebody else cannot do worse than be refused.
+//! Invariants: every later release reads the bytes that one release wrote. So a struct here never changes: a new
+//! version is added alongside it with a new number, and `From` converts the old one to the new one. rkyv's format
+//! features unify over a host's whole dependency graph (one crate that requests `unaligned` changes our layout). So
+//! sizes, alignments and offsets are asserted at compile time, and every segment stores a fingerprint of them.
+//!
+//! Must not know: keys, files.
+//!
+//! Bytes from a file have passed the log's CRC. They are validated once more here (bytecheck) before they are used, so
+//! that a forged file can only be rejected.
 
 use std::borrow::Cow;
 use std::mem::{align_of, offset_of, size_of};
@@ -31,7 +34,7 @@ use fetchwise_types::time::Timestamp;
 
 type Text<'a> = Cow<'a, str>;
 
-/// An attempt, version 1.
+/// Attempt, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct AttemptV1<'a> {
     pub(super) id: [u8; 16],
@@ -39,17 +42,17 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) duration_ms: u64,
     pub(super) weight: f64,
     pub(super) propensity: Option<f64>,
-    /// None when it is the URL.
+    /// Link; `None` if it equals the URL.
     #[rkyv(with = Map<AsOwned>)]
     pub(super) link: Option<Text<'a>>,
     #[rkyv(with = AsOwned)]
     pub(super) url: Text<'a>,
     #[rkyv(with = AsOwned)]
     pub(super) fetcher: Text<'a>,
-    /// The name of an error type whose number is [`OTHER`].
+    /// Name of an error type whose number is [`OTHER`].
     #[rkyv(with = AsOwned)]
     pub(super) error_other: Text<'a>,
-    /// The same of a source.
+    /// Name of a source whose number is [`OTHER`].
     #[rkyv(with = AsOwned)]
     pub(super) source_other: Text<'a>,
     #[rkyv(with = Map<AsOwned>)]
@@ -57,7 +60,7 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) response_headers: Vec<HeaderV1<'a>>,
     pub(super) heuristics: Vec<TagV1<'a>>,
     pub(super) try_no: u32,
-    /// 0 when no response came.
+    /// Status; 0 if no response came.
     pub(super) http_status: u16,
     pub(super) success: bool,
     pub(super) is_banned: bool,
@@ -66,20 +69,20 @@ pub(crate) struct AttemptV1<'a> {
     pub(super) hint: u8,
 }
 
-/// An attempt, version 2: all of version 1, and why its fetcher was chosen. As version 1 stands in it whole, whoever needs no
-/// more reads both in the same way.
+/// Attempt, version 2: version 1 and the reasons for the choice of its fetcher. It contains version 1 whole, so that a
+/// reader of those fields treats both versions alike.
 #[derive(Archive, Serialize)]
 pub(crate) struct AttemptV2<'a> {
     pub(super) v1: AttemptV1<'a>,
     pub(super) confidence: Option<f64>,
-    /// The name of a rule whose number is [`OTHER`].
+    /// Name of a rule whose number is [`OTHER`].
     #[rkyv(with = AsOwned)]
     pub(super) rule_other: Text<'a>,
     pub(super) rule: u8,
     pub(super) arm: u8,
 }
 
-/// A response header, version 1.
+/// Response header, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct HeaderV1<'a> {
     #[rkyv(with = AsOwned)]
@@ -88,10 +91,10 @@ pub(crate) struct HeaderV1<'a> {
     pub(super) value: Text<'a>,
 }
 
-/// A heuristic, version 1.
+/// Heuristic, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct TagV1<'a> {
-    /// A number of [`TAG_KINDS`], or [`OTHER`].
+    /// Number in [`TAG_KINDS`], or [`OTHER`].
     pub(super) kind: u8,
     #[rkyv(with = AsOwned)]
     pub(super) kind_other: Text<'a>,
@@ -100,7 +103,7 @@ pub(crate) struct TagV1<'a> {
     pub(super) importance: Option<f32>,
 }
 
-/// A link's state, version 1.
+/// State of a link, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct LinkStateV1<'a> {
     pub(super) at: i64,
@@ -115,7 +118,7 @@ pub(crate) struct LinkStateV1<'a> {
     pub(super) hint: u8,
 }
 
-/// A host's pause, version 1.
+/// Pause of a host, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct HostStateV1<'a> {
     pub(super) at: i64,
@@ -124,7 +127,7 @@ pub(crate) struct HostStateV1<'a> {
     pub(super) domain: Text<'a>,
 }
 
-/// A heuristic's importance, version 1.
+/// Importance of a heuristic, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct ImportanceV1<'a> {
     pub(super) at: i64,
@@ -135,7 +138,7 @@ pub(crate) struct ImportanceV1<'a> {
     pub(super) importance: f32,
 }
 
-/// What is remembered of a pace, version 1.
+/// Persisted pace, version 1.
 #[derive(Archive, Serialize)]
 pub(crate) struct PaceV1<'a> {
     pub(super) at: i64,
@@ -146,7 +149,7 @@ pub(crate) struct PaceV1<'a> {
     pub(super) cause: u8,
 }
 
-/// What shall be forgotten, version 1: exactly one of the two is there.
+/// Tombstone, version 1: exactly one of the two fields is set.
 #[derive(Archive, Serialize)]
 pub(crate) struct TombstoneV1<'a> {
     pub(super) at: i64,
@@ -156,7 +159,7 @@ pub(crate) struct TombstoneV1<'a> {
     pub(super) link: Option<Text<'a>>,
 }
 
-/// A pause that was ended, version 1: exactly one of the two is there.
+/// End of a pause, version 1: exactly one of the two fields is set.
 #[derive(Archive, Serialize)]
 pub(crate) struct ReleaseV1<'a> {
     pub(super) at: i64,
@@ -312,7 +315,7 @@ impl TryFrom<&ArchivedTagV1<'_>> for Tag {
             OTHER => Cow::Owned(tag.kind_other.as_str().to_owned()),
             code => Cow::Borrowed(from_code(&TAG_KINDS, code, "a heuristic's type")?),
         };
-        // Most values that occur often are flags, so they are not copied.
+        // Most frequent values are flags, so they are not copied.
         let value = match tag.value.as_str() {
             "true" => Cow::Borrowed("true"),
             text => Cow::Owned(text.to_owned()),
@@ -347,14 +350,14 @@ macro_rules! layouts {
             assert!(align_of::<$archived<'static>>() == $align);
             $(assert!(offset_of!($archived<'static>, $field) == $offset);)+
         };)+
-        /// The layout of every archived type, as text.
+        /// Layout of every archived type, as text.
         const LAYOUTS: &str = concat!(
             $(stringify!($archived), ":", $size, ",", $align, "{", $(stringify!($field), ":", $offset, ",",)+ "}",)+
         );
     };
 }
 
-// The log promises payloads at addresses divisible by 8: no archived type may need more.
+// The log guarantees payloads at addresses divisible by 8, so no archived type may need more.
 layouts! {
     ArchivedAttemptV1: 144, 8, {
         id: 0, attempted_at: 16, duration_ms: 24, weight: 32, propensity: 40, link: 56, url: 68, fetcher: 76,
@@ -375,32 +378,33 @@ layouts! {
     ArchivedReleaseV1: 32, 8, { at: 0, domain: 8, link: 20 }
 }
 
-/// Identifies the layout of the records that this release writes, and of those that it still reads. It stands in every segment.
+/// Returns the fingerprint of the layout that this release writes. Every segment stores it.
 pub(crate) fn fingerprint() -> [u8; 16] {
     xxh3_128(LAYOUTS.as_bytes()).to_le_bytes()
 }
 
-/// The fingerprints of every layout that a release ever wrote; only ever added to. A build whose own is not among them has been
-/// given another rkyv format by somebody else in its dependency graph, or has changed a type that may not change: a test fails.
+/// Fingerprints of every layout that a release ever wrote. The list only grows. A test fails if a build's own
+/// fingerprint is missing: then another crate of the dependency graph has changed the rkyv format, or somebody has
+/// changed a type that must not change.
 pub(crate) const RELEASED: [[u8; 16]; 4] = [FINGERPRINT_V1, FINGERPRINT_V2, FINGERPRINT_V3, FINGERPRINT_V4];
 
-/// The first layout: every kind in version 1.
+/// First layout: every kind in version 1.
 pub(super) const FINGERPRINT_V1: [u8; 16] =
     [0x3c, 0x63, 0x20, 0x55, 0x79, 0xff, 0x70, 0xd7, 0xaf, 0x39, 0xa4, 0xc3, 0x26, 0x36, 0x95, 0x19];
 
-/// The second one: attempts in version 2 as well.
+/// Second layout: attempts in version 2 as well.
 pub(super) const FINGERPRINT_V2: [u8; 16] =
     [0xf1, 0x88, 0x75, 0xb7, 0xd2, 0x6a, 0x25, 0x48, 0x90, 0x8c, 0x65, 0x65, 0xa2, 0xb1, 0x96, 0x34];
 
-/// The third one: with paces.
+/// Third layout: with paces.
 pub(super) const FINGERPRINT_V3: [u8; 16] =
     [0x22, 0xe3, 0x36, 0x01, 0x23, 0xf6, 0x64, 0x90, 0x2d, 0x94, 0x8d, 0x9d, 0x45, 0x87, 0xf1, 0xb9];
 
-/// The fourth one: with pauses that were ended.
+/// Fourth layout: with ends of pauses.
 pub(super) const FINGERPRINT_V4: [u8; 16] =
     [0x4e, 0xbc, 0x70, 0x6a, 0x82, 0x19, 0xec, 0x96, 0x55, 0x4f, 0x7d, 0xde, 0xcb, 0x2e, 0x0b, 0xc2];
 
-/// The fingerprints of segments that this build can read, its own first.
+/// Returns the fingerprints of segments that this build can read, its own first.
 pub(crate) fn readable() -> Vec<[u8; 16]> {
     let mut all = vec![fingerprint()];
     all.extend(RELEASED);

@@ -1,6 +1,8 @@
-//! An attempt read where it lies, in the bytes of its record: what a replay learns from without a copy.
+//! Zero-copy view of an attempt in the bytes of its record, which a replay learns from.
 //!
-//! Invariant: what a view shows has been checked, as a decoded attempt has. Must not know what evidence makes of it.
+//! Invariants: the fields of a view are validated, like those of a decoded attempt.
+//!
+//! Must not know: how evidence uses them.
 
 use uuid::Uuid;
 
@@ -11,14 +13,15 @@ use crate::metrics::recorder::outcomes::{of_kind, outcome_of};
 use fetchwise_types::attempt::Hint;
 use fetchwise_types::time::Timestamp;
 
-/// An attempt as its record has it, checked and not copied. What evidence is made of stands in every version as in the first.
+/// Validated attempt that borrows from its record. Every version stores the fields for evidence in the same way as the
+/// first.
 #[derive(Clone, Copy)]
 pub(crate) struct AttemptView<'p> {
     archived: &'p ArchivedAttemptV1<'p>,
     hint: Option<Hint>,
 }
 
-/// Looks at an attempt without decoding it; none for a record of another kind.
+/// Returns a view of an attempt without decoding it, or `None` for a record of another kind.
 pub(crate) fn attempt(kind: u16, schema: u16, payload: &[u8]) -> Result<Option<AttemptView<'_>>, SchemaError> {
     let archived = match (kind, schema) {
         (kind::ATTEMPT, V1) => access::<ArchivedAttemptV1<'_>>(payload)?,
@@ -55,7 +58,7 @@ impl AttemptView<'_> {
         self.archived.fetcher.as_str()
     }
 
-    /// The number of its outcome. An error that this release does not know counts as one that only an import has a name for.
+    /// Returns the number of the outcome. An error that this release does not know counts as one of an import.
     pub(crate) fn outcome(&self) -> usize {
         match from_code(&ERROR_CODES, self.archived.error, "an error type") {
             _ if self.archived.success => outcome_of(true, None),
@@ -79,7 +82,7 @@ impl AttemptView<'_> {
     }
 }
 
-/// An attempt whose time is brought down to now where its writer's clock was ahead.
+/// Attempt whose time is capped at the current time, because its writer's clock may have been ahead.
 pub(crate) struct Clamped<'p>(pub(crate) AttemptView<'p>, pub(crate) Timestamp);
 
 impl Observed for Clamped<'_> {
