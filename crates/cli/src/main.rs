@@ -1,13 +1,13 @@
 //! The command-line program.
 //!
-//! Each command is one file below `commands`, named after it. The file holds the command's arguments (a struct for clap, with
-//! its help text), its work (`run`, which takes the arguments, the settings and the output, and returns the exit code), and
-//! the JSON form of its results. To add a command, write such a file, add it to the list of commands in `parse::args`, and
-//! call it from `run` below.
+//! Each command is one file below `commands`, named after it. The file holds the command's arguments (a struct for
+//! clap, with its help text), its work (`run`, which takes the arguments, the settings and the output, and returns the
+//! exit code), and the JSON form of its results. To add a command, write such a file, add it to the list of commands in
+//! `parse::args`, and call it from `run` below.
 //!
-//! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and reloading), `parse` (the
-//! syntax of the command line, and its values) and `terminal` (results, messages, progress and exit codes). Commands that
-//! only read take no lock, repair nothing and work alongside a running crawler.
+//! The commands share three modules: `setup` (settings, data directory, fetchers, listeners and reloading), `parse`
+//! (the syntax of the command line, and its values) and `terminal` (results, messages, progress and exit codes).
+//! Commands that only read take no lock, repair nothing and work alongside a running crawler.
 
 mod commands;
 mod parse;
@@ -26,9 +26,9 @@ use crate::terminal::output::Out;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = Out::new(cli.global.json);
-        // Print the results that were complete before the failure.
+    let ended = traced(&cli, &mut out).and_then(|exit| out.flush().map(|()| exit));
     let exit = ended.unwrap_or_else(|failure| {
-        // What was found before it failed is still worth having.
+        // Print the results that were complete before the failure.
         let _ = out.flush();
         if !failure.is_quiet() {
             let label = crate::terminal::output::styled(crate::terminal::output::ERROR, "error");
@@ -37,9 +37,9 @@ fn main() -> ExitCode {
         failure.exit()
     });
     ExitCode::from(exit as u8)
-/// Runs the command and sends its traces to a collector if one is configured.
+}
 
-/// Runs the command, and sends what it tells to a collector where there is one.
+/// Runs the command and sends its traces to a collector if one is configured.
 fn traced(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
     #[cfg(feature = "otlp")]
     let sending = crate::setup::otlp::start(cli.global.otlp.as_deref())?;
@@ -57,14 +57,14 @@ fn run(cli: &Cli, out: &mut Out) -> Result<Exit, Failure> {
         Command::Man(args) => return crate::commands::completions::man(args, Cli::command(), out),
         Command::Simulate(args) => return crate::commands::simulate::run(args, out),
         Command::Town(args) => return crate::commands::testbed::run(args, out),
-        // Whoever asks what is wrong with the settings wants more than the first thing.
-        Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
         // `config` reports every problem of the settings, not only the first one.
+        Command::Config(args) => return crate::commands::config::run(args, &cli.global, out),
+        _ => {}
     }
     let mut global = cli.global.clone();
-    // Every other command reads that table; this one writes it.
-    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
     // Every other command reads the table of `--router`; this one writes it.
+    let table = if matches!(cli.command, Command::Export(_)) { global.router.take() } else { None };
+    let settings = Settings::resolve(&global)?;
     match &cli.command {
         Command::Fetch(args) => crate::commands::fetch::run(args, &settings, out),
         Command::Fetchers(args) => crate::commands::fetchers::run(args, &settings, out),

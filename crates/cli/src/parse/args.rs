@@ -21,13 +21,15 @@ use crate::commands::{
     about = "Learns which fetcher works for which URL, and keeps a crawler from getting its IP address banned",
     long_about = "Learns which fetcher (a plain request, a browser, a stealth browser, an archive, ...) works for which URL, \
         from the attempts that it makes or receives, and keeps a crawler from getting its IP address banned.\n\n\
-        Results go to stdout, progress and messages to stderr. With --json, each result is one JSON object on one line.",
+        Results go to stdout, progress and messages to stderr. With --json, each result is one JSON object on one \
+        line.",
     after_help = "Examples:\n  \
         fetchwise fetch https://example.org/ --out pages      fetch a page and learn from it\n  \
         fetchwise select https://example.org/a.pdf            show the fetcher that would be used\n  \
         fetchwise explain https://example.org/a.pdf           show why\n  \
         fetchwise import attempts.jsonl                       learn from attempts of another crawler\n\n\
-        Exit codes: 0 done, 1 failed, 2 invalid usage or config, 3 refused (data directory locked, damaged or of a newer format).",
+        Exit codes: 0 done, 1 failed, 2 invalid usage or config, 3 refused (data directory locked, damaged or of a \
+        newer format).",
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 110

@@ -30,7 +30,8 @@ pub(crate) struct GlobalArgs {
     /// Print one JSON object per line on stdout
     #[arg(long, global = true, overrides_with = "json", help_heading = "Global options")]
     pub(crate) json: bool,
-    /// Send traces to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT]
+    /// Send traces to this collector by OTLP over HTTP, such as http://127.0.0.1:4318
+    /// [default: $OTEL_EXPORTER_OTLP_ENDPOINT]
     #[cfg(feature = "otlp")]
     #[arg(long, global = true, overrides_with = "otlp", value_name = "URL", help_heading = "Global options")]
     pub(crate) otlp: Option<String>,

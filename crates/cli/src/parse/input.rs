@@ -1,6 +1,6 @@
-//! Lines from files and stdin, and URLs among them.
+//! Lines of files and stdin, and the URLs in them.
 //!
-//! Invariant: a line longer than its limit costs memory for the limit only, and the line after it is read as ever.
+//! Invariants: a line that exceeds the limit costs memory for the limit only, and the next line is read as usual.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -9,37 +9,37 @@ use std::path::Path;
 use crate::terminal::exit::Failure;
 use fetchwise::heuristic::url::{UrlFeatures, parse};
 
-/// One line of input.
+/// A line of the input.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub(crate) number: u64,
-    /// Its text without the line break, or why it has none.
+    /// The text without the line break, or why the line has none.
     pub(crate) text: Result<String, LineError>,
-    /// How many bytes it took, line break included.
+    /// The length in bytes, including the line break.
     pub(crate) bytes: u64,
 }
 
-/// Why a line is no text.
+/// Why a line is not text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
-    /// It is longer than it may be.
+    /// The line exceeds the limit.
     #[error("longer than {max} bytes: {start}...")]
     TooLong {
-        /// How long it may be.
+        /// The limit in bytes.
         max: usize,
-        /// How it begins.
+        /// The start of the line.
         start: String,
     },
-    /// It is not UTF-8.
+    /// The line is not UTF-8.
     #[error("not valid UTF-8")]
     NotUtf8,
 }
 
-/// So many bytes of a line that is too long are shown.
+/// The number of bytes that a message shows of a line that is too long.
 const START_BYTES: usize = 80;
 
-/// Reads lines of bounded length.
+/// A reader of lines with a limited length.
 pub(crate) struct Lines {
     from: Box<dyn BufRead + Send>,
     max: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Lines of at most `max` bytes of the file at `path`, or of stdin when it is `-`.
+    /// Opens the file at `path`, or stdin for `-`. The limit of a line is `max` bytes.
     pub(crate) fn open(path: &Path, max: usize) -> Result<Self, Failure> {
         let from: Box<dyn BufRead + Send> = if is_stdin(path) {
             Box::new(BufReader::with_capacity(64 << 10, io::stdin()))
@@ -57,7 +57,7 @@ impl Lines {
         Ok(Self { from, max, number: 0 })
     }
 
-    /// The next line.
+    /// Returns the next line; none at the end.
     pub(crate) fn next_line(&mut self) -> io::Result<Option<Line>> {
         let (mut text, mut bytes, mut too_long) = (Vec::new(), 0, false);
         loop {
@@ -104,7 +104,7 @@ fn start_of(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(START_BYTES)]).into_owned()
 }
 
-/// Whether a path stands for stdin.
+/// Returns whether a path stands for stdin.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -114,16 +114,18 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| Failure::usage(format_args!("cannot read {}: {error}", path.display())))
 }
 
-/// Why a file could not be read to its end.
+/// Returns the failure for a file that could not be read to its end.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format_args!("cannot read {}: {error}", path.display()))
 }
 
-/// The domain as the heuristic has it, from a name or a URL.
+/// Returns the domain, as the heuristic defines it, of a name or a URL.
 pub(crate) fn read_domain(text: &str) -> Result<String, Failure> {
     let text = text.trim();
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}/") };
-    let bad = || Failure::usage(format_args!("{text:?} is no domain")).advise("expected a name such as example.org");
+    let bad = || {
+        Failure::usage(format_args!("{text:?} is not a valid domain")).advise("expected a name such as example.org")
+    };
     let url = parse(&url).map_err(|_| bad())?;
     Ok(UrlFeatures::extract(&url).map_err(|_| bad())?.domain.to_owned())
 }
@@ -151,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_does_not_stop_the_rest() {
+    fn an_invalid_line_does_not_stop_the_next_ones() {
         let text = [b"abcdefghij\n".as_slice(), b"\xff\xfe\n", b"ok"].concat();
         let too_long = LineError::TooLong { max: 5, start: "abcdefghij".to_owned() };
         assert_eq!(lines(&text, 5), [Err(too_long), Err(LineError::NotUtf8), Ok("ok".to_owned())]);
     }
 
     #[test]
-    fn a_domain_is_read_as_the_heuristic_has_it() {
+    fn a_domain_is_the_one_of_the_heuristic() {
         for text in ["example.org", "WWW.Example.ORG", "https://www.example.org:8080/a", "example.org."] {
             assert_eq!(read_domain(text).unwrap(), "example.org", "{text}");
         }

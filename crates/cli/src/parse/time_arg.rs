@@ -34,7 +34,10 @@ pub(crate) fn read_when(text: &str) -> Result<When, String> {
     let day = || rfc3339::parse(&format!("{text}T00:00:00Z"));
     let at = rfc3339::parse(text).or_else(|_| day());
     at.map(When::At).map_err(|_| {
-        format!("{text:?} is not a valid time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 2h or 7d")
+        format!(
+            "{text:?} is not a valid time: expected one such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an \
+             age such as 2h or 7d"
+        )
     })
 }
 

@@ -1,6 +1,6 @@
-//! BackgroundMaintenance of the attempt log beside a crawl, as the settings want it.
+//! Background maintenance of the attempt log, for each command that writes for long.
 //!
-//! Owns: what is said of it. What it does is in `journal::maintain`. For every command that writes for long.
+//! Owns: its options, which come from the settings, and its messages. `journal::maintenance` does the work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::terminal::exit::Failure;
 use fetchwise::journal::SEGMENT_BYTES_DEFAULT;
 use fetchwise::journal::maintenance::{COMPACT_THRESHOLD_DEFAULT, Cause, CompactReport, BackgroundMaintenance, UpkeepOptions, MaintenanceEvent};
 
-/// BackgroundMaintenance that is running, and what it has to say.
+/// Background maintenance that is running, and its messages.
 pub(crate) struct Running {
     upkeep: BackgroundMaintenance,
     said: Receiver<String>,
 }
 
 impl Running {
-    /// What it did since somebody last asked, for a person.
+    /// Returns the messages since the last call.
     pub(crate) fn said(&self) -> impl Iterator<Item = String> {
         self.said.try_iter()
     }
 
-    /// Stops it, before the journal is closed.
+    /// Stops it; called before the journal is closed.
     pub(crate) fn stop(self) {
         self.upkeep.stop();
     }
 }
 
-/// Starts upkeep beside the writer of `dir`; none where the settings want none.
+/// Starts background maintenance alongside the writer of `dir`; returns none if the settings turn it off.
 pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, Failure> {
     let options = options(settings);
     if options.compact_threshold.is_none() && options.max_disk_bytes.is_none() {
@@ -41,11 +41,11 @@ pub(crate) fn start(settings: &Settings, dir: &Path) -> Result<Option<Running>, 
     let (tell, said) = channel();
     let blank = settings.blank_maker();
     let tell = move |did| {
-        // Whoever listened may be gone.
+        // The receiver may be gone.
         let _ = words(&did).map(|words| tell.send(words));
     };
     let upkeep = BackgroundMaintenance::start(dir, options, Arc::clone(&settings.clock), blank, tell);
-    let upkeep = upkeep.map_err(|error| Failure::failed(format_args!("no thread for the log's upkeep: {error}")))?;
+    let upkeep = upkeep.map_err(|error| Failure::failed(format_args!("cannot start background maintenance: {error}")))?;
     Ok(Some(Running { upkeep, said }))
 }
 
@@ -61,7 +61,7 @@ fn options(settings: &Settings) -> UpkeepOptions {
     options
 }
 
-/// The size of the log's segments: small enough for the room that it has.
+/// Returns the size of a log segment: small enough for the log's disk limit.
 pub(crate) fn segment_bytes(settings: &Settings) -> u64 {
     let log = &settings.config.log;
     UpkeepOptions::segment_bytes_within(log.segment_bytes.unwrap_or(SEGMENT_BYTES_DEFAULT), log.max_disk_bytes)
@@ -72,12 +72,13 @@ fn words(did: &MaintenanceEvent) -> Option<String> {
         MaintenanceEvent::Compacted { cause, done, took } => {
             let CompactReport { attempts, bytes, .. } = done;
             let why = match cause {
-                Cause::Old { share } => format!("{:.0} % of it was older than is kept", share * 100.0),
+                Cause::Old { share } => format!("{:.0} % of it had expired", share * 100.0),
                 Cause::Full { taken } => format!("it took {}", HumanBytes(*taken)),
-                _ => "it was time".to_owned(),
+                _ => "it was due".to_owned(),
             };
             Some(format!(
-                "fetchwise: compacted the attempt log in the background, as {why}: {} -> {} attempts, {} -> {}, in {:.1} s",
+                "fetchwise: compacted the attempt log in the background because {why}: {} -> {} attempts, {} -> {}, \
+                 in {:.1} s",
                 attempts.0,
                 attempts.1,
                 HumanBytes(bytes.0),
@@ -86,8 +87,8 @@ fn words(did: &MaintenanceEvent) -> Option<String> {
             ))
         }
         MaintenanceEvent::Beyond { taken, max_disk_bytes } => Some(format!(
-            "fetchwise: warning: the attempt log takes {} and may take {} (log.max_disk_bytes): what it has learned is so large, and is never \
-             dropped",
+            "fetchwise: warning: the attempt log takes {}, more than log.max_disk_bytes ({}): the evidence alone needs \
+             that much, and is never dropped",
             HumanBytes(*taken),
             HumanBytes(*max_disk_bytes)
         )),

@@ -1,4 +1,4 @@
-//! Decisions as commands show them: what `select` and `explain` have in common.
+//! Single decisions for `select` and `explain`, and their text and JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,44 +23,44 @@ use fetchwise::selector::{Selector, SelectContext};
 use fetchwise::unknown_name::UnknownName;
 use fetchwise_serve::json::{DecisionJson, ProblemJson, Unavailable};
 
-/// What a decision depends on beside URL and evidence.
+/// The inputs of a decision besides URL and evidence.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SituationArgs {
-    /// The fetcher that the caller wants
+    /// Prefer this fetcher
     #[arg(long, value_name = "NAME")]
     pub(crate) fetcher: Option<String>,
-    /// What the last failure of the URL looked like
+    /// Describe the last failure of the URL
     #[arg(long, value_name = "KIND")]
     pub(crate) last_failure: Option<HintArg>,
-    /// A fetcher that was tried for the URL already; repeatable
+    /// Exclude a fetcher that was already tried for the URL; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) tried: Vec<String>,
-    /// What is known of the URL beside itself, as fetch is given it; repeatable
+    /// Add a heuristic of the URL, as for fetch; repeatable
     #[arg(long, value_name = "TYPE=VALUE", value_parser = read_tag)]
     pub(crate) tag: Vec<Heuristic>,
-    /// Consider every fetcher by name, also those that `fetch` could not use here: the built-in names, and those in the log
+    /// Consider also fetchers that `fetch` could not use here: built-in ones, and those in the log
     #[arg(long, conflicts_with_all = ["chromium", "no_browser"])]
     pub(crate) all_fetchers: bool,
     #[command(flatten)]
     pub(crate) browser: BrowserArgs,
 }
 
-/// Reads `video_platform=vimeo`.
+/// Parses `video_platform=vimeo`.
 pub(crate) fn read_tag(text: &str) -> Result<Heuristic, String> {
     let (kind, value) = text.split_once('=').ok_or("expected TYPE=VALUE, as in video_platform=vimeo")?;
     Heuristic::of_caller(kind.trim(), value.trim()).map_err(|error| error.to_string())
 }
 
-/// What the last failure looked like.
+/// The kind of the last failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HintArg {
     /// A captcha, 403 or 429
     Blocked,
-    /// An empty page or an application's shell
+    /// An empty page, or one that needs JavaScript
     Empty,
-    /// No answer in time
+    /// No response in time
     Timeout,
-    /// Anything else
+    /// Any other failure
     Unknown,
 }
 
@@ -86,41 +86,41 @@ impl From<HintArg> for Hint {
     }
 }
 
-/// Everything a decision is made with.
+/// The inputs of all decisions of a command.
 pub(crate) struct Decider<'s> {
     /// The selector, with all evidence.
     pub(crate) selector: Selector,
-    /// What the node's own log says alone, where others have told it more.
+    /// A selector with the evidence of this node only, if peers have added to it.
     pub(crate) own: Option<Selector>,
-    /// What came with the evidence.
+    /// What was loaded along with the evidence.
     pub(crate) loaded: LoadReport,
-    /// The caller's name for the URL, where it is another.
+    /// The caller's name for the link, if it is not the URL.
     link: Option<String>,
     router: &'s Router,
     settings: &'s Settings,
     wanted: Option<FetcherId>,
     tried: FetcherSet,
     hint: Option<Hint>,
-    /// What the caller knows of the URLs.
+    /// The heuristics that the caller knows.
     known: Vec<Heuristic>,
-    /// Candidates that are not to be had here, with the reason.
+    /// The unavailable candidates, each with the reason.
     missing: BTreeMap<FetcherId, String>,
-    /// Those of them that stderr has been told of.
+    /// The unavailable candidates that stderr has already reported.
     told: BTreeSet<FetcherId>,
 }
 
-/// A decision, and the candidate that evidence or somebody's wish speaks for although it is not to be had.
+/// A decision, and the unavailable candidate that evidence or the caller's wish would favour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     pub(crate) routed: Routed,
     pub(crate) unavailable: Option<FetcherId>,
 }
 
-/// Teaches `selector` what other nodes have told this one, where it is in a fleet, and returns one without that.
+/// In a fleet, adds the evidence of peers to `selector` and returns a selector without it.
 #[cfg(feature = "fleet")]
 fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selector>, Failure> {
     let dir = settings.data_dir()?;
-    // What was known at an earlier time is rebuilt from the node's own log.
+    // An earlier state is rebuilt from the node's own log.
     if settings.is_past() || !dir.join("peers").is_dir() {
         return Ok(None);
     }
@@ -131,13 +131,13 @@ fn with_peers(settings: &Settings, selector: &Selector) -> Result<Option<Selecto
 }
 
 #[cfg(not(feature = "fleet"))]
-#[allow(clippy::unnecessary_wraps, reason = "the same call as with a fleet")]
+#[allow(clippy::unnecessary_wraps, reason = "the signature is the same as with the feature fleet")]
 fn with_peers(_: &Settings, _: &Selector) -> Result<Option<Selector>, Failure> {
     Ok(None)
 }
 
 impl<'s> Decider<'s> {
-    /// Reads the log.
+    /// Reads the log and finds the available fetchers.
     pub(crate) fn new(settings: &'s Settings, args: &SituationArgs) -> Result<Self, Failure> {
         let router = settings.router()?;
         settings.warn_if_no_dir();
@@ -147,7 +147,7 @@ impl<'s> Decider<'s> {
         let mut missing = BTreeMap::new();
         if !args.all_fetchers {
             let available = Available::find(settings, &args.browser)?;
-            // A browser's reason goes on to say how one is installed; its first line is the reason.
+            // The first line of a browser's reason is the reason; the next ones say how to install it.
             let why_not = |spec: &FetcherSpec| available.why_not(&spec.name)?.lines().next().map(str::to_owned);
             missing.extend(selector.candidates().filter_map(|(id, spec)| Some((id, why_not(spec)?))));
         }
@@ -162,19 +162,19 @@ impl<'s> Decider<'s> {
         Ok(Self { selector, own, loaded, link, router, settings, wanted, tried, hint, known, missing, told })
     }
 
-    /// The same for a URL whose caller has this name for it.
+    /// Returns the decider for a URL with the caller's name for its link.
     pub(crate) fn for_link(self, link: &str) -> Self {
         Self { link: Some(link.to_owned()), ..self }
     }
 
-    /// What is known about `url` besides evidence.
+    /// Returns the context of a decision about `url`, without the unavailable candidates.
     pub(crate) fn situation(&self, url: &Url) -> SelectContext<'_> {
         let mut excluded = self.tried;
         self.missing.keys().for_each(|id| excluded.insert(*id));
         SelectContext { excluded, ..self.situation_with_all(url) }
     }
 
-    /// The same, if every candidate were to be had.
+    /// Returns the same context with every candidate.
     fn situation_with_all(&self, url: &Url) -> SelectContext<'_> {
         let name = self.link.as_deref().unwrap_or(url.as_str());
         let link = self.loaded.links.get(name).copied().unwrap_or_default();
@@ -189,7 +189,7 @@ impl<'s> Decider<'s> {
         }
     }
 
-    /// Decides about a URL that was read. What is not to be had and would be taken is said on stderr, each fetcher once.
+    /// Decides about a URL. Reports on stderr, once per fetcher, that an unavailable fetcher would have been selected.
     pub(crate) fn decide(&mut self, url: &Url) -> Result<Decided, RouteError> {
         let routed = self.selector.route(url, &self.situation(url), None)?;
         let mut unavailable = None;
@@ -199,7 +199,7 @@ impl<'s> Decider<'s> {
         }
         if let Some(id) = unavailable.filter(|id| self.told.insert(*id)) {
             note(format_args!(
-                "warning: {} is called for, and is not available: {} (--all-fetchers considers it all the same)",
+                "warning: {} would be selected but is unavailable: {} (--all-fetchers considers it anyway)",
                 plain(self.selector.fetcher_name(id)),
                 self.why_not(id).unwrap_or_default()
             ));
@@ -207,7 +207,7 @@ impl<'s> Decider<'s> {
         Ok(Decided { routed, unavailable })
     }
 
-    /// Whether the candidate called `name` is to be had.
+    /// Returns whether the candidate `name` is available.
     pub(crate) fn is_available(&self, name: &str) -> bool {
         self.selector.fetcher_id(name).is_none_or(|id| !self.missing.contains_key(&id))
     }
@@ -216,7 +216,7 @@ impl<'s> Decider<'s> {
         self.missing.get(&id).map(String::as_str)
     }
 
-    /// The decision as JSON; `text` is the URL as it was given.
+    /// Returns the decision as JSON; `text` is the URL as given.
     pub(crate) fn json<'a>(&'a self, text: &'a str, decided: &Decided) -> DecisionJson<'a> {
         let unavailable = decided
             .unavailable
@@ -224,7 +224,7 @@ impl<'s> Decider<'s> {
         DecisionJson::new(text, &self.selector, self.router.mode, &decided.routed, unavailable)
     }
 
-    /// The decision in words.
+    /// Returns the decision as text.
     pub(crate) fn words(&self, decided: &Decided) -> String {
         let words = self.words_of(&decided.routed);
         match decided.unavailable {
@@ -250,12 +250,12 @@ impl<'s> Decider<'s> {
                 format!("{} until {}", styled(ERROR, what), rfc3339::format(until))
             }
             Decision::GiveUp => styled(ERROR, "no fetcher is worth a try"),
-            Decision::NoFetcherGetsPast => styled(ERROR, "no fetcher gets past this host's vendor"),
+            Decision::NoFetcherGetsPast => styled(ERROR, "no viable fetcher: none gets past this host's vendor"),
         }
     }
 }
 
-/// Shows an error about one URL.
+/// Prints an error about one URL.
 pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result<(), Failure> {
     if out.json {
         return out.object(&ProblemJson::of_route(url, error));
@@ -263,7 +263,7 @@ pub(crate) fn show_error(out: &mut Out, url: &str, error: &RouteError) -> Result
     show(out, &error.to_string())
 }
 
-/// Shows that a line of stdin is no URL.
+/// Prints an error about a line of stdin that is not a URL.
 pub(crate) fn show_bad_line(out: &mut Out, number: u64, error: &LineError) -> Result<(), Failure> {
     let error = format!("stdin, line {number}: {error}");
     if out.json {
@@ -276,12 +276,12 @@ fn show(out: &mut Out, error: &str) -> Result<(), Failure> {
     out.line(format_args!("{}  {}", styled(ERROR, "error"), plain(error)))
 }
 
-/// Reads a URL as it was given.
+/// Parses a URL as given.
 pub(crate) fn read_url(text: &str) -> Result<Url, RouteError> {
     Ok(parse(text.trim())?)
 }
 
-/// The candidate called `name`.
+/// Returns the candidate called `name`.
 pub(crate) fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Failure> {
     let known = selector.fetcher_id(name).filter(|id| selector.candidates().any(|(candidate, _)| candidate == *id));
     known.ok_or_else(|| {
@@ -290,8 +290,8 @@ pub(crate) fn candidate(selector: &Selector, name: &str) -> Result<FetcherId, Fa
     })
 }
 
-/// Calls `f` with each URL of the arguments, and with each line of stdin where one of them is `-`; a line that cannot be read
-/// comes as the error that it is.
+/// Calls `f` with each URL of the arguments, and with each line of stdin for the argument `-`. A line that cannot be
+/// read is passed as its error.
 pub(crate) fn each_url(
     urls: &[String],
     mut f: impl FnMut(Result<&str, &LineError>, u64) -> Result<(), Failure>,

@@ -91,14 +91,16 @@ impl<'s> Available<'s> {
         Ok(Self { browser, ..found })
     }
 
-    /// Returns whether to use the fetcher that fetchwise provides under this name: the config lists it, or lists no fetcher.
+    /// Returns whether to use the fetcher that fetchwise provides under this name: the config lists it, or lists no
+    /// fetcher.
     pub(crate) fn is_shipped_and_wanted(&self, name: &str) -> bool {
         let mut configured = self.configured.iter().filter(|fetcher| canonical(&fetcher.name) == name);
         self.configured.is_empty()
             || configured.any(|fetcher| matches!(fetcher.means(), Means::Direct | Means::Browser))
     }
 
-    /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing browser is not among them.
+    /// Returns the fetchers of the config that `fetch` leaves out, with the reason. A missing browser is not among
+    /// them.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = (&'s str, &str)> {
         let names = self.configured.iter().map(|fetcher| canonical(&fetcher.name));
         names.filter(|name| !BROWSERS.contains(name)).filter_map(|name| Some((name, self.why_left_out(name)?)))
@@ -111,8 +113,9 @@ impl<'s> Available<'s> {
         self.why_not(name).or_else(|| is_elsewhere.then_some(ELSEWHERE))
     }
 
-    /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the config lists without a way
-    /// to get pages, and that fetchwise does not provide, counts as available: the author of the config has it.
+    /// Returns why the candidate `name` is unavailable; none if it is available. A fetcher that the config lists
+    /// without a way to get pages, and that fetchwise does not provide, counts as available: the author of the config
+    /// has it.
     pub(crate) fn why_not(&self, name: &str) -> Option<&str> {
         match name {
             PROBE_FETCHER => self.lacking.get(name).map(String::as_str),

@@ -23,7 +23,8 @@ pub(crate) fn tokens(file: Option<&Path>) -> Result<Tokens, Failure> {
     let of_file = file.map(Tokens::from_file).transpose().map_err(wrong)?.unwrap_or_default();
     if of_file.plain() > 0 {
         note(format_args!(
-            "warning: {} of the tokens in the file are in plain text: its readers can use them (--new-token stores hashes)",
+            "warning: {} of the tokens in the file are in plain text: its readers can use them (--new-token \
+             stores hashes)",
             of_file.plain()
         ));
     }

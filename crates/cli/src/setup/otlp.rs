@@ -1,7 +1,7 @@
 //! Export of traces by OTLP over HTTP: the library's spans, sent by a separate thread.
 //!
-//! Invariants: a slow or missing collector delays nothing but the end of the program, by a few seconds. The number of waiting
-//! spans is limited.
+//! Invariants: a slow or missing collector delays nothing but the end of the program, by a few seconds. The number of
+//! waiting spans is limited.
 //!
 //! Must not know: which spans exist.
 
@@ -29,7 +29,8 @@ pub(crate) struct Sending {
     provider: SdkTracerProvider,
 }
 
-/// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none if there is neither.
+/// Starts to send spans to `endpoint`, or to the collector that the environment names; returns none if there is
+/// neither.
 pub(crate) fn start(endpoint: Option<&str>) -> Result<Option<Sending>, Failure> {
     if endpoint.is_none() && !VARIABLES.into_iter().any(is_set) {
         return Ok(None);

@@ -30,8 +30,8 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    /// Returns the rate of a property over these attempts and `n` more, `k` of which have it. Attempts known as evidence only
-    /// count by `weight`, in which older ones count less.
+    /// Returns the rate of a property over these attempts and `n` more, `k` of which have it. Attempts known as
+    /// evidence only count by `weight`, in which older ones count less.
     fn rate(self, (k, n): (u64, u64), weight: f64) -> Option<f64> {
         let folded = if self.total > 0.0 { self.attempts as f64 * weight / self.total } else { 0.0 };
         let all = n + self.attempts;
@@ -68,8 +68,8 @@ impl Foreign {
     }
 }
 
-/// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their evidence. Returns none if the
-/// directory's node has never been in a fleet.
+/// Calls `show` with every attempt that peers have sent one by one, and returns the rest of their evidence. Returns
+/// none if the directory's node has never been in a fleet.
 #[cfg(feature = "fleet")]
 pub(crate) fn facts(
     dir: &Path,

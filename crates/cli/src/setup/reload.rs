@@ -1,5 +1,5 @@
-//! Reloading of what can change while a crawler runs: mode, split, router table, rules, and the settings of the automatic
-//! rollback.
+//! Reloading of what can change while a crawler runs: mode, split, router table, rules, and the settings of the
+//! automatic rollback.
 //!
 //! SIGHUP reloads all of it. A task ticks the automatic rollback and reports its events on stderr.
 //!
@@ -49,7 +49,8 @@ impl Reload {
         }
     }
 
-    /// Reads config, router table and rules, and applies them while the crawler runs. Returns a text that says what applies now.
+    /// Reads config, router table and rules, and applies them while the crawler runs. Returns a text that says what
+    /// applies now.
     ///
     /// # Errors
     /// Fails if any of them is unusable; then nothing changes.
@@ -128,9 +129,9 @@ pub(crate) struct Hangups {
     signals: Option<tokio::signal::unix::Signal>,
 }
 
-/// Starts to listen to SIGHUP. Called early, because an unhandled SIGHUP would end the process while it starts. [`on_hangup`]
-/// handles those that arrive meanwhile. Without files to reload, SIGHUP keeps its default: the terminal is gone, and the
-/// process ends. Called within a runtime.
+/// Starts to listen to SIGHUP. Called early, because an unhandled SIGHUP would end the process while it starts.
+/// [`on_hangup`] handles those that arrive meanwhile. Without files to reload, SIGHUP keeps its default: the terminal
+/// is gone, and the process ends. Called within a runtime.
 #[cfg(unix)]
 pub(crate) fn listen(settings: &Settings) -> std::io::Result<Hangups> {
     use tokio::signal::unix::{SignalKind, signal};

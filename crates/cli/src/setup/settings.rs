@@ -1,7 +1,7 @@
-//! What a command works with: the command line, the environment and the config file brought together.
+//! Resolved settings: the command line, the environment and the config file together.
 //!
-//! Owns their precedence: the command line, then the environment, then the config, then the default. Everything that can be
-//! wrong with them is found here, before a command begins.
+//! Owns: their precedence (command line, environment, config, default). Every fault in them is found here, before a
+//! command begins.
 
 use std::env;
 use std::ffi::OsString;
@@ -31,10 +31,10 @@ use fetchwise::unknown_name::UnknownName;
 const CONFIG: &str = "FETCHWISE_CONFIG";
 /// The variable that switches learning on and off.
 const LEARNING: &str = "LEARNING_MODE_ENABLED";
-/// The variables that name the browser, the first one first.
+/// The variables that name the browser, in the order of precedence.
 const BROWSERS: [&str; 2] = ["FETCHWISE_CHROMIUM", "CHROME"];
-/// Variables with our name that mean no key of the config: those above, the token of a server, the brokers of a fleet, and what this
-/// project's own tests use.
+/// Variables with our prefix that are not keys of the config: those above, the token of a server, the brokers of a
+/// fleet, and those of this project's tests.
 const NO_KEYS: [&str; 13] = [
     CONFIG,
     BROWSERS[0],
@@ -50,31 +50,31 @@ const NO_KEYS: [&str; 13] = [
     "FETCHWISE_SCRATCH",
     "FETCHWISE_YT_DLP",
 ];
-/// What variables of this project's own tests begin with.
+/// The prefix of variables of this project's tests.
 const OF_TESTS: &str = "FETCHWISE_TEST_";
 
-/// The share of domains that `split` gives to learning, unless said otherwise.
+/// The default share of domains for which `split` lets evidence decide.
 pub(crate) const SPLIT_SHARE: f64 = 0.5;
 
-/// A command that wrote takes a snapshot when there are so many records behind the last one: a start reads those in well under a
-/// second.
+/// A command that wrote takes a snapshot if the log has this many records since the last one: a start reads that many
+/// in well under a second.
 const SNAPSHOT_AFTER: u64 = 100_000;
 
 /// Resolved settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What the command line said, for reading everything again.
+    /// The options of the command line, for a reload.
     args: GlobalArgs,
     /// The config file, if there is one.
     config_file: Option<PathBuf>,
-    /// Whether the command line or the environment names the mode.
+    /// Whether the command line or the environment sets the mode.
     is_mode_given: bool,
     data_dir: Option<PathBuf>,
-    /// Whether the command line names it.
+    /// Whether the command line names the data directory.
     is_dir_named: bool,
-    /// What the config file and the environment say.
+    /// The settings of the config file and the environment.
     pub(crate) config: Config,
-    /// Where each setting comes from.
+    /// The origin of each setting.
     pub(crate) resolved: Resolved,
     router: Router,
     /// The file of the router table.
@@ -82,12 +82,12 @@ pub(crate) struct Settings {
     rules: Option<PathBuf>,
     /// The system's clock, or the one of `--now`.
     pub(crate) clock: Arc<Clock>,
-    /// The moment whose evidence is wanted, if it is not now.
+    /// The past moment whose evidence is wanted; none for now.
     moment: Option<AsOf>,
 }
 
 impl Settings {
-    /// Brings everything together.
+    /// Resolves the command line, the environment and the config file.
     pub(crate) fn resolve(args: &GlobalArgs) -> Result<Self, Failure> {
         let mut layers = Layers::default();
         if let Some(file) = config_file(args)? {
@@ -102,7 +102,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What was brought together, with what else it names.
+    /// Returns the settings for layers that are already resolved, and reads the router table that they name.
     pub(crate) fn of(resolved: Resolved, args: &GlobalArgs) -> Result<Self, Failure> {
         let config = resolved.config.clone();
         let mode = args.mode.map(Mode::from).or(config.mode).unwrap_or_default();
@@ -131,8 +131,8 @@ impl Settings {
         })
     }
 
-    /// The browser that a config names, or a variable which means a key. Another variable that names one goes before a config file;
-    /// whoever looks for a browser looks at it.
+    /// Returns the browser that the config, or the variable of its key, names. The other variables take precedence over
+    /// a config file, and the discovery of the browser reads them itself.
     pub(crate) fn browser_path(&self) -> Option<&Path> {
         let is_elsewhere = matches!(
             self.resolved.origin(&["browser", "path"]),
@@ -141,22 +141,22 @@ impl Settings {
         self.config.browser.path.as_deref().filter(|_| !is_elsewhere)
     }
 
-    /// Reads the files again that the same command line names.
+    /// Resolves the same command line again, and reads its files again.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
         Self::resolve(&self.args)
     }
 
-    /// Whether the command line or the environment names the mode, so that the config's does not count.
+    /// Returns whether the command line or the environment sets the mode, so that the config's has no effect.
     pub(crate) fn is_mode_given(&self) -> bool {
         self.is_mode_given
     }
 
-    /// The files that can be read again: config, router table, rules.
+    /// Returns the files that can be reloaded: config, router table and rules.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         [self.config_file.as_deref(), self.table.as_deref(), self.rules.as_deref()].into_iter().flatten()
     }
 
-    /// What is wrong with the router, and in which file.
+    /// Returns the failure for an error of the router, with the file of the table.
     pub(crate) fn about_table(&self, error: RouterError) -> Failure {
         match (&self.table, &error) {
             (Some(path), RouterError::Table(_)) => Failure::usage(format_args!("{}, {error}", path.display())),
@@ -164,7 +164,7 @@ impl Settings {
         }
     }
 
-    /// Puts the router in force, and keeps learning out of service where it is, as a crawler does.
+    /// Applies the router to `selector`, and a rollback to the table that is in force, as a crawler does.
     pub(crate) fn put_in_force(&self, selector: &Selector) -> Result<(), Failure> {
         selector.set_router(self.router()?.clone()).map_err(|error| self.about_table(error))?;
         let fallen = self.rollout()?.and_then(|kept| kept.fallen_back).filter(|_| self.config.guard().is_on);
@@ -178,7 +178,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What is kept of the rollout in the data directory.
+    /// Returns the state of the rollout in the data directory.
     pub(crate) fn rollout(&self) -> Result<Option<Kept>, Failure> {
         let dir = self.data_dir()?;
         match Kept::read(&dir) {
@@ -187,43 +187,43 @@ impl Settings {
         }
     }
 
-    /// Where the log is.
+    /// Returns the data directory, which may not exist.
     pub(crate) fn data_dir(&self) -> Result<PathBuf, Failure> {
         if let Some(dir) = &self.data_dir {
             if dir.exists() && !dir.is_dir() {
-                return Err(Failure::usage(format_args!("the data directory {} is no directory", dir.display())));
+                return Err(Failure::usage(format_args!("the data directory {} is not a directory", dir.display())));
             }
             return Ok(dir.clone());
         }
         let base = etcetera::choose_base_strategy().map_err(|_| {
-            Failure::usage("there is no home directory to keep the attempt log in")
-                .advise("name a directory with --data-dir")
+            Failure::usage("no place for the attempt log: there is no home directory")
+                .advise("choose a directory with --data-dir")
         })?;
         Ok(base.data_dir().join("fetchwise"))
     }
 
-    /// The same settings with another data directory, unless the command line named one.
+    /// Returns the same settings with another data directory, unless the command line names one.
     pub(crate) fn in_dir_unless_named(&self, dir: &Path) -> Self {
         let data_dir = if self.is_dir_named { self.data_dir.clone() } else { Some(dir.to_owned()) };
         Self { data_dir, ..self.clone() }
     }
 
-    /// The same settings at an earlier moment, when it was `now`: evidence is what it was then.
+    /// Returns the same settings at an earlier moment, which was at the time `now`. Evidence is that of the moment.
     pub(crate) fn at(&self, moment: AsOf, now: Timestamp) -> Self {
         Self { moment: Some(moment), clock: Arc::new(Clock::fixed(now)), ..self.clone() }
     }
 
-    /// Whether they are of an earlier moment.
+    /// Returns whether the settings are those of an earlier moment.
     pub(crate) fn is_past(&self) -> bool {
         self.moment.is_some()
     }
 
-    /// The file of rules that are used beside the shipped ones.
+    /// Returns the file of rules in addition to the built-in ones.
     pub(crate) fn rules(&self) -> Option<&Path> {
         self.rules.as_deref()
     }
 
-    /// The detector: the shipped rules, and those of `--rules`.
+    /// Returns a detector with the built-in rules and those of `--rules`.
     pub(crate) fn detector(&self) -> Result<Detector, Failure> {
         let detector = match &self.rules {
             None => Detector::new(),
@@ -232,42 +232,42 @@ impl Settings {
         Ok(detector.with_options(self.detector_options()))
     }
 
-    /// How the detector reads.
+    /// Returns the options of the detector.
     pub(crate) fn detector_options(&self) -> DetectorOptions {
         let options = DetectorOptions::default();
         self.config.detect.block_threshold.map_or(options, |sure| options.with_block_threshold(sure as f32))
     }
 
-    /// The data directory, which must be there: what only reads or looks after it makes none, and would take a name that is
-    /// misspelt for a directory in which nothing has been learned yet.
+    /// Returns the data directory, which must exist. Commands that only read or maintain it do not create it: a
+    /// misspelt name would otherwise look like an empty directory.
     pub(crate) fn existing_dir(&self) -> Result<PathBuf, Failure> {
         let dir = self.data_dir()?;
         if dir.is_dir() {
             return Ok(dir);
         }
-        Err(Failure::usage(no_dir(&dir)).advise("name the one that fetch or import wrote, with --data-dir"))
+        Err(Failure::usage(no_dir(&dir)).advise("choose the directory that fetch or import wrote, with --data-dir"))
     }
 
-    /// Says on stderr when the data directory that somebody named is not there. A decision without evidence is worth having,
-    /// so it is no error.
+    /// Warns on stderr if the named data directory does not exist. This is not an error, because a decision without
+    /// evidence is useful too.
     pub(crate) fn warn_if_no_dir(&self) {
         if let Some(dir) = self.data_dir.as_ref().filter(|dir| !dir.exists()) {
-            note(format_args!("warning: {}: deciding without any evidence", no_dir(dir)));
+            note(format_args!("warning: {}: deciding without evidence", no_dir(dir)));
         }
     }
 
-    /// A selector that knows everything in the log, and the states of links. Candidates are those of the config; without
-    /// any, the built-in names and those seen in the log.
+    /// Returns a selector with all evidence of the log, and the states of links. Its candidates are those of the
+    /// config. If the config has none, they are the built-in names and those in the log.
     pub(crate) fn learned(&self) -> Result<(Selector, LoadReport), Failure> {
         self.learned_with(|builder| builder.pace(self.seen_pace()))
     }
 
-    /// A pace to look at: one that is switched off for crawls still can be.
+    /// Returns a pace for reading: it learns even if the pace of crawls is turned off.
     pub(crate) fn seen_pace(&self) -> Pace {
         Pace::new(PaceSettings { mode: PaceMode::Learn, ..self.config.pace() })
     }
 
-    /// As [`Settings::learned`], built with more than the config says.
+    /// Does the same as [`Settings::learned`], with additions to the builder.
     pub(crate) fn learned_with(
         &self,
         more: impl FnOnce(SelectorBuilder) -> SelectorBuilder,
@@ -297,14 +297,14 @@ impl Settings {
         Ok((selector, loaded))
     }
 
-    /// Whether the router table and the config's priors name candidates only: what they say of others would have no effect.
+    /// Checks that the router table and the config's priors name candidates only; other names would have no effect.
     fn check_names(&self, selector: &Selector) -> Result<(), Failure> {
         let known: Vec<&str> = selector.candidates().map(|(_, spec)| &*spec.name).collect();
         self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error))?;
         self.unknown_in_priors(&known).next().map_or(Ok(()), Err)
     }
 
-    /// What is wrong with the names of fetchers in the router table and the priors, where `known` are all there are.
+    /// Returns the failures for fetchers in the router table and the priors that are not in `known`.
     pub(crate) fn unknown_names(&self, known: &[&str]) -> Vec<Failure> {
         let routes = self.router.table.check(known.iter().copied()).map_err(|error| self.of_table(error));
         routes.err().into_iter().chain(self.unknown_in_priors(known)).collect()
@@ -325,8 +325,8 @@ impl Settings {
         }
     }
 
-    /// Takes a snapshot when many records have come since the last one, so that the next start is fast. That it could not be
-    /// taken is worth a word, no more: nothing is lost by it.
+    /// Takes a snapshot if many records follow the last one, so that the next start is fast. Reports a failure on
+    /// stderr and goes on, because nothing is lost.
     pub(crate) fn snapshot_if_due(&self, dir: &Path) {
         let due = journal::maintenance::unsnapshotted_records(dir).is_ok_and(|records| records >= SNAPSHOT_AFTER)
             || journal::maintenance::needs_snapshot(dir).is_ok_and(|needs_snapshot| needs_snapshot);
@@ -340,29 +340,30 @@ impl Settings {
             .and_then(|blank| Ok(journal::maintenance::snapshot(dir, &blank, self.clock.now(), &mut tell)?));
         drop(bar);
         if let Err(failure) = taken {
-            note(format_args!("fetchwise: no snapshot was taken: {failure}"));
+            note(format_args!("fetchwise: warning: cannot take a snapshot: {failure}"));
         }
     }
 
-    /// A selector without evidence, for maintenance: one that keeps every key, as what it learns goes into a snapshot.
+    /// Returns a selector without evidence, for maintenance. It keeps every key, because its evidence goes into a
+    /// snapshot.
     pub(crate) fn blank(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now()).max_keys(None);
         builder.build().map_err(Failure::usage)
     }
 
-    /// As [`Settings::blank`], for whoever needs one later, in another thread.
+    /// Returns a function that does the same as [`Settings::blank`], for later use in another thread.
     pub(crate) fn blank_maker(&self) -> impl Fn() -> Result<Selector, fetchwise::error::Error> + Send + use<> {
         let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
         move || config.selector().around(clock.now()).max_keys(None).build()
     }
 
-    /// The same, with the paces of hosts.
+    /// Does the same as [`Settings::blank`], with the paces of hosts.
     pub(crate) fn blank_with_pace(&self) -> Result<Selector, Failure> {
         let builder = self.config.selector().around(self.clock.now()).max_keys(None).pace(self.seen_pace());
         builder.build().map_err(Failure::usage)
     }
 
-    /// A selector without evidence that decides by `policy`, with the candidates that [`Settings::learned`] has.
+    /// Returns a selector without evidence that decides by `policy`, with the candidates of [`Settings::learned`].
     pub(crate) fn unlearned(&self, policy: Box<dyn Policy>) -> Result<Selector, Failure> {
         let mut candidates = Vec::new();
         if self.config.fetchers.is_empty() {
@@ -372,14 +373,14 @@ impl Settings {
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
-    /// The scale that evidence fades by.
+    /// Returns the half-life by which evidence decays.
     pub(crate) fn decay(&self) -> Result<Decay, Failure> {
         let days = self.config.half_life_days.unwrap_or(HALF_LIFE_DAYS_DEFAULT);
         Decay::new(days, self.clock.now()).map_err(Failure::usage)
     }
 
-    /// The candidates where the config names none: the built-in names, those of `seen` that the router table names, and the
-    /// rest of `seen`.
+    /// Returns the candidates for a config without any: the built-in names, those in `seen` that the router table
+    /// names, and the rest of `seen`.
     fn candidates(&self, seen: &[String]) -> Vec<FetcherSpec> {
         let mut candidates = built_in_fetchers();
         let routed: Vec<&str> = self.router.table.fetchers().collect();
@@ -392,8 +393,8 @@ impl Settings {
         if let Some(first) = candidates.get(CANDIDATES_MAX) {
             let more = candidates.len() - CANDIDATES_MAX;
             note(format_args!(
-                "warning: {more} of the fetchers in the log are no candidates, {} among them: there can be \
-                 {CANDIDATES_MAX}; list those that you use as [[fetcher]] in a config",
+                "warning: {more} of the fetchers in the log cannot be candidates, such as {}: the limit is \
+                 {CANDIDATES_MAX}; list the ones in use as [[fetcher]] in a config",
                 plain(&first.name)
             ));
             candidates.truncate(CANDIDATES_MAX);
@@ -401,7 +402,7 @@ impl Settings {
         candidates
     }
 
-    /// A selector without evidence. Its candidates are those of the config, then `more`.
+    /// Returns a selector without evidence. Its candidates are those of the config, then `candidates`.
     fn selector(
         &self,
         candidates: Vec<FetcherSpec>,
@@ -411,33 +412,33 @@ impl Settings {
         candidates.into_iter().fold(builder, SelectorBuilder::fetcher).build().map_err(Failure::usage)
     }
 
-    /// Mode and table, for a command that decides.
+    /// Returns mode and router table, for a command that decides.
     pub(crate) fn router(&self) -> Result<&Router, Failure> {
         if self.table.is_none() && self.router.mode != Mode::Learning {
             return Err(Failure::usage(format_args!("mode {} needs a router table", self.router.mode.name()))
-                .advise("name one with --router FILE (TOML or CSV: domain, fetcher), or use --mode learning"));
+                .advise("give one with --router FILE (TOML or CSV: domain, fetcher), or use --mode learning"));
         }
         Ok(&self.router)
     }
 }
 
 fn no_dir(dir: &Path) -> String {
-    format!("there is no data directory {}", dir.display())
+    format!("data directory {} does not exist", dir.display())
 }
 
-/// Says on stderr that the last writer died, and that nothing which counts was lost by it.
+/// Reports on stderr that the last writer crashed, and how many records were kept.
 pub(crate) fn say_torn(torn: Option<&TornTail>) {
     if let Some(torn) = torn {
         note(format_args!("fetchwise: {torn}"));
     }
 }
 
-/// Says on stderr that a snapshot is damaged, and that nothing was lost by it.
+/// Reports on stderr that a snapshot is damaged, and that nothing was lost.
 fn say_rejected(loaded: &LoadReport) {
     let Some(started) = &loaded.snapshot else { return };
     for damage in &started.rejected {
         note(format_args!(
-            "fetchwise: {}; began with the records from {} on instead, {} of them",
+            "fetchwise: {}; read the records from {} on instead ({} records)",
             plain(&damage.to_string()),
             started.covers_seq + 1,
             loaded.replayed.entries
@@ -445,7 +446,7 @@ fn say_rejected(loaded: &LoadReport) {
     }
 }
 
-/// The config file: `--config`, or `FETCHWISE_CONFIG`.
+/// Returns the config file: `--config`, or `FETCHWISE_CONFIG`.
 pub(crate) fn config_file(args: &GlobalArgs) -> Result<Option<PathBuf>, Failure> {
     match &args.config {
         Some(file) => Ok(Some(file.clone())),
@@ -453,7 +454,7 @@ pub(crate) fn config_file(args: &GlobalArgs) -> Result<Option<PathBuf>, Failure>
     }
 }
 
-/// Adds what the environment says. `FETCHWISE_` and a key's name go before the variables that are called otherwise.
+/// Adds the environment. A variable that is named after a key (`FETCHWISE_...`) takes precedence over the others.
 pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
     if let Some(text) = variable(LEARNING)? {
         let mode = Mode::resolve(None, Some(&text), None).map_err(Failure::usage)?;
@@ -461,7 +462,8 @@ pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
     }
     for name in BROWSERS.into_iter().rev() {
         if let Some(path) = env::var_os(name).filter(|path| !path.is_empty()) {
-            // Kept for those who ask where settings come from: whoever looks for a browser reads it from the environment.
+            // Recorded only to show the origin of the setting: the discovery of the browser reads the environment
+            // itself.
             layers.set(&["browser", "path"], &*path.to_string_lossy(), &Origin::Variable(name.to_owned()));
         }
     }
@@ -479,7 +481,7 @@ pub(crate) fn add_environment(layers: &mut Layers) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds what the options of every command say.
+/// Adds the global options.
 pub(crate) fn add_options(layers: &mut Layers, args: &GlobalArgs) {
     let paths = [
         ("data_dir", "--data-dir", &args.data_dir),
@@ -496,7 +498,7 @@ pub(crate) fn add_options(layers: &mut Layers, args: &GlobalArgs) {
     }
 }
 
-/// A variable of the environment; empty counts as absent.
+/// Returns an environment variable; none if it is empty.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),

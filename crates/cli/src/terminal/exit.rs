@@ -104,28 +104,32 @@ impl From<JournalError> for Failure {
                 let failure = Self { exit, message: error.to_string(), advice: None };
                 return failure.advise(match server_of(dir) {
                     Some(server) => format!(
-                        "the server at {} writes there, it seems: end it, or use another --data-dir; what only reads works beside it",
-                        "stop the server at {}, which seems to use it, or choose another --data-dir; commands that only read still work",
-                    None => "another fetchwise writes there: wait until it is done, or use another --data-dir".to_owned(),
-                });
+                        "end the server at {}, which seems to use it, or choose another --data-dir; \
+                         commands that only read still work",
+                        server.escape_debug()
+                    ),
                     None => "wait until the other fetchwise process ends, or choose another --data-dir".to_owned(),
+                });
+            }
             JournalError::Log(LogError::Corrupt { .. }) => Some(
-                "nothing was changed: put the damaged file back from a backup, or keep what is good with repair --salvage",
+                "nothing was changed: restore the damaged file from a backup, or keep the intact part with \
+                 repair --salvage",
             ),
-                "nothing was changed: restore the damaged file from a backup, or keep the intact part with repair --salvage",
+            JournalError::ClockJump { .. } => {
+                Some("nothing was changed: if the clock is right, confirm it with --trust-clock")
             }
             JournalError::Log(LogError::NewerFormat { .. } | LogError::FingerprintMismatch { .. })
-                Some("nothing was changed: if the clock is right, confirm it with --trust-clock")
+            | JournalError::Record { .. }
             | JournalError::Snapshot { .. } => {
-                Some("nothing was changed: use the release of fetchwise that wrote it, or a newer one")
-            }
-            JournalError::Log(LogError::ReadOnly { .. }) => {
                 Some("nothing was changed: use the fetchwise version that wrote it, or a newer one")
             }
-            JournalError::Log(LogError::StorageFull { .. }) => Some("make room on that file system, and try again"),
+            JournalError::Log(LogError::ReadOnly { .. }) => {
                 Some("make the directory writable, or choose another one with --data-dir")
-        };
+            }
             JournalError::Log(LogError::StorageFull { .. }) => Some("free space on that file system and try again"),
+            _ => None,
+        };
+        Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
     }
 }
 
@@ -133,14 +137,14 @@ impl From<WarcError> for Failure {
     fn from(error: WarcError) -> Self {
         let (exit, advice) = match &error {
             WarcError::Busy { .. } => {
-                (Exit::Refused, Some("wait until it is done, or name another archive with --warc"))
+                (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
             }
             WarcError::Damaged { .. } => (
-                (Exit::Refused, Some("wait until the other process ends, or choose another archive with --warc"))
-                Some("nothing was changed: move it out of the way, or name another archive with --warc"),
+                Exit::Refused,
+                Some("nothing was changed: move the archive away, or choose another one with --warc"),
             ),
             _ => (Exit::Failed, None),
-                Some("nothing was changed: move the archive away, or choose another one with --warc"),
+        };
         Self { exit, message: error.to_string(), advice: advice.map(str::to_owned) }
     }
 }

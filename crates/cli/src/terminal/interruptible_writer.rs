@@ -2,7 +2,8 @@
 //!
 //! A stalled reader blocks a run only until the user interrupts it.
 //!
-//! Invariants: before the interruption every write waits, as with any other writer. After it, a write that would block fails.
+//! Invariants: before the interruption every write waits, as with any other writer. After it, a write that would block
+//! fails.
 //!
 //! Must not know: the content of the output.
 
@@ -39,7 +40,8 @@ pub(crate) struct Patient<W>(pub(crate) W);
 #[cfg(unix)]
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX allows to be as small as 512.
+/// The number of bytes that a pipe with any room takes without blocking: PIPE_BUF, which POSIX allows to be as small as
+/// 512.
 #[cfg(unix)]
 const PIECE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 

@@ -1,7 +1,7 @@
 //! Results on stdout and messages on stderr: JSON lines, aligned tables and text.
 //!
-//! Invariants: no text from outside reaches a terminal with its control characters. Colours appear only on a terminal, and
-//! not if `NO_COLOR` is set.
+//! Invariants: no text from outside reaches a terminal with its control characters. Colours appear only on a terminal,
+//! and not if `NO_COLOR` is set.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufWriter, Write};
@@ -91,7 +91,8 @@ pub(crate) fn styled(style: Style, text: impl fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Returns `text` without control characters, for a terminal. Invisible characters and marks that reverse text are escaped.
+/// Returns `text` without control characters, for a terminal. Invisible characters and marks that reverse text are
+/// escaped.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,8 +105,8 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns whether a terminal draws nothing for the character although it changes how others appear: direction marks, joiners,
-/// line separators and tags.
+/// Returns whether a terminal draws nothing for the character although it changes how others appear: direction marks,
+/// joiners, line separators and tags.
 fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
@@ -142,8 +143,8 @@ impl Table {
         self.rows.push((style, cells.into_iter().map(|cell| plain(&cell)).collect()));
     }
 
-    /// Whether there is nothing under the heads.
     /// Returns whether the table has no rows besides its heads.
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
 }
